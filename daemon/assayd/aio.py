@@ -1,4 +1,4 @@
-"""Shared asyncio helpers: one deadline per attempt, pauses, and cleanup that cancellation doesn't stop."""
+"""Shared asyncio helpers: one deadline per attempt, pauses, and cleanup that survives cancellation."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _PUNCTUAL_S = 0.01
 
 
 class Deadline:
-    """A deadline that can be restarted, extended or cancelled; cancelling makes it expire at once.
+    """A deadline that can be restarted, extended or cancelled; a cancelled deadline expires at once.
 
-    One object is passed down through everything that an attempt does. `cancel()` ends all open scopes and
-    every scope that is opened later. Time in which the event loop was blocked is not counted, nor is time
-    passed to `exclude_time`; after three times its timeout, the deadline expires in any case.
+    All steps of an attempt share one deadline object. `cancel()` ends all open scopes, and every later
+    scope when it is opened. Time during which the event loop was blocked isn't counted, nor is time passed
+    to `exclude_time`. After three times its timeout, the deadline expires in any case.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -39,12 +39,12 @@ class Deadline:
         self.restart(timeout_s)
 
     def restart(self, timeout_s: float) -> None:
-        """Restart the countdown with `timeout_s` seconds. No scope may be open."""
+        """Restart the countdown with `timeout_s` seconds. No scope must be open at this time."""
         self._began, self._timeout_s = self._loop.time(), timeout_s
         self._late_s = self._left_out_s = 0.0
 
     def exclude_time(self, total_s: float) -> None:
-        """Exclude a total of `total_s` seconds since the start from the timeout."""
+        """Exclude from the timeout a total of `total_s` seconds since the start."""
         self._left_out_s = max(total_s, self._left_out_s)
 
     def cancel(self) -> None:
@@ -54,7 +54,7 @@ class Deadline:
 
     @asynccontextmanager
     async def scope(self) -> AsyncIterator[None]:
-        """Apply the deadline to the body. Raises: TimeoutError when it expires or is cancelled."""
+        """Apply the deadline to the body. Raises: TimeoutError, if the deadline expires or is cancelled."""
         when = self._loop.time() if self.cancelled else None
         async with asyncio.timeout_at(when) as scope:
             self._scopes.add(scope)
@@ -78,7 +78,7 @@ class Deadline:
         self._timer = self._loop.call_at(due, self._tick, due)
 
     def _tick(self, due: float) -> None:
-        """Check whether the deadline has expired; delays of a busy event loop don't count."""
+        """Check whether the deadline has expired; ignore delays caused by a busy event loop."""
         late_s = self._loop.time() - due
         self._late_s += late_s if late_s > _PUNCTUAL_S else 0.0
         if self._loop.time() >= self._expires_at():
@@ -125,21 +125,21 @@ async def pause(time_s: float, *, unless: asyncio.Event) -> None:
 
 
 def back_off_s(failures: int) -> float:
-    """Return the seconds to wait after `failures` consecutive failures: exponential, with jitter."""
+    """Return the exponential delay in seconds, with jitter, after `failures` consecutive failures."""
     jitter_s = random.uniform(0, BACK_OFF_S)  # noqa: S311 - spreads retries, keeps no secret
     return min(BACK_OFF_S * 2.0 ** min(failures - 1, 10) + jitter_s, MOST_BACK_OFF_S)
 
 
 def tenacity_back_off(state: RetryCallState) -> float:
-    """Return the number of seconds before the next try; a `wait` callback of tenacity."""
+    """Return the number of seconds before the next try. This is a `wait` callback for tenacity."""
     return back_off_s(state.attempt_number)
 
 
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """Yield a TaskGroup that raises the body's error without wrapping it, after its tasks have ended.
+    """Yield a TaskGroup that raises the body's error unwrapped, once its tasks have ended.
 
-    A bare TaskGroup would wrap that error into a group. The body must ensure that its tasks end.
+    A bare TaskGroup would wrap the error in an exception group. The body must ensure that all tasks end.
     """
     problem: Exception | None = None
     async with asyncio.TaskGroup() as group:
@@ -164,8 +164,8 @@ async def together(*works: Coroutine[object, object, None]) -> None:
 async def finish(work: Coroutine[object, object, T], *, timeout_s: float) -> T:
     """Run cleanup to completion within a timeout, even if the caller is cancelled in the meantime.
 
-    Raises: CancelledError after the cleanup, when the caller was cancelled; TimeoutError when the
-    cleanup took too long; whatever the cleanup raises.
+    Raises: CancelledError after the cleanup, if the caller was cancelled; TimeoutError, if the cleanup took
+    too long; any error of the cleanup.
     """
     task = asyncio.ensure_future(asyncio.wait_for(work, timeout_s))
     cancelled: asyncio.CancelledError | None = None
@@ -185,11 +185,11 @@ async def open_first_available(
     """Open the first available location; divide the remaining time among the locations.
 
     Args:
-        places: at least one.
+        places: the locations; at least one.
         open_one: opens a location. Any error other than OSError ends the search.
-        until: the time of the timeout, by the clock of the event loop.
+        until: the time at which the timeout expires, by the event loop's clock.
 
-    Raises: OSError, TimeoutError: the error of the last location.
+    Raises: OSError or TimeoutError: the error that the last location raised.
     """
     now = asyncio.get_running_loop().time
     for left in range(len(places), 1, -1):

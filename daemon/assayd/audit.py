@@ -1,11 +1,11 @@
-"""The audit log: records who changed what, as lines of JSON that form a chain of digests.
+"""The audit log: records who changed what, as lines of JSON that form a hash chain.
 
 Each line contains the SHA-256 of the preceding line, also across files, so that a changed, removed or
-inserted line is detected. A user who can write all files can write a new chain: keep copies on another
-host. Lines contain paths, ids and users, but never source text.
+inserted line is detected. A user who can write to all files can create a new chain; therefore, keep copies
+on another host. Lines contain paths, ids and users, but never source text.
 
 The daemon writes the log. Commands that work without the daemon also add lines; a lock on the folder
-ensures that each line follows the last one.
+ensures that each line continues the chain.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _LOCK_PAUSES_S = (0.001, 0.004, 0.02)
 
 
 class AuditLog:
-    """The audit log in one folder, which this process continues."""
+    """The audit log in a folder; this process continues its chain."""
 
     def __init__(self, folder: Path, *, file_bytes: int = FILE_BYTES, files: int = FILES) -> None:
-        """Continue the chain of a folder. Raises: OSError, if the folder can't be used."""
+        """Continue the chain in a folder. Raises: OSError, if the folder can't be used."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._file_bytes = file_bytes
@@ -59,7 +59,7 @@ class AuditLog:
         self._open_file(numbers[-1] if numbers else 1)
 
     def close(self) -> None:
-        """Close the log; no more lines can be written."""
+        """Close the log; afterwards, no lines can be written."""
         if self._opened >= 0:
             os.close(self._opened)
             self._opened = -1
@@ -93,10 +93,10 @@ class AuditLog:
             os.close(folder)
 
     def _catch_up(self) -> None:
-        """Continue after lines that another process has added, if they follow this process's last line.
+        """Continue after lines that another process has added, if these continue this process's last line.
 
-        If those lines break the chain, this process's next line does too, so that `verify` detects them.
-        Another process may have begun a new file since this process opened one.
+        If the added lines break the chain, this process's next line breaks it too, so that `verify` detects
+        this. Another process may have begun a new file since this process opened its file.
         """
         newest = max(map(_number, files_of(self._folder)), default=0)
         if newest > self._number:
@@ -111,13 +111,13 @@ class AuditLog:
         self._written = size
 
     def _append(self, line: bytes) -> None:
-        """Append a whole line, or nothing if that fails. Raises: OSError."""
+        """Append a whole line; if this fails, append nothing. Raises: OSError."""
         if os.write(self._opened, line) < len(line):
             os.ftruncate(self._opened, self._written)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def read(self, since: str = "") -> Iterator[bytes]:
-        """Yield the lines since a given time, each with its line break, oldest first."""
+        """Yield the lines since a given time in chronological order, each with its line break."""
         for file in files_of(self._folder):
             with suppress(FileNotFoundError), file.open("rb") as opened:  # it was the oldest, and is gone
                 for line in opened:
@@ -125,13 +125,13 @@ class AuditLog:
                         yield line
 
     def _rotate(self) -> None:
-        """Begin the next file, and remove the oldest one beyond the number of kept files."""
+        """Begin the next file; if too many files are kept, remove the oldest."""
         self._open_file(self._number + 1)
         for old in files_of(self._folder)[: -self._files]:
             old.unlink()
 
     def _open_file(self, number: int) -> None:
-        """Open a file to continue it; the previous file stays open if this fails. Raises: OSError."""
+        """Open a file to continue it; if this fails, the previous file stays open. Raises: OSError."""
         file = self._folder / f"audit-{number:06}.jsonl"
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         opened = os.open(file, flags, 0o600)
@@ -153,7 +153,7 @@ class AuditLog:
 def add_line(folder: Path, action: str, *, actor: dict[str, object], subject: str, **details: object) -> bool:
     """Add a line to a daemon's log from another process; return False if the folder has no log.
 
-    Raises: OSError, if it can't be opened.
+    Raises: OSError, if the log can't be opened.
     """
     if not folder.is_dir() or not files_of(folder):
         return False
@@ -175,7 +175,7 @@ def _lock(folder: int) -> None:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Return the files of a log, oldest first."""
+    """Return the files of a log in chronological order."""
     return sorted((file for file in folder.iterdir() if _NAME.fullmatch(file.name)), key=_number)
 
 

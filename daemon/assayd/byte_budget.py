@@ -1,7 +1,7 @@
-"""A shared budget of bytes for data that outsiders make the daemon hold: bodies and waiting documents.
+"""A budget of bytes, shared by all users, for bodies and waiting documents held in memory.
 
-A user can't hold more bytes than are free, so that an idle user finds free bytes, however many users fill
-the budget.
+A user can't hold more bytes than are free, so that a new user always finds free bytes, regardless of how
+many users fill the budget.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ OPERATORS_SHARE = 8
 
 
 class ByteBudget:
-    """A number of bytes in memory that all users share.
+    """A number of bytes of memory, shared by all users.
 
     Args:
         total_bytes: the bytes for all users; only operators may use the last eighth.
         pace: throttles users whose large texts are parsed.
-        operators: users without a quota, in addition to those that a caller marks as operators.
+        operators: users without a quota, in addition to users whom a caller marks as operators.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class ByteBudget:
 
         Args:
             uid: the user whose share is charged.
-            operator: whether that user is an operator by a group, which also applies to the bytes in the
-                queue. None: as in the last call.
+            operator: whether the user is an operator through a group; this also applies to the user's bytes
+                in the queue. If None, the value of the last call applies.
         """
         if operator is not None:
             (self._said_to_be.add if operator else self._said_to_be.discard)(uid)
@@ -87,7 +87,7 @@ class ByteBudget:
 
     @asynccontextmanager
     async def reading(self, size: int, uid: int) -> AsyncIterator[None]:
-        """Wait until no other large text is being read, if this one is large; users take turns."""
+        """Wait until no other large text is being read, if this text is large; users take turns."""
         if size <= LARGE_BYTES:
             yield
             return
@@ -99,10 +99,10 @@ class ByteBudget:
 
     @asynccontextmanager
     async def parsing(self, uid: int) -> AsyncIterator[None]:
-        """Wait until no other thread parses and this user isn't throttled; users take turns.
+        """Wait until no other thread is parsing and this user isn't throttled; users take turns.
 
-        Threads that parse compete with the event loop for the interpreter: with several at once, all other
-        work waits for each of them whenever it needs the interpreter.
+        Parsing threads compete with the event loop for the interpreter. If several were parsing at once,
+        all other work would wait for each of them whenever it needs the interpreter.
         """
         while True:
             await asyncio.sleep(self.pace.rest_s(uid))
@@ -126,7 +126,7 @@ class GrowingReservation:
         self._size = 0
 
     def resize(self, size: int) -> None:
-        """Change the reservation to this many bytes. Raises: RequestError ``queue.full``."""
+        """Change the reservation to the given number of bytes. Raises: RequestError ``queue.full``."""
         if size > self._size:
             self._budget.acquire(self._uid, size - self._size)
         else:

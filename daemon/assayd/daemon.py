@@ -1,7 +1,8 @@
-"""Runs the daemon from start to stop: locks its state directory, opens the socket, serves, and stops.
+"""Runs the daemon from start to stop: locks its state directory, opens the socket, serves and stops.
 
-It stops in this order: refuse new work, drain running work until a deadline, leave the remaining work to
-the next run, end the API, empty the pool, sweep, close the store. A second signal ends the drain.
+The daemon stops in this order: it refuses new work, drains running work until a deadline, leaves the
+remaining work to the next run, ends the API, empties the pool, sweeps, and closes the store. A second
+signal ends the drain.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ SWITCH_S = 0.0005
 def run(settings: Settings, overrides: PartOverrides | None = None) -> int:
     """Run the daemon until it is stopped; return the exit code.
 
-    Raises: ConfigError, StoreError, if it can't start.
+    Raises: ConfigError or StoreError, if the daemon can't start.
     """
     configure(settings.log.level, settings.log.format)
     sys.setswitchinterval(SWITCH_S)
@@ -63,7 +64,7 @@ def run(settings: Settings, overrides: PartOverrides | None = None) -> int:
 def _tune_gc() -> None:
     """Tune garbage collection: freeze the existing objects and collect less often.
 
-    An attempt creates a few thousand objects and few cycles. With Python's default threshold, garbage
+    An attempt creates a few thousand objects, but few cycles. With Python's default threshold, garbage
     collection took a sixth of the daemon's CPU time, and an occasional full collection stopped everything
     for 150 ms.
     """
@@ -73,9 +74,9 @@ def _tune_gc() -> None:
 
 
 def raise_priority(nice: int) -> None:
-    """Raise the priority above the engine's processes: filling the pool uses all cores.
+    """Raise the priority above the engine's processes, because filling the pool uses all cores.
 
-    If this process was started with another priority than the default, it is not changed.
+    If this process was started with a non-default priority, its priority isn't changed.
     """
     if os.getpriority(os.PRIO_PROCESS, 0) == 0:
         with suppress(PermissionError):
@@ -151,7 +152,7 @@ def _require_private(state_dir: Path) -> None:
 
 
 class Daemon:
-    """All parts of the daemon, and the order in which they stop."""
+    """The daemon with all its parts, which it stops in order."""
 
     def __init__(
         self,
@@ -168,8 +169,9 @@ class Daemon:
             parts: all parts of the daemon.
             notifier: notifies the service manager.
             recovers: whether this process continues attempts that are unfinished when it starts.
-            drain_s: the time in seconds for running attempts to end when the daemon stops.
-            greeting: printed to standard error once the daemon is ready; empty for no messages to a person.
+            drain_s: the time in seconds that running attempts have to end when the daemon stops.
+            greeting: a message that is printed to standard error once the daemon is ready; if empty, no
+                messages for a person are printed.
         """
         self._greeting = greeting
         self._parts = parts
@@ -222,8 +224,9 @@ class Daemon:
     async def _notify_ready(self) -> None:
         """Notify the service manager that the daemon is ready.
 
-        The notification is sent once the sandbox is ready or has reported why it can't be: if the engine is
-        down, requests are answered with status 503, and the daemon isn't restarted.
+        The notification is sent once the sandbox is ready or has reported why it isn't. If the engine is
+        down, requests are therefore answered with status 503, and the service manager doesn't restart the
+        daemon.
         """
         await self._parts.readiness.tried.wait()
         self._notifier.ready()

@@ -1,8 +1,8 @@
-"""Finds the known names that are similar to a misspelled name, for every "did you mean" suggestion.
+"""Finds the known names that are similar to a misspelled name, for "did you mean" suggestions.
 
 This module decides how similar two names must be. Callers decide which names are known, and write the
-sentence. An edit that must be certain needs the number of wrong letters instead, which
-`assayd.findings.python_failures` counts.
+sentence. For an edit that must be certain, similarity isn't enough; `assayd.findings.python_failures`
+counts the wrong letters instead.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Internal errors, as exceptions.
+"""Exceptions for internal errors.
 
-A failure of submitted code is never one of these exceptions, but a Finding or a Cause.
+A failure of submitted code is never reported as one of these exceptions, but as a `Finding` or a `Cause`.
 
     AssaydError
     ├── ConfigError     settings, policy files and image recipes that cannot be used
@@ -9,19 +9,19 @@ A failure of submitted code is never one of these exceptions, but a Finding or a
     ├── StoreError      the database or the artifact directory failed
     └── ProviderError   a repair provider failed
 
-`code` is a stable identifier in snake_case, with a dot after the area; `retryable` is whether the same call
-may succeed later. `api` maps codes to HTTP statuses, and `cli` maps them to exit codes, with one table
-each.
+`code` is a stable identifier in snake_case, with a dot after the area; `retryable` is True if the same call
+may succeed later. `api` has a table that maps codes to HTTP statuses, and `cli` has a table that maps them
+to exit codes.
 """
 
 
 class AssaydError(Exception):
-    """Base class of all exceptions that this project raises.
+    """The base class of all exceptions that this project raises.
 
     Args:
         code: stable identifier, e.g. ``engine.unreachable``.
         message: one sentence for a person, with the remedy if one exists.
-        field: the request or file field at fault, e.g. ``payload.code``.
+        field: the field of the request or file that caused the error, e.g. ``payload.code``.
         retryable: whether the same call can succeed later.
     """
 
@@ -38,7 +38,7 @@ class ConfigError(AssaydError):
 
 
 class RequestError(AssaydError):
-    """An exception raised when a request was refused; nothing of it was accepted."""
+    """An exception raised when a request was refused; no part of the request was accepted."""
 
 
 class EngineError(AssaydError):
@@ -53,7 +53,7 @@ class ProviderError(AssaydError):
     """An exception raised when a repair provider failed.
 
     Args:
-        retry_after_s: the seconds for which the provider asks not to be called.
+        retry_after_s: the number of seconds that the provider requires before the next call.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
-"""Fair queueing by hierarchical round-robin: users in turn, and the flows of each user in turn.
+"""Fair queueing by hierarchical round-robin: users take turns, and so do each user's flows.
 
 A flow contains the items of one of a user's batches, or the single submissions of one of the user's
-programs. A user with few submissions is served soon, however many submissions of others are waiting.
+programs. A user with few submissions is served soon, regardless of how many submissions of other users are
+waiting.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """A queue that serves users in turn, and the flows of each user in turn."""
+    """A queue in which users take turns, as do the flows of each user."""
 
     def __init__(self) -> None:
         self._users: OrderedDict[int, OrderedDict[str, OrderedDict[str, T]]] = OrderedDict()
@@ -30,7 +31,7 @@ class FairQueue(Generic[T]):
         return key in self._flows
 
     def put(self, user: int, flow: str, key: str, item: T) -> None:
-        """Add an item at the end of its flow. Its key must not be in the queue."""
+        """Add an item at the end of its flow. The item's key must not already be in the queue."""
         self._users.setdefault(user, OrderedDict()).setdefault(flow, OrderedDict())[key] = item
         self._flows[key] = user, flow
 
@@ -76,12 +77,12 @@ class FairQueue(Generic[T]):
         return copy.clear()
 
     def items(self) -> Iterator[T]:
-        """Return all waiting items in no particular order, without removing them."""
+        """Return all waiting items in arbitrary order, without removing them."""
         flows = (items for user in self._users.values() for items in user.values())
         return (item for items in flows for item in items.values())
 
     def remove(self, key: str) -> T:
-        """Remove and return an item before its turn. Raises: KeyError, if it isn't waiting."""
+        """Remove and return an item before its turn. Raises: KeyError, if it isn't in the queue."""
         user, flow = self._flows.pop(key)
         flows = self._users[user]
         item = flows[flow].pop(key)
@@ -104,10 +105,11 @@ class _Waiter:
 
 
 class FairSemaphore:
-    """A number of slots that waiting flows receive in turn.
+    """A semaphore whose slots are given to waiting flows in turn.
 
-    If there are at least four slots (or `reserve_from`), the last one is reserved for users without a slot.
-    Another flow of a user with slots can't get it, because each process that a user starts is a flow.
+    If there are at least four slots (or `reserve_from`), the last slot is reserved for users without a
+    slot. A flow of a user who already holds a slot can't get it, because a user could otherwise start a
+    process, and thus a flow, to get it.
     """
 
     def __init__(self, count: int, *, reserve_from: int = 4) -> None:
@@ -118,7 +120,7 @@ class FairSemaphore:
 
     @asynccontextmanager
     async def hold(self, user: int, flow: str, key: str) -> AsyncIterator[None]:
-        """Hold a slot while the body runs. The key must not be waiting already."""
+        """Hold a slot while the body runs. The key must not already be waiting."""
         waiter = _Waiter(key, (user, flow), asyncio.get_running_loop().create_future())
         await self._acquire(waiter)
         try:

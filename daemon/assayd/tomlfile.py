@@ -1,7 +1,7 @@
 """Reads a TOML file into a pydantic model and reports every problem with its file and line.
 
-This module detects the problems in a file and formats their messages. The model defines the meaning of the
-keys.
+This module detects the problems in a file and formats the messages. The meaning of each key is defined by
+the model.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _AT_LINE = re.compile(r"^(?P<text>.*) \(at line (?P<line>\d+), column \d+\)$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A problem in a file. `key` is dotted; `line` is None if the problem has no line."""
+    """A problem in a file. `key` is a dotted name, and `line` is None if the problem has no line."""
 
     path: Path
     line: int | None
@@ -49,7 +49,7 @@ class Problem:
 
 
 class FileError(ConfigError):
-    """An exception raised when files can't be used; `problems` contains all problems that were found."""
+    """An exception raised if files can't be used. Its attribute `problems` contains all problems."""
 
     def __init__(self, code: str, problems: Sequence[Problem]) -> None:
         super().__init__(code, "\n".join(str(p) for p in problems))
@@ -58,14 +58,14 @@ class FileError(ConfigError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TomlFile:
-    """A parsed TOML file: its values, and the line of each key."""
+    """A parsed TOML file, with its values and the line of each key."""
 
     path: Path
     values: Mapping[str, object]
     lines: Mapping[Key, int]
 
     def line(self, key: Sequence[object]) -> int | None:
-        """Return the line of a key, or of the innermost table around it."""
+        """Return the line of a key or, for an unknown key, of the innermost table that contains the key."""
         names = tuple(str(part) for part in key)
         for end in range(len(names), 0, -1):
             if names[:end] in self.lines:
@@ -73,7 +73,7 @@ class TomlFile:
         return None
 
     def problem(self, key: Sequence[object], message: str) -> Problem:
-        """Return a problem at a key."""
+        """Return a problem with the position of a key."""
         named = [part for part in key if isinstance(part, str)]
         return Problem(path=self.path, line=self.line(named), key=".".join(named), message=message)
 
@@ -97,7 +97,7 @@ def read(path: Path, code: str) -> TomlFile:
 
 
 def parse_content(path: Path, content: bytes, code: str) -> TomlFile:
-    """Parse the content of a file; `path` is used only in error messages.
+    """Parse the content of a file whose path is needed only for error messages.
 
     Raises:
         FileError: the content isn't UTF-8 or isn't TOML.
@@ -119,7 +119,7 @@ def parse(file: TomlFile, model: type[_Model], code: str) -> _Model:
     """Validate a file's values against a model.
 
     Raises:
-        FileError: with one problem for each key that is unknown or has an invalid value.
+        FileError: a key is unknown or has an invalid value; the error contains a problem for each such key.
     """
     try:
         return model.model_validate(file.values)
@@ -161,7 +161,7 @@ PLAIN_WORDS = (
 
 
 def sentence(message: str) -> str:
-    """Rephrase pydantic's message so that it can follow a setting's name."""
+    """Rephrase a message of pydantic so that it can follow the name of a setting."""
     message = message.removeprefix("Value error, ")
     for found, words in PLAIN_WORDS:
         message, count = re.subn(found, words, message)
@@ -171,7 +171,7 @@ def sentence(message: str) -> str:
 
 
 def _split_statements(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each statement of a TOML text with the line on which it begins."""
+    """Yield each statement of a TOML text with the number of its first line."""
     start, line, begun, depth = 0, 1, 1, 0
     for token in _TOKEN.finditer(text):
         found = token.group()
@@ -215,7 +215,7 @@ def _validation_problems(file: TomlFile, model: type[BaseModel], error: Validati
 
 
 def _fields_at(model: type[BaseModel], key: Sequence[object]) -> list[str]:
-    """Return the field names of the model at a nested key."""
+    """Return the names of the model's fields at a nested key."""
     for part in key:
         field = model.model_fields.get(str(part))
         inner = _submodel(field.annotation) if field is not None else None

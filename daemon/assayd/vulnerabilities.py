@@ -1,6 +1,6 @@
-"""Lists published container escapes by runtime version.
+"""Lists published container escapes by the affected versions of runtimes.
 
-The canary, not this list, decides whether to serve.
+The list is informational; whether the daemon serves requests is decided by the canary.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Version = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vulnerability:
-    """A published container escape, and the first fixed version in each maintained release series."""
+    """A published container escape, with the first fixed version of each maintained release series."""
 
     program: str
     name: str
@@ -52,7 +52,7 @@ VULNERABILITIES = (
 
 
 def known_vulnerabilities(versions: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the published vulnerabilities in the installed versions of programs.
+    """Return the published vulnerabilities of the installed program versions.
 
     A distribution may have backported a fix without changing the version number.
 

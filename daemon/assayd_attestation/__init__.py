@@ -1,4 +1,4 @@
-"""Signs verdicts: defines what a daemon signs, how keys are stored, and how verdicts are verified offline.
+"""Signs verdicts, stores the keys, and verifies signed verdicts offline.
 
-This package is optional: without it, the core runs but doesn't sign verdicts.
+This package is optional. Without it, the core runs but doesn't sign verdicts.
 """

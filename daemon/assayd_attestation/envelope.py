@@ -1,4 +1,4 @@
-"""Creates DSSE envelopes around in-toto statements, and verifies them with public keys.
+"""Creates DSSE envelopes that contain in-toto statements, and verifies them with public keys.
 
 Source: https://github.com/secure-systems-lab/dsse (protocol.md, envelope.md), version 1.
 """
@@ -24,32 +24,32 @@ _LIMITS = JsonLimits(bytes=MOST_BYTES, depth=16, containers=1_000_000, values=4_
 
 
 class EnvelopeError(ValueError):
-    """An exception raised if an envelope is unreadable or no key has signed it; the message says which."""
+    """An exception raised if an envelope is unreadable or isn't signed with any of the keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """The statement of a verified envelope, and the id of the key that signed it."""
+    """The statement in a verified envelope, with the id of the signing key."""
 
     statement: Mapping[str, object]
     key_id: str
 
 
 def signed_bytes(payload: bytes) -> bytes:
-    """Return the bytes that a signature covers."""
+    """Return the bytes that a signature of an envelope covers."""
     kind = PAYLOAD_TYPE.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
 
 def seal(payload: bytes, *, key_id: str, signature: bytes) -> bytes:
-    """Return the envelope of a signed statement, as JSON."""
+    """Sign a statement, and return its envelope as JSON."""
     signatures = [{"keyid": key_id, "sig": base64.b64encode(signature).decode()}]
     body = base64.b64encode(payload).decode()
     return json.dumps({"payload": body, "payloadType": PAYLOAD_TYPE, "signatures": signatures}).encode()
 
 
 def open_envelope(text: bytes, keys: Sequence[PublicKey]) -> Opened:
-    """Return the statement of an envelope that was signed with one of the keys.
+    """Return the statement of an envelope that one of the keys has signed.
 
     The statement is parsed only after its signature has been verified.
 

@@ -1,7 +1,7 @@
-"""Stores Ed25519 keys in PEM files: a private key for signing, and public keys for verification.
+"""Stores Ed25519 keys in PEM files: private keys for signing and public keys for verification.
 
-`FILE` contains the private key. `FILE.pub` contains the public keys, newest first: a rotation keeps the
-older public keys, so that older signatures can still be verified.
+`FILE` contains the private key, and `FILE.pub` contains the public keys, of which the newest is the first.
+A rotation keeps the older public keys, so that older signatures can still be verified.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _MOST_BYTES = 2**20
 
 
 class KeyFileError(ValueError):
-    """An exception raised if a key file can't be used; the message names the file and the remedy."""
+    """An exception raised if a key file can't be used. The message contains the file and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A key that verifies signatures, with the id that envelopes use for it."""
+    """A public key that verifies signatures, with the id of the key in envelopes."""
 
     key: Ed25519PublicKey
 
     @property
     def id(self) -> str:
-        """Return the SHA-256 of the key's SubjectPublicKeyInfo, in hexadecimal."""
+        """Return the SHA-256 digest of the key's SubjectPublicKeyInfo in hexadecimal."""
         encoding, form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
         return hashlib.sha256(self.key.public_bytes(encoding, form)).hexdigest()
 
@@ -45,12 +45,12 @@ class PublicKey:
 
 
 def public_key_file(private: Path) -> Path:
-    """Return the path of the file with the public keys of a private key."""
+    """Return the path of the public-key file that belongs to a private key."""
     return private.with_name(f"{private.name}.pub")
 
 
 def create(file: Path) -> PublicKey:
-    """Write a new private key and its public key to new files. Raises: KeyFileError, if a key exists."""
+    """Create a private key and its public key in new files. Raises: KeyFileError, if a file exists."""
     for each in (file, public_key_file(file)):
         if each.exists():
             raise KeyFileError(f"{each} exists; choose another name, or run: assay keys rotate {file}")
@@ -62,7 +62,7 @@ def create(file: Path) -> PublicKey:
 
 
 def rotate(file: Path) -> PublicKey:
-    """Replace a private key, and insert the new public key before the older ones. Raises: KeyFileError."""
+    """Replace a private key, and add the new public key before the older ones. Raises: KeyFileError."""
     old = PublicKey(read_private(file).public_key())
     known = (
         [each.pem for each in read_public(public_key_file(file))] if public_key_file(file).exists() else []
@@ -90,7 +90,7 @@ def read_private(file: Path) -> Ed25519PrivateKey:
 
 
 def read_public(file: Path) -> tuple[PublicKey, ...]:
-    """Read all public keys of a file. Raises: KeyFileError, also if the file contains no keys."""
+    """Read all public keys in a file. Raises: KeyFileError, also if the file doesn't contain any."""
     _, text = _read(file)
     keys = []
     for block in _PEM_BLOCK.findall(text):
@@ -115,7 +115,7 @@ def _private_pem(key: Ed25519PrivateKey) -> bytes:
 
 
 def _read(file: Path) -> tuple[int, bytes]:
-    """Return a file's mode and content, read from one descriptor so that they belong together."""
+    """Return the mode and the content of a file, both read through the same descriptor."""
     try:
         with file.open("rb") as opened:
             about = os.fstat(opened.fileno())
@@ -127,7 +127,7 @@ def _read(file: Path) -> tuple[int, bytes]:
 
 
 def _write_atomically(file: Path, content: bytes, *, mode: int) -> None:
-    """Write a file completely or not at all."""
+    """Write a file atomically, so that no partial content remains after a failure."""
     draft = file.with_name(f".{file.name}.new")
     try:
         draft.unlink(missing_ok=True)

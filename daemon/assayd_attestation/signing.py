@@ -1,4 +1,4 @@
-"""Signs statements with a key in a file, or by a program that has access to a key."""
+"""Signs statements, either with a key from a file or with a program that has access to a key."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_ERROR = 300
 
 
 class Signer(Protocol):
-    """A signer of bytes that uses one key."""
+    """A signer that signs bytes with one key."""
 
     key_id: str
 
@@ -45,14 +45,14 @@ class FileSigner:
         self.key_id = keys.PublicKey(key.public_key()).id
 
     async def sign(self, text: bytes) -> bytes:
-        """Return the signature of the content."""
+        """Return the signature of the content made with the key from the file."""
         return self._key.sign(text)
 
 
 class CommandSigner:
-    """A signer that runs a program, which reads bytes on standard input and prints a base64 signature.
+    """A signer that runs a program, which receives the bytes and prints a base64 signature.
 
-    Every signature is checked with the public key before it is used.
+    Every signature is verified with the public key before it is used.
     """
 
     def __init__(self, command: Sequence[str], public: keys.PublicKey, timeout_s: float) -> None:
@@ -115,7 +115,7 @@ class SigningAttester:
         return await self._sign_envelope(payload)
 
     async def attest_batch(self, batch: Batch, items: Sequence[tuple[Item, Attempt | None]]) -> bytes:
-        """Return the signed statement about a finished batch and its items, with their stored attempts."""
+        """Return the signed statement about a finished batch, which lists its items and stored attempts."""
         now = self.clock.now()
         return await self._sign_envelope(
             await asyncio.to_thread(statement.of_batch, batch, items, self.signatory, now)

@@ -28,7 +28,7 @@ _COOKIE = re.compile(r"#.*?coding[:=][ \t]*([-\w.]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signatory:
-    """The signing daemon: its id, and the name that the operator assigned to it."""
+    """The daemon that signs, with its id and the name that the operator assigned to it."""
 
     daemon_id: str
     name: str | None
@@ -72,7 +72,10 @@ def of_attempt(concluded: ConcludedAttempt, signatory: Signatory) -> bytes:
 def of_batch(
     batch: Batch, items: Sequence[tuple[Item, Attempt | None]], signatory: Signatory, now: datetime
 ) -> bytes:
-    """Return the statement about a batch, as JSON; its subjects are the batch's submissions, by line."""
+    """Return the statement about a batch as JSON.
+
+    The subjects are the submissions of the batch by line.
+    """
     predicate = {
         "batch": {"id": batch.id, "name": batch.name},
         "verdicts": dict(Counter(str(item.verdict) for item, _ in items)),
@@ -104,9 +107,9 @@ def _encode_statement(
 
 
 def _is_utf8(text: str) -> bool:
-    """Return whether Python reads a file with this text as UTF-8, as the check did.
+    """Return whether Python decodes a file with this text as UTF-8, as the check did.
 
-    Python reads a file in the encoding that one of its first two lines declares (PEP 263).
+    Python decodes a file in the encoding that one of the file's first two lines declares (PEP 263).
     """
     first = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n").split("\n", 4)[:4]
     named = [match[1] for line in first if (match := _COOKIE.search(line))]

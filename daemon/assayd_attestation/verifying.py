@@ -1,6 +1,6 @@
-"""Verifies a signed verdict offline: with a bundle, with a file, or, for a batch, by its attestation alone.
+"""Verifies signed verdicts offline, against a bundle or a file; a batch needs only its attestation.
 
-All input is treated as hostile. A check reports any mismatch; no input is extracted or run.
+All input is treated as hostile. Every mismatch is reported, and no input is extracted or run.
 """
 
 from __future__ import annotations
@@ -29,18 +29,21 @@ CLOCK_SKEW = timedelta(minutes=5)
 
 
 class UnsignedError(ValueError):
-    """An exception raised if the attestation is missing; the message names the expected location."""
+    """An exception raised if the attestation is missing. The message contains the expected location."""
 
 
 class MismatchError(ValueError):
-    """An exception raised if the attestation doesn't match the bundle or file; the message says how."""
+    """An exception raised if the attestation contradicts the bundle or file.
+
+    The message describes the difference.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The requirements on a verdict: its kind, its policy (a name or a digest), and its maximum age.
+    """The required properties of a verdict: kind, policy (a name or a digest), and maximum age.
 
-    A verdict under a profile that only reports violations matches only if `reported` is set.
+    If `reported` isn't set, a verdict under a profile that only reports violations doesn't match.
     """
 
     kind: str | None = None
@@ -51,7 +54,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedAttestation:
-    """The contents of a verified attestation."""
+    """The contents of an attestation that was verified."""
 
     subject: str
     key_id: str
@@ -59,7 +62,7 @@ class VerifiedAttestation:
 
     @property
     def predicate(self) -> Mapping[str, Any]:
-        """Return the predicate of the statement."""
+        """Return the predicate of the verified statement."""
         predicate = self.statement["predicate"]
         return predicate if isinstance(predicate, dict) else {}
 
@@ -72,7 +75,7 @@ def verify(
     wanted: Wanted = Wanted(),
     now: datetime | None = None,
 ) -> VerifiedAttestation:
-    """Verify the attestation of a bundle's folder, or of a file with a separate attestation.
+    """Verify the attestation in a bundle's folder, or the separate attestation of a file.
 
     Raises: UnsignedError, MismatchError; OSError, if a file can't be read.
     """
@@ -125,7 +128,10 @@ def _require_validated(
 def verify_batch(
     path: Path, keys: Sequence[PublicKey], *, wanted: Wanted = Wanted(), now: datetime | None = None
 ) -> VerifiedAttestation:
-    """Verify the attestation of a batch and that every item is validated. Raises: as `verify`."""
+    """Verify the attestation of a batch and that every item is validated.
+
+    Raises: the same errors as `verify`.
+    """
     opened = _open_attestation(_read(path), keys)
     _expect_type(opened, BATCH_TYPE)
     predicate = _predicate(opened)
@@ -154,9 +160,9 @@ def verify_batch(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The expected judgment of a submission.
+    """The properties that the judgment of a submission must have.
 
-    `policies` are the name and, if known, the digest of its policy.
+    `policies` contains the name of the policy and, if it is known, the policy's digest.
     """
 
     kind: object
@@ -203,7 +209,10 @@ def _verify_file(path: Path, attestation: Path, keys: Sequence[PublicKey]) -> tu
 
 
 def _has_subject_name(path: Path, subject: object) -> bool:
-    """Return whether a file's name matches a subject; each file of a module must have its recorded name."""
+    """Return whether a subject has a file's name.
+
+    Each file of a module must have its recorded name.
+    """
     within, _, name = str(subject).partition(".")
     return within != "files" or path.name == name.rpartition("/")[2]
 
@@ -276,7 +285,10 @@ def _read(file: Path) -> bytes:
 
 
 def _file_digests(bundle: Path) -> Iterator[tuple[str, str]]:
-    """Yield the files of a bundle with their digests. Raises for anything except files and folders."""
+    """Yield the files of a bundle with their digests.
+
+    Raises an error for anything except regular files and folders.
+    """
     for folder, folders, files in os.walk(bundle, onerror=_reraise):
         for name in (*folders, *files):
             path = Path(folder, name)

@@ -1,4 +1,4 @@
-"""Builds the attester from the settings."""
+"""Builds the attester that the settings define."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Counts providers' answers and their results by kind, provider and week, from the tables of chains.
+"""Counts providers' answers and their results by kind, provider and week.
 
-The query uses an index, reads a bounded number of the newest chains row by row, and doesn't read submitted
-code. Each generation and each repair is counted in the week in which it began.
+The counts are computed from the tables of chains. The query uses an index, reads a bounded number of the
+newest chains row by row, and doesn't read submitted code. Each generation and each repair is counted in the
+week in which it began.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Key = tuple[str, str, date]
 
 @dataclass(slots=True)
 class RuleCount:
-    """Counts of a rule: failed attempts that broke it, those with a next attempt, those that cleared it."""
+    """The numbers of failed attempts that broke a rule, had a next attempt, and then cleared the rule."""
 
     attempts: int = 0
     answered: int = 0
@@ -41,7 +42,10 @@ class RuleCount:
 
 @dataclass(slots=True)
 class AnswerCount:
-    """The counts of one kind, provider and week. `answers` counts the answers of validated generations."""
+    """The counts of one kind, provider and week.
+
+    The field `answers` counts only the answers of validated generations.
+    """
 
     generations: int = 0
     validated: int = 0
@@ -56,9 +60,9 @@ class AnswerCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerCounts:
-    """The counts by kind, provider and Monday.
+    """The counts by kind, provider and week; a week is identified by its Monday.
 
-    `complete` is False if there are more chains than the limit.
+    The field `complete` is False if there are more chains than the query's limit.
     """
 
     counts: Mapping[Key, AnswerCount]
@@ -66,13 +70,13 @@ class AnswerCounts:
 
 
 def first_monday(now: datetime, weeks: int) -> datetime:
-    """Return the start of the first of `weeks` weeks; the last one is the current week."""
+    """Return the start of the first of `weeks` weeks, of which the last is the current week."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     return midnight - timedelta(days=now.weekday(), weeks=weeks - 1)
 
 
 def count_answers(connection: Connection, uid: int | None, since: datetime, kind: str | None) -> AnswerCounts:
-    """Count the answers to the chains of one user, or of all users, that began since a time."""
+    """Count the answers in chains of one user, or of all users, that began after a time."""
     counts: defaultdict[Key, AnswerCount] = defaultdict(AnswerCount)
     columns = (repairs.c.attempt_id, repairs.c.generation_id, repairs.c.hint)
     fixed = connection.execute(_newest_chains(repairs, columns, uid, since, kind)).all()
@@ -101,7 +105,7 @@ def count_answers(connection: Connection, uid: int | None, since: datetime, kind
 def _newest_chains(
     table: Table, columns: Sequence[Any], uid: int | None, since: datetime, kind: str | None
 ) -> Select[Any]:
-    """Return the query for the newest chains of a user, or of the given ids; it uses an index."""
+    """Return the query for the newest chains of a user, or of the given ids, which uses an index."""
     shown = (table.c.id, table.c.kind, table.c.provider, table.c.started_at, table.c.outcome, *columns)
     statement = select(*shown).order_by(table.c.started_at.desc()).limit(MOST_CHAINS)
     if uid is None:
@@ -118,7 +122,7 @@ def _count_key(row: Any) -> Key:
 
 
 def _attempts_of_fixes(connection: Connection, ids: Sequence[str]) -> Mapping[str, list[str | None]]:
-    """Return the attempt of each fix, in order, by repair; None for a fix that wasn't run."""
+    """Return the attempts of each repair's fixes, in order; a fix that wasn't run has None."""
     found: defaultdict[str, list[str | None]] = defaultdict(list)
     columns = (repair_fixes.c.repair_id, repair_fixes.c.attempt_id)
     for some in _split_ids(ids):
@@ -129,7 +133,7 @@ def _attempts_of_fixes(connection: Connection, ids: Sequence[str]) -> Mapping[st
 
 
 def _broken_rules(connection: Connection, ids: Sequence[str]) -> Mapping[str, frozenset[str]]:
-    """Return the rules that finished attempts broke, by attempt id."""
+    """Return the rules that each finished attempt broke, by attempt id."""
     found = {}
     for some in _split_ids(ids):
         wanted = select(verdicts.c.attempt_id, verdicts.c.rules).where(verdicts.c.attempt_id.in_(some))
@@ -163,7 +167,10 @@ def _add_generation(count: AnswerCount, outcome: str, drafts: Sequence[Any], fix
 def _add_rules(
     rules: defaultdict[str, RuleCount], tries: Sequence[str], broken: Mapping[str, frozenset[str]]
 ) -> None:
-    """Count the rules that a repair's attempts broke, oldest first; validated attempts broke none."""
+    """Count the rules that a repair's attempts broke, in order.
+
+    Validated attempts broke no rules.
+    """
     for attempt_id in tries:
         for rule in broken[attempt_id]:
             rules[rule].attempts += 1

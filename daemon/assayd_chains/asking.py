@@ -1,6 +1,6 @@
-"""Calls a provider, with retries if they can help, and receives its answer as a stream.
+"""Calls a provider, retries if a retry can help, and receives the answer as a stream.
 
-Pauses between calls grow exponentially, with jitter, within the chain's time limit.
+The pauses between calls grow exponentially, with random jitter, within the time limit of the chain.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _JITTER = wait_random_exponential(multiplier=1, max=20)
 async def ask(
     provider: Provider, request: FixRequest, *, timeout_s: float, clock: Clock, sleep: Sleep = asyncio.sleep
 ) -> Reply:
-    """Return the provider's fix.
+    """Call the provider until it returns a fix, and return the fix.
 
-    Raises: ProviderError, if the last call failed, a retry can't help, or the provider requests a longer
-    pause than the remaining time; TimeoutError.
+    Raises: ProviderError, if the last call failed, a retry can't help, or the provider requests a pause
+    that exceeds the remaining time; TimeoutError.
     """
     ends_at = clock.monotonic() + timeout_s
     wording = request
@@ -73,7 +73,7 @@ async def ask(
 
 
 def _refuse_question(request: FixRequest, reply: Reply) -> None:
-    """Raise an error for a question if the request doesn't allow questions.
+    """Reject an answer that is a question, if the request doesn't allow questions.
 
     Raises: ProviderError ``provider.reply``.
     """
@@ -86,7 +86,7 @@ def _is_retryable(problem: BaseException) -> bool:
 
 
 def _add_form_error(request: FixRequest, problem: ProviderError) -> FixRequest:
-    """Return the request, with the format error of the last answer added if there was one."""
+    """Return the request, extended by the format error of the last answer, if any."""
     if problem.code != "provider.reply":
         return request
     told = f"{request.user}\nYOUR LAST ANSWER HAD THE WRONG FORM\n{problem.message[:_TOLD_CHARS]}.\n"
@@ -94,7 +94,7 @@ def _add_form_error(request: FixRequest, problem: ProviderError) -> FixRequest:
 
 
 def _retry_pause_s(state: RetryCallState) -> float:
-    """Return the seconds before the next call: as the provider requests, or growing exponentially."""
+    """Return the seconds until the next call, as the provider requests or with exponential growth."""
     problem = state.outcome.exception() if state.outcome is not None else None
     asked_for = problem.retry_after_s if isinstance(problem, ProviderError) else None
     return _JITTER(state) if asked_for is None else asked_for
@@ -107,7 +107,7 @@ def _log_failure(state: RetryCallState) -> None:
 
 
 class StreamedAnswer:
-    """The text of an answer received so far. An empty piece restarts the answer."""
+    """The text received so far of a streamed answer. An empty piece restarts the answer."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.text = ""
@@ -115,12 +115,12 @@ class StreamedAnswer:
         self._woke_at = 0.0
 
     def hear(self, piece: str) -> None:
-        """Append received text and wake the waiting followers, unless they were woken a moment ago."""
+        """Append received text, and wake the waiting followers unless they were woken very recently."""
         self.text = self.text + clean(piece[: MOST_CHARS - len(self.text)]) if piece else ""
         if monotonic() - self._woke_at >= EVERY_S:
             self._woke_at = monotonic()
             self._wake()
 
     def forget(self) -> None:
-        """Discard the text, because the answer was recorded or has failed."""
+        """Discard the text after the answer was recorded or has failed."""
         self.text = ""

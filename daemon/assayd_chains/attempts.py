@@ -1,4 +1,4 @@
-"""Provides attempts to chains: submits them like a user, waits for their verdicts, and compares them."""
+"""Provides attempts to chains: submits them for users, waits for their verdicts, and compares them."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class FinishedSubmission:
 
 
 class Attempts(Protocol):
-    """The interface through which a chain submits and follows attempts."""
+    """The interface that a chain uses to submit and to follow attempts."""
 
     async def submit(self, attempt_id: str, submission: Document, *, peer: Peer) -> None:
-        """Submit in the name of a peer; submitting the same attempt again changes nothing.
+        """Submit on behalf of a peer. Repeated submission of the same attempt has no effect.
 
         Raises: RequestError.
         """
@@ -69,7 +69,7 @@ class Attempts(Protocol):
         ...
 
     async def submission(self, attempt_id: str) -> Document | None:
-        """Return the submission of an attempt; None before the attempt is stored, or after its deletion."""
+        """Return an attempt's submission, or None if the attempt isn't stored yet or was deleted."""
         ...
 
     async def policy(self, submission: Document) -> ExecutionPolicy:
@@ -77,11 +77,11 @@ class Attempts(Protocol):
         ...
 
     async def cancel(self, attempt_id: str) -> None:
-        """Request that an attempt end; an attempt that has already ended isn't changed."""
+        """Request that an attempt end. An attempt that has already ended is unchanged."""
         ...
 
     async def trace(self, attempt_id: str) -> str | None:
-        """Return the trace span of an attempt; None if it has none, or if the attempt was deleted."""
+        """Return the trace span of an attempt, or None if it has no span or was deleted."""
         ...
 
 
@@ -104,7 +104,7 @@ class DaemonAttempts:
         self._sleep = sleep
 
     async def submit(self, attempt_id: str, submission: Document, *, peer: Peer) -> None:
-        """Submit in the name of a peer; retry temporary refusals: a full queue, a full disk, a shutdown."""
+        """Submit on behalf of a peer, with retries while the queue or disk is full or the daemon stops."""
         document, origin = canonical(dict(submission)), AttemptOrigin(peer=peer, attempt_id=attempt_id)
         retrying = AsyncRetrying(
             retry=retry_if_exception(_is_temporary), wait=tenacity_back_off, sleep=self._sleep
@@ -128,25 +128,28 @@ class DaemonAttempts:
                 await self._sleep(UNKNOWN_S)
 
     async def submission(self, attempt_id: str) -> Document | None:
-        """Return the submission of an attempt; None before the attempt is stored, or after its deletion."""
+        """Return an attempt's submission, or None if the attempt isn't stored yet or was deleted."""
         return await stored_submission(self._jobs, attempt_id)
 
     async def policy(self, submission: Document) -> ExecutionPolicy:
-        """Return the effective policy of a submission: its current profile, tightened by the request."""
+        """Return a submission's effective policy: the current profile, tightened by the request."""
         return self._admission.policy(await self._admission.read(canonical(dict(submission))))
 
     async def cancel(self, attempt_id: str) -> None:
-        """Request that an attempt end; an attempt that has already ended isn't changed."""
+        """Request that an attempt end. An attempt that has already ended is unchanged."""
         self._scheduler.cancel(attempt_id)
 
     async def trace(self, attempt_id: str) -> str | None:
-        """Return the trace span of an attempt; None if it has none, or if the attempt was deleted."""
+        """Return the trace span of an attempt, or None if it has no span or was deleted."""
         attempt = await self._jobs.get(attempt_id)
         return attempt.trace if attempt is not None else None
 
 
 async def submit_rules(attempts: Attempts, repair: Repair) -> None:
-    """Submit a repair's accepted rules instead of its code, unless that was done or the code is deleted."""
+    """Submit the accepted rules of a repair instead of its code.
+
+    Nothing is submitted if the rules were submitted before, or if the code was deleted.
+    """
     fallback = repair.fallback or {}
     attempt_id, before = fallback.get("attempt_id"), await attempts.submission(repair.attempt_id)
     if before is None or not isinstance(attempt_id, str):
@@ -165,7 +168,7 @@ def _is_temporary(refusal: BaseException) -> bool:
 
 
 async def stored_submission(jobs: DatabaseJobStore, attempt_id: str) -> Document | None:
-    """Return the submission of an attempt; None if the attempt isn't stored yet or was deleted."""
+    """Return an attempt's submission, or None if the attempt isn't stored yet or was deleted."""
     if await jobs.get(attempt_id) is None:
         return None
     document: Document = json.loads(await jobs.document(attempt_id))
@@ -175,11 +178,11 @@ async def stored_submission(jobs: DatabaseJobStore, attempt_id: str) -> Document
 async def diffs_of(
     before: str | None, answers: Sequence[Answer], read: ReadSubmission
 ) -> tuple[str | None, ...]:
-    """Return the changes that each answer made; None without an attempt, or if a submission was deleted.
+    """Return the changes of each answer, or None for an answer without stored submissions to compare.
 
     Args:
         before: the attempt that the first answer follows, if any.
-        answers: the answers, oldest first.
+        answers: the answers in order of creation.
         read: the function that reads the submission of an attempt.
     """
     old, diffs = await read(before) if before is not None else None, list[str | None]()
@@ -199,7 +202,7 @@ async def _diff_payloads(before: Document | None, after: Document | None) -> str
 async def attachments(
     attempt: Attempt, verdict: Verdict, *, store: DatabaseChainStore, jobs: DatabaseJobStore
 ) -> Mapping[str, bytes]:
-    """Return the files about an attempt's chain, up to this attempt, for the attempt's bundle.
+    """Return the files that describe an attempt's chain up to this attempt, for the attempt's bundle.
 
     The files are the repair document and the raw answer from which the attempt was built.
     """
@@ -219,7 +222,7 @@ async def attachments(
 
 
 async def _find_draft_step(attempt: Attempt, store: DatabaseChainStore) -> ProviderStep | None:
-    """Return the answer to a natural-language request that became this attempt, or None."""
+    """Return the answer to a natural-language request from which this attempt was made, or None."""
     chain = await store.generation_of(attempt)
     drafts = chain.drafts if chain is not None else ()
     number = next((draft.number for draft in drafts if draft.attempt_id == attempt.id), None)
@@ -229,12 +232,15 @@ async def _find_draft_step(attempt: Attempt, store: DatabaseChainStore) -> Provi
 
 
 def _answer_file(attempt: Attempt, step: ProviderStep | None) -> Mapping[str, bytes]:
-    """Return the raw answer by its file name in the bundle; empty for edits by the provider `rules`."""
+    """Return the raw answer, keyed by its file name in the bundle.
+
+    The result is empty for edits by the provider `rules`.
+    """
     if step is None or not step.reply.text:
         return {}
     return {f"answer_{stamp(attempt.created_at)}.txt": step.reply.text.encode("utf-8", "replace")}
 
 
 def _fix_number(repair: Repair, attempt: Attempt) -> int | None:
-    """Return the number of the fix that an attempt runs, or None if it runs no fix."""
+    """Return the number of the fix that an attempt runs, or None if the attempt doesn't run a fix."""
     return next((fix.number for fix in repair.fixes if fix.attempt_id == attempt.id), None)

@@ -64,9 +64,9 @@ OPEN_PER_USER = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainLimits:
-    """The limits of chains: concurrency by kind, answers, and time; and the operator's alert command.
+    """The limits on concurrency, answers and time of chains, with the operator's alert command.
 
-    `timeout` is the time limit of a round, measured from its failure.
+    `timeout` is the time limit of a round, measured from the failure that the round began with.
     """
 
     at_once: int = 4
@@ -99,7 +99,7 @@ class RepairRequests:
         self.recorded: asyncio.Queue[Chain] = asyncio.Queue()
 
     def check(self, wish: RepairOptions) -> None:
-        """Check that the provider exists. Raises: RequestError ``repair.provider_unknown``."""
+        """Ensure that the requested provider exists. Raises: RequestError ``repair.provider_unknown``."""
         if wish.provider not in self._providers:
             known = ", ".join(sorted(self._providers))
             message = f"unknown provider {wish.provider[:64]!r}; use one of {known}"
@@ -113,7 +113,7 @@ class RepairRequests:
             self.recorded.put_nowait(chain)
 
     def new(self, attempt: Attempt, wish: RepairOptions, grant: Grant | None = None) -> Chain:
-        """Return a new repair of an attempt, which isn't recorded yet."""
+        """Return a new repair of an attempt without recording the repair."""
         now, chain_id = self._clock.now(), self._ids.new()
         failure = Failure(attempt_id=attempt.id, at=now)
         return Chain(
@@ -129,7 +129,7 @@ class RepairRequests:
 
 
 class Chains:
-    """The repairs and generations of a daemon, as the API uses them."""
+    """The repairs and generations of a daemon, as provided to the API."""
 
     def __init__(  # noqa: PLR0913  (each is a separate part)
         self,
@@ -186,7 +186,7 @@ class Chains:
             await self._drive(await self._requests.recorded.get())
 
     async def recover(self, only: Container[str] | None = None) -> None:
-        """Continue unfinished chains of a previous run: all, or `only` the chains with these ids."""
+        """Continue the unfinished chains of a previous run, or `only` the chains with the given ids."""
         unfinished = [each for each in await self._store.unfinished() if only is None or each.id in only]
         for chain in unfinished:
             self._start_chain(chain)
@@ -239,7 +239,7 @@ class Chains:
         return terms.provider or rules.NAME
 
     async def _fixes_left(self, attempt: Attempt) -> int:
-        """Return how many fixes remain for an attempt and its predecessors.
+        """Return how many fixes remain for an attempt together with its predecessors.
 
         Raises: RequestError ``repair.budget_spent``.
         """
@@ -257,7 +257,7 @@ class Chains:
         return left
 
     async def _first_of(self, attempt: Attempt) -> Attempt:
-        """Return the original submission, which wasn't produced by a repair."""
+        """Return the first predecessor of an attempt, which wasn't produced by a repair."""
         return (await self._ancestors(attempt))[-1]
 
     async def _ancestors(self, attempt: Attempt) -> Sequence[Attempt]:
@@ -309,7 +309,7 @@ class Chains:
         return chain
 
     async def _check_terms(self, terms: GenerationTerms, peer: Peer) -> Words:
-        """Validate the terms of a generation and return its request."""
+        """Validate the terms of a generation, and return the generation's request."""
         kind = self._kinds.get(terms.kind)
         if kind is None:
             known = ", ".join(sorted(self._kinds))
@@ -333,7 +333,7 @@ class Chains:
         )
 
     def _select_writer(self, name: str | None) -> str:
-        """Return the provider of a generation: the named one, or the only configured one."""
+        """Return the provider that a generation names, or the only configured provider."""
         if name is None and len(self.writers) == 1:
             return self.writers[0]
         if name is None or name not in self.writers:
@@ -344,7 +344,7 @@ class Chains:
         return name
 
     async def hint(self, chain: Chain, hint: str, uid: int, *, attempt: Attempt | None = None) -> Chain:
-        """Continue with a user's hint and a full budget, from the last attempt or from the given one.
+        """Continue a generation with a user's hint and a full budget, from the last or the given attempt.
 
         Raises: RequestError ``generation.running``.
         """
@@ -415,7 +415,7 @@ class Chains:
             metrics.repair_duration.labels(kind, provider).observe(took_s)
 
     def _count_tokens(self, chain: Chain) -> None:
-        """Count the tokens of the last finished round in the metrics."""
+        """Add the tokens of the last finished round to the metrics."""
         for name in TOKENS:
             tokens = self._metrics.provider_tokens.labels(chain.kind, chain.provider, name.partition("_")[0])
             tokens.inc(tokens_of(chain.round.answers, name) or 0)
@@ -452,7 +452,7 @@ class Chains:
         return await self._store.repairs_of(attempt_id)
 
     async def fix_of(self, attempt_id: str) -> AttemptFix | None:
-        """Return the fix that an attempt runs, if it runs one."""
+        """Return the fix that an attempt runs, or None."""
         found = await self._store.repairs_of(attempt_id)
         fixes = [(repair, fix) for repair in found for fix in repair.fixes if fix.attempt_id == attempt_id]
         if not fixes:
@@ -468,19 +468,19 @@ class Chains:
         )
 
     async def repair_of(self, attempt_id: str) -> AttemptRepair | None:
-        """Return the first repair that an attempt began, or None."""
+        """Return the first repair that began with an attempt, or None."""
         return await self._store.repair_of(attempt_id)
 
     async def repair_diffs(self, repair: Repair) -> Sequence[str | None]:
-        """Return the changes of each fix; None for fixes that weren't submitted or were deleted."""
+        """Return the changes of each fix, or None for fixes that weren't submitted or were deleted."""
         return await diffs_of(repair.attempt_id, repair.fixes, self._attempts.submission)
 
     async def repair_step(self, repair: Repair, number: int) -> ProviderStep | None:
-        """Return the prompt and the answer of a fix; None for a fix that a user supplied."""
+        """Return the prompt and the answer of a fix, or None if a user supplied the fix."""
         return await self._store.step(repair.id, number, draft=False)
 
     async def accept_fallback(self, repair: Repair) -> Repair:
-        """Accept and submit the rules that a repair offers; accepting them again changes nothing.
+        """Accept and submit the rules that a repair offers. A repeated call has no effect.
 
         Raises: RequestError ``repair.no_fallback``.
         """
@@ -510,12 +510,12 @@ class Chains:
         return await self._store.generations(uid=uid, before=before, limit=limit)
 
     async def diffs(self, chain: Chain) -> Sequence[str | None]:
-        """Return the changes of each answer to the previous attempt, in the order of the document."""
+        """Return the changes that each answer makes to the previous attempt, in the document's order."""
         read = self._attempts.submission
         return [diff for each in chain.rounds for diff in await diffs_of(each.follows, each.answers, read)]
 
     async def step(self, chain: Chain, number: int) -> ProviderStep | None:
-        """Return the prompt and the text of an answer by its number in the document of a generation."""
+        """Return the prompt and the text of the answer with this number in a generation's document."""
         owners = [(each.repair_id, answer) for each in chain.rounds for answer in each.answers]
         if not 1 <= number <= len(owners):
             return None
@@ -536,18 +536,18 @@ class Chains:
             raise RequestError("repair.finished", "the repair has ended")
 
     async def _cancel(self, chain_id: str, kind: DrivenWork, *, ended: bool) -> bool:
-        """Cancel a chain in the process that runs it; return False if it has ended or isn't running."""
+        """Cancel a chain in the process that runs it. Return False if the chain isn't running."""
         return not ended and (self.end(chain_id) or await self._driving.cancel(kind, chain_id))
 
     def end(self, chain_id: str) -> bool:
-        """Cancel a chain if it is running in this process; return whether it is."""
+        """Cancel a chain if this process runs it, and return whether it does."""
         if chain_id in self._courses:
             self._cancelled.add(chain_id)
             self._carriers[chain_id].cancel()
         return chain_id in self._courses
 
     async def follow(self, chain_id: str) -> AsyncGenerator[ChainView, None]:
-        """Yield a chain after each of its changes, until it ends."""
+        """Yield a chain after each change until the chain ends."""
         shown: ChainView | None = None
         while True:
             course = self._courses.get(chain_id)
@@ -588,7 +588,7 @@ def _require_repair(chain: Chain) -> Repair:
 
 
 def _check_context(model: type[BaseModel], context: Mapping[str, object]) -> None:
-    """Check that a context matches the model of the kind. Raises: RequestError ``invalid``."""
+    """Ensure that a context is valid for the kind's model. Raises: RequestError ``invalid``."""
     try:
         model.model_validate_json(json.dumps(context))
     except ValidationError as error:

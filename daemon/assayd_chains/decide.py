@@ -1,4 +1,4 @@
-"""Decides the next step of a chain, and recognizes a failure that recurs. Performs no I/O.
+"""Decides the next step of a chain, and recognizes repeated failures. Performs no I/O.
 
     validated ────────────────────────────> stop: validated
     an end that code can't fix ───────────> stop: terminal
@@ -35,21 +35,21 @@ STUCK_AFTER = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """The decision to ask the provider for an answer."""
+    """A decision to request an answer from the provider."""
 
     strategy: Strategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """The decision to end the chain."""
+    """A decision to end the chain."""
 
     outcome: Outcome
     detail: str | None = None
 
 
 def decide(chain: Chain, now: datetime) -> Ask | Stop:
-    """Return the next step of a chain; its last attempt, if any, has a verdict."""
+    """Return the next step of a chain whose last attempt, if any, has a verdict."""
     outcome = _choose_outcome(chain, now)
     if outcome is None:
         return Ask(strategy=_choose_strategy(chain.round))
@@ -57,10 +57,10 @@ def decide(chain: Chain, now: datetime) -> Ask | Stop:
 
 
 def _choose_outcome(chain: Chain, now: datetime) -> Outcome | None:
-    """Return the outcome of the first reason to stop, or None.
+    """Return the outcome for the most important reason to stop, or None if there isn't a reason.
 
-    Success takes precedence, then the failure itself, because it is more informative than an exceeded
-    limit.
+    Success takes precedence. A failure takes precedence over an exceeded limit, because it is more
+    informative.
     """
     current = chain.round
     reasons = (
@@ -95,7 +95,7 @@ def _last_judged_answer(current: Round) -> Answer | None:
 
 
 def _outcome_detail(current: Round, outcome: Outcome) -> str | None:
-    """Return additional information about an outcome for its readers, or None."""
+    """Return additional information about an outcome for users, or None."""
     if outcome is Outcome.QUESTION and current.last is not None:
         return current.last.text
     if current.failure is not None:
@@ -109,12 +109,12 @@ def _outcome_detail(current: Round, outcome: Outcome) -> str | None:
 
 
 def late(current: Round) -> str:
-    """Return the detail of a round that timed out during a step."""
+    """Return the outcome detail of a round that timed out during a step."""
     return f"the time for the {'generation' if current.failure is None else 'repair'} is over"
 
 
 def _count_repeats(fingerprints: Sequence[str]) -> int:
-    """Return how many times in succession the last failure occurred."""
+    """Return how many times in succession the last failure has occurred."""
     count = 0
     for found in reversed(fingerprints):
         if found != fingerprints[-1]:
@@ -135,10 +135,10 @@ _VARYING = (
 
 
 def fingerprint(report: Mapping[str, object]) -> str:
-    """Return the SHA-256 that identifies the failure of a report in its wire form.
+    """Return the SHA-256 digest that identifies the failure in a report in wire format.
 
-    The hash covers rules, cases and the shape of messages, but not line numbers, because every fix changes
-    them.
+    The digest covers rules, cases and the shape of messages, but not line numbers, because every fix
+    changes line numbers.
     """
     parts = "\n".join("\t".join(part) for part in _fingerprint_parts(report))
     return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""Converts chains to documents of the API contract.
+"""Converts chains to the documents that the API contract defines.
 
 The client and the daemon share the document models in `assayd.documents.chains`.
 """
@@ -37,7 +37,7 @@ MOST_RULES = 20
 
 
 def answers_document(counted: AnswerCounts, since: datetime) -> AnswersDocument:
-    """Return the document of counted answers, newest week first."""
+    """Return the document of the counted answers, ordered by week from the newest."""
     weeks = sorted(counted.counts.items(), key=lambda item: (-item[0][2].toordinal(), item[0][:2]))
     return AnswersDocument.model_construct(
         since=format_time(since),
@@ -66,7 +66,7 @@ def repair_document(
     Args:
         repair: the repair.
         diffs: the changes of each fix, if they were read.
-        record: the ids under which the repair's kind stores it.
+        record: the ids under which the repair's kind stores the repair.
     """
     return RepairDocument.from_value(
         repair,
@@ -79,7 +79,7 @@ def repair_document(
 
 
 def repair_event(number: int, repair: Repair, record: Mapping[str, str]) -> RepairEventDocument:
-    """Return an event of a repair; `number` is the event's number in its stream, and serves as its id."""
+    """Return an event of a repair. `number` is the position in the stream and serves as the id."""
     return RepairEventDocument.model_construct(
         id=str(number),
         kind="repair" if repair.outcome is None else "finished",
@@ -95,9 +95,11 @@ def generation_document(
     listed: bool = False,
     diffs: Sequence[str | None] = (),
 ) -> GenerationDocument:
-    """Return the document of a generation; documents in a list omit the context.
+    """Return the document of a generation.
 
-    `diffs` are the changes of its answers, if they were read.
+    In a list, the documents omit the context.
+
+    `diffs` contains the changes of the answers, if these were read.
     """
     words, current = chain.words, chain.round
     assert words is not None, "a generation needs an intent"  # noqa: S101 - a caller's bug
@@ -121,13 +123,16 @@ def generation_document(
 
 
 def generation_event(number: int, kind: str, body: dict[str, Any]) -> GenerationEventDocument:
-    """Return an event of a generation; `number` counts the events of one stream and serves as the id."""
+    """Return an event of a generation. `number` is the position in the stream and serves as the id."""
     at = format_time(datetime.now(UTC))
     return GenerationEventDocument.model_construct(id=str(number), kind=kind, at=at, body=body)
 
 
 def generation_message(chain: Chain) -> Values | None:
-    """Return the webhook message row about a generation's end; None before the end or without a URL."""
+    """Return the row of the webhook message about a generation's end.
+
+    The result is None before the end, or if the generation has no URL.
+    """
     words, at = chain.words, chain.round.finished_at
     if words is None or words.webhook is None or at is None:
         return None
@@ -149,7 +154,7 @@ def step_document(step: ProviderStep) -> StepDocument:
 
 
 def _sum_tokens(answers: Sequence[Answer]) -> dict[str, int | None]:
-    """Return the token sums of several answers, or None if no provider counted tokens."""
+    """Return the sums of the answers' tokens, or None if no provider counted tokens."""
     return {name: tokens_of(answers, name) for name in TOKENS}
 
 

@@ -1,7 +1,7 @@
 """Prepares the request for an answer, and builds the submission from the answer.
 
-The kind defines the contents of a request and the conversion of an answer to a payload. Both are computed
-in analysis workers, because they process untrusted text. The order of steps is decided elsewhere.
+The kind defines the contents of a request and how an answer is converted to a payload. Both are computed in
+analysis workers, because they process untrusted text. Other modules decide the order of the steps.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _ANSWERED = frozenset({"code", "files", "steps", "text", "manifest"})
 
 
 class Misfit(Exception):
-    """An internal exception: an answer doesn't fit into a submission, or there is nothing to replace."""
+    """An internal exception raised if an answer doesn't fit, or if there is nothing to replace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The request for an answer, and the part of a payload that the answer replaces, possibly all of it."""
+    """A request for an answer, with the part of the payload (possibly all) that the answer replaces."""
 
     request: FixRequest
     payload: dict[str, object]
@@ -53,14 +53,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """A submission that is ready to be submitted in the name of its peer."""
+    """A submission that can be submitted on behalf of its peer."""
 
     document: Document
     peer: Peer
 
 
 class Fitter:
-    """A part of a chain that prepares requests and applies answers; kinds run in analysis workers."""
+    """A part that prepares requests and applies answers. The code of kinds runs in analysis workers."""
 
     def __init__(
         self,
@@ -86,14 +86,14 @@ class Fitter:
         return await self._passage(chain, strategy)
 
     async def digest(self, subject: FinishedSubmission) -> str:
-        """Return the digest of a failed submission's normal form.
+        """Return the digest of the normal form of a failed submission.
 
         Raises: Misfit, if no fix can be applied.
         """
         return (await self._describe(subject)).digest
 
     async def fitted(self, kind: str, target: Target, proposal: Proposal) -> PatchResult:
-        """Return the payload with an answer applied, or the reason why the answer doesn't fit."""
+        """Return the payload after applying an answer, or the reason why the answer doesn't fit."""
         passage = target.request.passage.name
         return await self._patch(kind, target.payload, passage, proposal, target.flow)
 
@@ -114,7 +114,10 @@ class Fitter:
         return Ready(document=document, peer=parent.attempt.peer)
 
     async def offered(self, repair: Repair, outcome: Outcome) -> Document | None:
-        """Return the rules offered instead of code, if the repair failed and rules can extract a field."""
+        """Return the rules to offer instead of code, or None.
+
+        Rules are offered if the repair failed and rules can extract at least one field.
+        """
         kind = self._kinds.get(repair.kind)
         if kind is None or outcome in {Outcome.VALIDATED, Outcome.CANCELLED}:
             return None
@@ -160,7 +163,7 @@ class Fitter:
         return Target(request=request, payload=briefed.base, flow=_flow(chain))
 
     async def _revision(self, chain: Chain) -> Revision | None:
-        """Return the current code, its failure and the hints, or None if no user gave a hint."""
+        """Return the current code, its failure and the hints, or None without a user's hint."""
         if not chain.hints:
             return None
         text, failure, last = "", "", chain.last_attempt_id
@@ -250,13 +253,13 @@ def _iter_findings(report: Document) -> Iterator[Document]:
 
 
 def _answered_part(payload: Document) -> str:
-    """Return the part of a payload that an answer supplied: a single text, or several parts as JSON."""
+    """Return the part of a payload that an answer supplied, as text or, for several parts, as JSON."""
     kept = {name: part for name, part in payload.items() if name in _ANSWERED}
     return str(kept["code"]) if set(kept) == {"code"} else json.dumps(kept, indent=1, ensure_ascii=False)
 
 
 def _empty_passage(kind: Kind) -> SourcePart:
-    """Return an empty passage for a first request, in the language of the expected answer."""
+    """Return an empty passage for an initial request, in the language of the expected answer."""
     if "code" not in kind.forms:
         return SourcePart(name="", language=kind.name, text="")
     return SourcePart(name="", language=kind.language, text="", beginning=kind.beginning)

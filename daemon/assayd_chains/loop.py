@@ -1,12 +1,12 @@
-"""Runs a chain from its recorded state to its outcome.
+"""Runs a chain from its recorded state to the outcome.
 
     wait for the unfinished attempt ─────> decide ─> stop
                     ^                        └────> prompt ─> ask ─> fit ─> keep ─┐
                     └─────────────────────────────────────────────────────────────┘
 
-Every step is recorded before the next one begins. After a restart, a chain continues from its recorded
-state: a recorded answer isn't requested again, and the id of its attempt was chosen before the attempt was
-submitted.
+Every step is recorded before the next step begins, so that a chain can continue from its recorded state
+after a restart. A recorded answer isn't requested again, and its attempt isn't duplicated, because the
+attempt's id was chosen before the submission.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NAMES_CHARS = 200
 
 
 class Course:
-    """A chain that this process runs: its state, and the text of its next answer received so far."""
+    """A chain that this process runs, with its state and the received text of the next answer."""
 
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
@@ -61,18 +61,18 @@ class Course:
 
     @property
     def view(self) -> ChainView:
-        """Return the view of the chain for followers."""
+        """Return the chain in the form for followers."""
         return ChainView(chain=self.chain, heard=self.heard.text)
 
     def show(self, chain: Chain) -> None:
-        """Set the chain to a recorded state, and wake its followers."""
+        """Replace the state by a recorded state, and wake the followers."""
         self.chain = chain
         self.heard.forget()
         self.changed.give()
 
 
 class ChainLoop:
-    """A runner of chains. `timeout` is the time limit of a round, measured from its failure."""
+    """A runner of chains. `timeout` is the time limit of a round, measured from the round's failure."""
 
     def __init__(  # noqa: PLR0913  (each is a separate part)
         self,
@@ -98,7 +98,7 @@ class ChainLoop:
         self._tracing = tracing
 
     async def run(self, course: Course) -> Chain | None:
-        """Run a chain to its outcome and return its final state; None if a repair wasn't needed.
+        """Run a chain to its outcome and return the final state, or None for an unnecessary repair.
 
         If the task is cancelled, the next run of the daemon continues the chain.
         """
@@ -133,18 +133,21 @@ class ChainLoop:
         await self._add(course, Strategy.FIX, self._clock.now(), target, Reply(code=code, reason=reason))
 
     async def end(self, course: Course, outcome: Outcome, detail: str | None) -> Chain:
-        """Record the outcome, and the rules to offer if no fix was validated."""
+        """Record the outcome and, if no fix was validated, the rules to offer."""
         repair = course.chain.repair
         fallback = await self._fitter.offered(repair, outcome) if repair is not None else None
         return await self._close_round(course, outcome, detail, fallback)
 
     async def cancel_attempt(self, chain: Chain) -> None:
-        """Request that the running attempt end, if there is one."""
+        """Request that the running attempt, if any, end."""
         if chain.last_attempt_id is not None:
             await self._attempts.cancel(chain.last_attempt_id)
 
     async def _begin_repair(self, course: Course) -> bool:
-        """Wait for the first attempt of a repair; delete the repair and return False if it didn't fail."""
+        """Wait for the first attempt of a repair.
+
+        If the attempt doesn't fail, delete the repair and return False.
+        """
         failure = course.chain.round.failure
         if course.chain.words is not None or failure is None or failure.fingerprint is not None:
             return True
@@ -156,7 +159,7 @@ class ChainLoop:
         return True
 
     async def _run_steps(self, course: Course) -> Stop:
-        """Run steps until a decision to stop, and return it."""
+        """Run steps until the decision is to stop, and return this decision."""
         while True:
             await self._run_with_timeout(course, self._finish_attempt(course))
             step = decide(course.chain, self._clock.now())
@@ -171,7 +174,7 @@ class ChainLoop:
                 await step
 
     async def _finish_attempt(self, course: Course) -> None:
-        """Run the attempt of the last answer to its verdict, and record the verdict and any failure."""
+        """Run the attempt of the last answer until its verdict, and record the verdict and any failure."""
         last = course.chain.round.last
         if last is not None and last.attempt_id is not None and last.verdict is None:
             last = await self._run_attempt(course, last, last.attempt_id)
@@ -199,7 +202,7 @@ class ChainLoop:
         return ended
 
     async def _begin_fixes(self, course: Course, attempt_id: str) -> None:
-        """Begin to fix the failed attempt of a draft, unless this has already begun."""
+        """Begin to fix a draft's failed attempt, unless this has already been done."""
         chain, now = course.chain, self._clock.now()
         if chain.round.failure is not None:
             return
@@ -210,7 +213,7 @@ class ChainLoop:
         await self._driving.take(DrivenWork.REPAIR, str(chain.round.repair_id))
 
     async def _record_failure(self, course: Course, failure: Failure) -> None:
-        """Record the fingerprint of a failure and the digest of its code; the round's time limit starts."""
+        """Record the fingerprint of a failure and the code's digest, and start the round's time limit."""
         subject = await self._attempts.finished(failure.attempt_id)
         known = replace(
             failure,
@@ -223,7 +226,7 @@ class ChainLoop:
         await self._save(course, replace(changed, ends_at=known.at + self._timeout))
 
     async def _request_answer(self, course: Course, strategy: Strategy) -> None:
-        """Request an answer, unless it is already recorded, and record it with the id of its attempt."""
+        """Request an answer and record it with the id of its attempt, unless this was already done."""
         chain, draft = course.chain, strategy is Strategy.WRITE
         target = await self._fitter.target(chain, strategy)
         owner = chain.id if draft else str(chain.round.repair_id)
@@ -253,7 +256,7 @@ class ChainLoop:
     async def _add(
         self, course: Course, strategy: Strategy, asked_at: datetime, target: Target, reply: Reply
     ) -> None:
-        """Record an answer with the id of its future attempt (None for an answer that isn't run)."""
+        """Record an answer with the id of its attempt, which is None if the answer isn't run."""
         chain, proposal, draft = course.chain, reply.proposal, strategy is Strategy.WRITE
         if reply.question:
             asked = Answer(
@@ -314,13 +317,16 @@ def _next_number(chain: Chain, strategy: Strategy) -> int:
 
 
 def _recorded_text(proposal: Proposal, payload: Mapping[str, object]) -> str:
-    """Return the text of a proposal to record; for code, this is the checked text of the payload."""
+    """Return the recorded text of a proposal.
+
+    For code, it is the checked text from the payload.
+    """
     code = payload.get("code")
     return code if proposal.form == "code" and isinstance(code, str) else text_of(proposal)
 
 
 def _replaced_part(proposal: Proposal, target: Target, *, draft: bool) -> str:
-    """Return the name of the part of the payload that an answer replaces."""
+    """Return the name of the payload's part that an answer replaces."""
     if draft:
         return proposal.form
     if proposal.form == "code":

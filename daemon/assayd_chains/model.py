@@ -1,10 +1,10 @@
-"""Defines the values of a chain: its start, its rounds, and the answers in them.
+"""Defines the values of a chain, its rounds, and their answers.
 
 A chain starts with a natural-language request or a failed attempt. It repeats the sequence of prompt,
 answer, submission and attempt until the verdict ends it. A *generation* starts with a request, a *repair*
 with a failed attempt; after the first failed attempt, both proceed in the same way. A *round* has one
 budget of answers and ends with an outcome; a hint to a generation that has ended begins the next round.
-The properties are derived from the record; `decide.py` decides the next step.
+All properties are derived from the recorded values. The next step is decided in `decide.py`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Outcome(StrEnum):
 
 
 class Strategy(StrEnum):
-    """The kind of answer that a prompt requests."""
+    """The kind of answer that a prompt requests from the provider."""
 
     WRITE = "write"
     """Write a submission from the words."""
@@ -77,7 +77,7 @@ class Strategy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyCost:
-    """The cost of one reply. Tokens are None if the provider doesn't count them."""
+    """The cost of one reply. A number of tokens is None if the provider doesn't report it."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -86,14 +86,15 @@ class ReplyCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer of a provider, and its result.
+    """An answer of a provider, with its result.
 
     `number` counts from 1: across a generation for answers to its request (*drafts*), within a round for
     *fixes*. `error` is the failure that the request for a fix contained. `problem` is the reason why the
-    answer doesn't fit into a submission. `duplicate` is True if it repeats an earlier answer. Such answers
-    aren't run. The id of an attempt is chosen before it is submitted. `fingerprint` identifies the failure
-    of a fix's attempt, and `digest` the normal form of the patched submission. If `form` is ``files`` or
-    ``steps``, `text` contains these as JSON; if it is ``question``, `text` is the provider's question.
+    answer doesn't fit into a submission, and `duplicate` is True if the answer repeats an earlier one; such
+    answers aren't run. The id of an attempt is chosen before it is submitted. `fingerprint` identifies the
+    failure of a fix's attempt, and `digest` identifies the normal form of the patched submission. If `form`
+    is ``files`` or ``steps``, `text` contains the files or steps as JSON; if `form` is ``question``, `text`
+    is the provider's question.
     """
 
     number: int
@@ -115,7 +116,7 @@ class Answer:
 
     @property
     def is_draft(self) -> bool:
-        """Return whether the answer is a draft for the request of a generation."""
+        """Return whether the answer is a draft, which responds to the request of a generation."""
         return self.strategy is Strategy.WRITE
 
     @property
@@ -125,12 +126,12 @@ class Answer:
 
     @property
     def under_way(self) -> bool:
-        """Return whether the answer has an attempt without a verdict."""
+        """Return whether the answer has an attempt that doesn't have a verdict yet."""
         return self.attempt_id is not None and self.verdict is None
 
     @property
     def proposal(self) -> Proposal:
-        """Return the content that the answer proposes."""
+        """Return the content that the answer proposes, such as code or files."""
         match self.form:
             case "files":
                 return Proposal(files=json.loads(self.text))
@@ -142,9 +143,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """A user's contribution, which grants a full budget.
+    """A contribution of a user, which grants a full budget.
 
-    `hint` is None for edited code or a fresh start.
+    `hint` is None if the user edited the code or restarted the chain.
     """
 
     uid: int | None
@@ -170,7 +171,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """The failed attempt that fixes begin with, and the time `at` which it failed.
+    """The failed attempt with which fixes begin. `at` is the time of the failure.
 
     `fingerprint` and `digest` are None until the attempt has failed and its report has been read.
     """
@@ -184,10 +185,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """The answers of one budget: drafts until one can be submitted, then fixes if its attempt fails.
+    """The answers of one budget: drafts until one can be submitted, and fixes if its attempt fails.
 
-    `follows` is the attempt that drafts follow, if any. `repair_id` names `failure` with its fixes as a
-    repair; it is chosen before the attempt is submitted. `fallback` offers rules instead of code.
+    `follows` is the attempt that precedes the drafts, if any. `repair_id` is the id of the repair that
+    consists of `failure` and its fixes; it is chosen before the attempt is submitted. `fallback` offers
+    rules instead of code.
     """
 
     grant: Grant | None = None
@@ -203,7 +205,7 @@ class Round:
 
     @property
     def answers(self) -> tuple[Answer, ...]:
-        """Return all answers of the round, oldest first."""
+        """Return all answers of the round in order of creation."""
         return (*self.drafts, *self.fixes)
 
     @property
@@ -213,7 +215,7 @@ class Round:
 
     @property
     def last_attempt_id(self) -> str | None:
-        """Return the id of the newest attempt that was run, or of the round's first attempt."""
+        """Return the id of the newest attempt that was run, or of the round's first attempt if none was."""
         begun_with = self.failure.attempt_id if self.failure is not None else self.follows
         ran = (answer.attempt_id for answer in reversed(self.answers) if answer.attempt_id is not None)
         return next(ran, begun_with)
@@ -227,18 +229,18 @@ class Round:
 
     @property
     def digests(self) -> frozenset[str | None]:
-        """Return the digests of the normal forms of all code that was tried since the failure."""
+        """Return the digests of the normal forms of all code that was tried after the failure."""
         first = self.failure.digest if self.failure is not None else None
         return frozenset({first, *(fix.digest for fix in self.fixes)})
 
     def replace_last(self, answer: Answer) -> Round:
-        """Return the round with the last answer replaced."""
+        """Return a copy of the round in which the last answer is replaced."""
         if answer.is_draft:
             return replace(self, drafts=(*self.drafts[:-1], answer))
         return replace(self, fixes=(*self.fixes[:-1], answer))
 
     def add_answer(self, answer: Answer) -> Round:
-        """Return the round with another answer added."""
+        """Return a copy of the round with another answer."""
         if answer.is_draft:
             return replace(self, drafts=(*self.drafts, answer))
         return replace(self, fixes=(*self.fixes, answer))
@@ -246,10 +248,10 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """A recorded chain. Without `words`, it starts with a failed attempt.
+    """A recorded chain. If `words` is None, the chain started with a failed attempt.
 
-    A round has at most `max_attempts` answers, and times out at `ends_at`, which is measured from its
-    failure.
+    A round has at most `max_attempts` answers, and times out at `ends_at`. This time is measured from the
+    round's failure.
     """
 
     id: str
@@ -269,49 +271,49 @@ class Chain:
 
     @property
     def outcome(self) -> Outcome | None:
-        """Return the outcome of the chain, or None while it is unfinished."""
+        """Return the outcome of the chain, or None if the chain is unfinished."""
         return self.round.outcome
 
     @property
     def last_attempt_id(self) -> str | None:
-        """Return the id of the attempt to fix next, or of the final attempt."""
+        """Return the id of the attempt to be fixed next, or of the final attempt."""
         return self.round.last_attempt_id
 
     @property
     def drafts(self) -> tuple[Answer, ...]:
-        """Return the drafts of all rounds."""
+        """Return the drafts in all rounds."""
         return tuple(draft for each in self.rounds for draft in each.drafts)
 
     @property
     def answers(self) -> tuple[Answer, ...]:
-        """Return all answers of the chain, oldest first."""
+        """Return all answers of the chain in order of creation."""
         return tuple(answer for each in self.rounds for answer in each.answers)
 
     @property
     def grants(self) -> tuple[Grant, ...]:
-        """Return the contributions of users, oldest first."""
+        """Return the contributions of users in order of creation."""
         return tuple(each.grant for each in self.rounds if each.grant is not None)
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """Return the hints of all grants."""
+        """Return the hints in the contributions of users."""
         return tuple(grant.hint for grant in self.grants if grant.hint is not None)
 
     @property
     def question(self) -> str:
-        """Return the question that the newest hint answers; an empty string if there is none."""
+        """Return the question that the newest hint answers, or an empty string."""
         before = self.rounds[-2].last if len(self.rounds) > 1 else None
         return before.text if before is not None and before.is_question else ""
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
-        """Return each failed attempt with its fixes, oldest first."""
+        """Return each failed attempt with its fixes, in order of creation."""
         found = (self._repair(number) for number in range(len(self.rounds)))
         return tuple(repair for repair in found if repair is not None)
 
     @property
     def repair(self) -> Repair | None:
-        """Return the failed attempt of the newest round with its fixes; None if no attempt has failed."""
+        """Return the failed attempt of the newest round with its fixes, or None."""
         return self._repair(len(self.rounds) - 1)
 
     def _repair(self, number: int) -> Repair | None:
@@ -339,15 +341,16 @@ class Chain:
         )
 
     def replace_last_round(self, changed: Round) -> Chain:
-        """Return the chain with the last round replaced."""
+        """Return a copy of the chain in which the last round is replaced."""
         return replace(self, rounds=(*self.rounds[:-1], changed))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """A failed attempt with its fixes, in the form of `/v1/repairs` and the store: one round of a chain.
+    """A failed attempt with its fixes, which correspond to one round of a chain.
 
-    `granted_by` is the user whose contribution granted a full budget.
+    This form is used by `/v1/repairs` and by the store. `granted_by` is the user whose contribution granted
+    a full budget.
     """
 
     id: str
@@ -368,12 +371,12 @@ class Repair:
 
     @property
     def attempt_id(self) -> str:
-        """Return the id of the attempt that the repair began with."""
+        """Return the id of the attempt with which the repair began."""
         return self.failure.attempt_id
 
     @property
     def started_at(self) -> datetime:
-        """Return the time when the attempt failed or the repair was requested."""
+        """Return the time at which the attempt failed or the repair was requested."""
         return self.failure.at
 
     @property
@@ -382,7 +385,7 @@ class Repair:
         return self.generation_id or self.id
 
     def chain(self) -> Chain:
-        """Return the chain of a repair that doesn't belong to a generation."""
+        """Return a chain for a repair that doesn't belong to a generation."""
         granted = self.granted_by is not None or self.hint is not None
         only = Round(
             grant=Grant(uid=self.granted_by, at=self.started_at, hint=self.hint) if granted else None,
@@ -408,7 +411,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainView:
-    """A chain in the form for followers; `heard` is the received text of a streamed answer."""
+    """A chain in the form for followers. `heard` is the part of a streamed answer received so far."""
 
     chain: Chain
     heard: str = ""
@@ -416,10 +419,10 @@ class ChainView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairTerms:
-    """The terms of a repair, as a user requests it.
+    """The terms of a repair as requested by a user.
 
-    `code` is the user's first fix; `fresh` restarts from the first submission. The default provider is
-    `rules`; with a hint, it is the only provider that reads hints.
+    `code` is the user's first fix, and `fresh` restarts from the first submission. The default provider is
+    `rules` or, if there is a hint, the only provider that reads hints.
     """
 
     provider: str | None = None
@@ -431,13 +434,13 @@ class RepairTerms:
 
     @property
     def grants(self) -> bool:
-        """Return whether the user contributes anything, which grants a full budget."""
+        """Return whether the terms contain a contribution of the user, which grants a full budget."""
         return self.hint is not None or self.code is not None or self.fresh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationTerms:
-    """The terms of a generation, as a user requests it."""
+    """The terms of a generation as requested by a user."""
 
     kind: str
     intent: str
@@ -450,10 +453,10 @@ class GenerationTerms:
 
 
 def budget_left(earlier: Sequence[Repair], most: int) -> int:
-    """Return how many fixes remain for a chain of attempts since a user last granted a full budget.
+    """Return how many fixes remain since a user last granted a full budget to a chain of attempts.
 
     Args:
-        earlier: the repairs, oldest first.
+        earlier: the repairs in order of creation.
         most: the full budget.
     """
     used = 0
@@ -466,13 +469,13 @@ TOKENS = ("input_tokens", "output_tokens")
 
 
 def tokens_of(answers: Sequence[Answer], name: str) -> int | None:
-    """Return the sum of one of the `TOKENS` over several answers; None if no provider counted tokens."""
+    """Return the sum of one of the `TOKENS` over answers, or None if no provider counted tokens."""
     counted = [count for one in answers if (count := getattr(one.usage, name)) is not None]
     return sum(counted) if counted else None
 
 
 def text_of(proposal: Proposal) -> str:
-    """Return a proposal as one string: the code, or the files or steps as JSON."""
+    """Return a proposal as one string, which is the code or the JSON of the files or steps."""
     if proposal.form == "code":
         return proposal.code
     whole = proposal.files if proposal.form == "files" else [dict(step) for step in proposal.steps]

@@ -1,9 +1,10 @@
 """Builds the prompts of a chain. Performs no I/O.
 
 A prompt has two parts: fixed instructions (system), and the description of the submission (user). Every
-string that untrusted code or a user may have written is enclosed in markers that it can't contain, stripped
-of control characters, and truncated; each name is on one line. The unchanging parts of a chain's prompts
-come first, so that providers can cache them. Source: docs/repair.md, docs/generate.md.
+string that untrusted code or a user may have written is stripped of control characters, truncated, and
+enclosed in markers that the string can't contain; each name is on one line. The parts that a chain's
+prompts share are at the beginning, so that providers can cache them. Source: docs/repair.md,
+docs/generate.md.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ _APPROACH = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """The messages of a prompt for a model."""
+    """A prompt for a model, consisting of two messages."""
 
     system: str
     user: str
@@ -92,10 +93,11 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierAnswer:
-    """An earlier answer, its reason, and the findings about it.
+    """An earlier answer, with its reason and the findings about it.
 
-    `cleared` are the rules whose findings it fixed. `failed` is True if a fault of the current passage
-    remained after it. `is_passage` is True if its code is the passage that the prompt shows anyway.
+    `cleared` contains the rules whose findings the answer fixed. `failed` is True if the answer didn't fix
+    a fault that the current passage still has. `is_passage` is True if the answer's code is the passage
+    that the prompt shows anyway.
     """
 
     number: int
@@ -112,9 +114,9 @@ def earlier_answers(
 ) -> list[EarlierAnswer]:
     """Return the earlier fixes to include in a prompt.
 
-    An answer is shown as failed only if a fault of the current passage remained after it. An answer that
-    fixed its fault is listed with the rules that it cleared: its change is part of the code and must be
-    kept.
+    An answer is shown as failed only if it didn't fix a fault that the current passage still has. An answer
+    that fixed its fault is listed with the rules that it cleared, because its change is part of the code
+    and must be kept.
 
     Args:
         fixes: the fixes so far.
@@ -144,7 +146,7 @@ def _earlier_answer(fix: Answer, before: str, after: str, name: str, text: str) 
 
 
 def earlier_drafts(drafts: Sequence[Answer]) -> list[EarlierAnswer]:
-    """Return the drafts that couldn't be submitted, to include in a prompt."""
+    """Return the drafts that couldn't be submitted, for inclusion in a prompt."""
     return [_unusable_answer(draft, draft.problem) for draft in drafts if draft.problem is not None]
 
 
@@ -153,7 +155,7 @@ def _unusable_answer(answer: Answer, failure: str) -> EarlierAnswer:
 
 
 def rules_in(failure: str) -> tuple[str, ...]:
-    """Return the distinct rules that the text of a failure contains."""
+    """Return the distinct rules that are mentioned in the text of a failure."""
     return tuple(dict.fromkeys(_RULE.findall(failure)))
 
 
@@ -165,9 +167,9 @@ def fix_prompt(
     intent: str | None = None,
     earlier: Sequence[EarlierAnswer] = (),
 ) -> Prompt:
-    """Return the prompt for one fix. `intent` and `hint` are a user's text and are quoted as untrusted.
+    """Return the prompt for one fix. A user's texts, `intent` and `hint`, are quoted as untrusted.
 
-    The unchanging parts of a chain's prompts come first, so that providers can cache them.
+    The parts that a chain's prompts share are at the beginning, so that providers can cache them.
     """
     lines = _render_rules(context.instructions)
     lines += _render_request(intent)
@@ -185,7 +187,7 @@ def fix_prompt(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """The current code, its failure, and the user's hints; the newest hint answers `question`."""
+    """The current code, its failure, and the user's hints, of which the newest answers `question`."""
 
     text: str
     hints: tuple[str, ...]
@@ -201,10 +203,10 @@ def write_prompt(
     revision: Revision | None = None,
     questions: bool = False,
 ) -> Prompt:
-    """Return the prompt for one submission. The request is a user's text and is quoted as untrusted.
+    """Return the prompt for one submission, in which the user's request is quoted as untrusted.
 
-    `questions` is True if the answer may be a question. The parts that all requests of a kind share come
-    first, so that providers can cache them.
+    `questions` is True if a question is a permitted answer. The parts that all requests of a kind share are
+    at the beginning, so that providers can cache them.
     """
     lines = ["TASK", briefing.task, ""]
     hints = revision.hints if revision is not None else ()
@@ -228,7 +230,7 @@ def _render_rules(instructions: Sequence[str]) -> list[str]:
 
 
 def _render_example(example: Example) -> Iterator[str]:
-    """Yield the lines of another request with its answer; JSON isn't used, as it would hide line breaks."""
+    """Yield the lines of an example request and its answer, without JSON, which would hide line breaks."""
     yield f"EXAMPLE for another request: {example.request}"
     answer = example.answer
     if answer.form == "code":
@@ -265,7 +267,10 @@ def _passage(passage: SourcePart, title: str) -> Iterator[str]:
 
 
 def _render_earlier(earlier: Sequence[EarlierAnswer]) -> Iterator[str]:
-    """Yield the rules cleared by earlier answers and the last failed answers, as calls are stateless."""
+    """Yield the rules that earlier answers cleared and the last failed answers.
+
+    Both are repeated because a model keeps no state between calls.
+    """
     cleared = [answer for answer in earlier if answer.cleared]
     failed = [answer for answer in earlier if answer.failed][-EARLIER_SHOWN:]
     if cleared:
@@ -285,7 +290,7 @@ def _render_earlier(earlier: Sequence[EarlierAnswer]) -> Iterator[str]:
 
 
 def _render_surroundings(surroundings: Sequence[PromptContext]) -> Iterator[str]:
-    """Yield surroundings in order while there is space, then the number of omitted ones."""
+    """Yield as many surroundings as fit, in order, and then the number of omitted surroundings."""
     left, hidden = SURROUNDINGS_CHARS, 0
     for surrounding in surroundings:
         size = min(len(surrounding.text), SURROUNDING_CHARS) + NAME_CHARS
@@ -300,7 +305,7 @@ def _render_surroundings(surroundings: Sequence[PromptContext]) -> Iterator[str]
 
 
 def quote(text: str, chars: int) -> str:
-    """Enclose untrusted text in markers named by its digest, so that it can't contain them."""
+    """Enclose untrusted text in markers that contain its digest, so that the text can't contain them."""
     text = cut(clean(text), chars)
     digits = MARK_DIGITS_HOSTILE if "⟦" in text else MARK_DIGITS
     name = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:digits]
@@ -308,17 +313,17 @@ def quote(text: str, chars: int) -> str:
 
 
 def clean(text: str) -> str:
-    """Remove characters that a terminal or a model doesn't read as plain text; keep line feeds and tabs."""
+    """Replace all unprintable characters except line feeds and tabs."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def line(name: str) -> str:
-    """Return an untrusted name on one line, so that it can't imitate the next line of the prompt."""
+    """Return an untrusted name on a single line, so that it can't imitate another line of the prompt."""
     return cut(" ".join(clean(name).split()), NAME_CHARS).replace("\n", " ")
 
 
 def cut(text: str, chars: int) -> str:
-    """Truncate a long string in the middle, so that its beginning and end remain."""
+    """Truncate a long string by removing its middle."""
     if len(text) <= chars:
         return text
     half = chars // 2

@@ -1,4 +1,4 @@
-"""Defines requests to providers and their answers.
+"""Defines the requests to providers and the answers that they return.
 
 A provider is a model, a program, or the rules' edits.
 """
@@ -20,12 +20,12 @@ Heard = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixRequest:
-    """A request for one answer. `edits` are safe fixes: replacements in the passage.
+    """A request for one answer. `edits` contains safe fixes, which replace lines of the passage.
 
-    `attempt` counts the requested answers, from 1. `findings` are the findings of the last report,
-    unchanged. A passage without a name represents a submission that isn't written yet. Providers that
-    stream call `heard` with pieces of text, but only the complete reply is used. `questions` is True if the
-    reply may be a question.
+    `attempt` is the number of the requested answer, from 1. `findings` contains the unchanged findings of
+    the last report. A passage without a name represents a submission that isn't written yet. Streaming
+    providers call `heard` with pieces of text, but only the complete reply is used. `questions` is True if
+    a question is a permitted reply.
     """
 
     system: str
@@ -43,7 +43,7 @@ class FixRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A provider's answer: `code`, `files`, `steps` or a `question`. `text` is the raw answer."""
+    """The answer of a provider. `text` is the raw answer; one of the other attributes is its content."""
 
     code: str = ""
     reason: str
@@ -55,15 +55,15 @@ class Reply:
 
     @property
     def proposal(self) -> Proposal:
-        """Return the content that the reply proposes."""
+        """Return the content that the reply proposes, such as code or files."""
         return Proposal(code=self.code, files=self.files, steps=self.steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderStep:
-    """One answer with its prompt, recorded completely before it is used.
+    """An answer with its prompt, which is recorded completely before the answer is used.
 
-    `number` counts the answers of a repair or a generation, from 1.
+    `number` is the position of the answer in its repair or generation, from 1.
     """
 
     number: int
@@ -79,11 +79,11 @@ class Provider(Protocol):
 
     @property
     def name(self) -> str:
-        """The name by which requests select the provider."""
+        """The provider's name, by which requests select it."""
         ...
 
     async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
-        """Return a fix within the timeout, which includes the provider's own retries.
+        """Return a fix within the timeout, which covers all retries of the provider.
 
         Raises: ProviderError, if the provider returns no fix.
         """

@@ -1,12 +1,11 @@
-"""Parses a model's reply: JSON {code | files | steps, reason} anywhere in the text, or code alone.
+"""Parses a model's reply, which contains either a JSON object or only code.
 
-A reply without any of these may be a question: JSON {question}.
+The JSON object {code | files | steps, reason} can be anywhere in the text. A reply without such an object
+may be a question, as the JSON object {question}. A comma before a closing bracket is ignored. The older
+names `patched_code` and `fix_reason` are accepted as well.
 
-A comma before a closing bracket is ignored. The older names `patched_code` and `fix_reason` are accepted as
-well.
-
-The reply is untrusted: it is limited in size, parsed without running code, and rejected unless it contains
-exactly one answer.
+The reply is untrusted. Therefore, it is limited in size, parsed without running code, and rejected unless
+it contains exactly one answer.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _COMMA = re.compile(r'("(?:[^"\\]|\\.)*+"?)|,(?=\s*+[}\]])', re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """A model's proposal: `code`, `files` by name, or `steps`; or a `question` to the user."""
+    """The proposal of a model (`code`, `files` by name, or `steps`), or a `question` to the user."""
 
     code: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -47,15 +46,15 @@ class Patch:
 
 
 def parse_reply(text: str, language: str = "", beginning: str = "") -> Patch:
-    """Return the patch in a reply: plain JSON, JSON in a fence or in prose, or code alone.
+    """Return the patch in a reply that consists of JSON, of JSON in a fence or in prose, or of code.
 
     Args:
         text: the reply.
         language: the language of the passage; by default, code alone is accepted only in a fence.
         beginning: the pattern for the beginning of a program in that language; see `Kind.beginning`.
 
-    Raises: ProviderError ``provider.reply`` (retryable) if it contains no patch; the message describes the
-    format error without the reply's content.
+    Raises: ProviderError ``provider.reply`` (retryable) if the reply contains no patch; the message
+    describes the format error without the reply's content.
     """
     if len(text) > MAX_REPLY_CHARS:
         raise _refusal_error("is too long")
@@ -73,7 +72,7 @@ def parse_reply(text: str, language: str = "", beginning: str = "") -> Patch:
 
 
 def _form_error(text: str, blocks: Sequence[tuple[str, str]]) -> str:
-    """Return the format error of a reply that contains no patch."""
+    """Return the error that describes the format of a reply without a patch."""
     if not text.strip():
         return "is empty"
     missing = 'has no JSON object with "code", "files" or "steps", and "reason"'
@@ -90,7 +89,7 @@ def _form_error(text: str, blocks: Sequence[tuple[str, str]]) -> str:
 
 
 def _json_candidates(text: str, blocks: Sequence[str]) -> Iterator[object]:
-    """Yield every possible JSON object in the text, most likely first."""
+    """Yield every possible JSON object in the text, beginning with the most likely one."""
     decoder = json.JSONDecoder()
     for place in (text.strip(), *blocks):
         for form in (place, _COMMA.sub(lambda found: found[1] or "", place)):
@@ -107,7 +106,7 @@ def _json_candidates(text: str, blocks: Sequence[str]) -> Iterator[object]:
 
 
 def _fenced_blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Return closed fences, found in one pass over the lines: the word after the marks, and the content."""
+    """Return the info word and the content of each closed fence, found in one pass over the lines."""
     inside: list[str] | None = None
     word = ""
     for line in text.split("\n"):
@@ -123,7 +122,7 @@ def _fenced_blocks(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _parse_patch(candidate: object) -> Patch | None:
-    """Return the code, files or steps of an object, in this order of preference; None if there are none."""
+    """Return the code, files or steps of an object, preferred in this order, or None."""
     if not isinstance(candidate, dict):
         return None
     reason = candidate.get("reason", candidate.get("fix_reason", ""))
@@ -138,7 +137,7 @@ def _parse_patch(candidate: object) -> Patch | None:
 
 
 def _parse_question(candidate: object) -> Patch | None:
-    """Return the question that an object contains, or None."""
+    """Return the question in an object, or None."""
     question = candidate.get("question") if isinstance(candidate, dict) else None
     if not isinstance(question, str) or not question.strip() or not _is_encodable(question):
         return None
@@ -155,7 +154,7 @@ def _are_steps(steps: object) -> bool:
 
 
 def _is_encodable(value: object) -> bool:
-    """Return whether all strings of a value are valid Unicode, without lone surrogates."""
+    """Return whether all strings in a value are valid Unicode, i.e. without lone surrogates."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except (UnicodeEncodeError, RecursionError):
@@ -168,11 +167,11 @@ def _refusal_error(why: str) -> ProviderError:
 
 
 def extract_code(text: str, blocks: Sequence[tuple[str, str]], language: str, beginning: str = "") -> str:
-    """Return the code of an answer without a JSON object; an empty string if it is ambiguous.
+    """Return the code of an answer without a JSON object, or an empty string if the code is ambiguous.
 
     Args:
         text: the whole answer.
-        blocks: its closed fences, each with the word after the opening marks.
+        blocks: the closed fences of the answer, each with the word after the opening marks.
         language: the language of the passage.
         beginning: the pattern for the beginning of a program in that language; see `Kind.beginning`.
     """
@@ -195,7 +194,7 @@ def _is_program(text: str, language: str, beginning: str) -> bool:
 
 
 def _is_python(text: str) -> bool:
-    """Return whether a string is Python code with an effect; a word of prose is also an expression."""
+    """Return whether a string is Python code with an effect, unlike a word, which is also an expression."""
     try:
         tree = ast.parse(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):

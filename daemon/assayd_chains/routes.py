@@ -1,4 +1,4 @@
-"""Defines the HTTP routes of repairs and generations. Each route checks the caller and makes one call."""
+"""Defines the HTTP routes of repairs and generations, which check the caller and make one call each."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ async def follow_repair(call: CallDep, chains: ChainsDep, repair_id: RepairId) -
 async def _repair_changes(
     views: AsyncGenerator[ChainView, None], repair_id: str, record: Mapping[str, str]
 ) -> Documents:
-    """Yield an event for each change of a repair until it ends."""
+    """Yield an event for each change of a repair until the repair ends."""
     number, shown = 0, None
     async with aclosing(views):
         async for view in views:
@@ -310,7 +310,7 @@ async def follow_generation(call: CallDep, chains: ChainsDep, generation_id: Gen
 
 
 async def _generation_changes(call: Call, chains: Chains, chain_id: str) -> Documents:
-    """Yield an event for each change, including the stages of attempts and pieces of streamed answers."""
+    """Yield an event for each change, each stage of an attempt, and each piece of a streamed answer."""
     number, known, staged = 0, (0, 0), set[str]()
     heard, shown = "", (-1, -1)
     async with aclosing(chains.follow(chain_id)) as views:
@@ -333,7 +333,7 @@ async def _generation_changes(call: Call, chains: Chains, chain_id: str) -> Docu
 
 
 def _event_kind(chain: Chain, counted: tuple[int, int], known: tuple[int, int]) -> str:
-    """Return the name of an event according to its change: an attempt, a fix, or neither."""
+    """Return the name of an event, depending on whether an attempt or a fix changed."""
     if chain.outcome is not None:
         return "finished"
     if counted[0] > known[0]:
@@ -342,18 +342,24 @@ def _event_kind(chain: Chain, counted: tuple[int, int], known: tuple[int, int]) 
 
 
 def _count_answers(chain: Chain) -> tuple[int, int]:
-    """Return how many drafts and fixes a chain has."""
+    """Return the number of drafts and the number of fixes in a chain."""
     return len(chain.drafts), sum(len(each.fixes) for each in chain.rounds)
 
 
 def _answer_progress(before: str, now: str) -> dict[str, Any]:
-    """Return the text of an answer since the last event; the first event of an answer is marked."""
+    """Return the new text of an answer since the last event.
+
+    The first event of an answer is marked.
+    """
     anew = not before or not now.startswith(before)
     return {"text": now if anew else now[len(before) :], "anew": anew}
 
 
 async def _follow_stages(call: Call, attempt_id: str) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the stages of an attempt as they end, or nothing if it isn't submitted yet."""
+    """Yield the stages of an attempt as they end.
+
+    Nothing is yielded if the attempt isn't submitted yet.
+    """
     if await call.service.get(attempt_id) is None:
         return
     async with aclosing(call.service.events(attempt_id)) as found:
@@ -363,7 +369,7 @@ async def _follow_stages(call: Call, attempt_id: str) -> AsyncGenerator[dict[str
 
 
 async def _visible_repair(call: Call, chains: Chains, repair_id: str) -> Repair:
-    """Return a repair if the caller can see it.
+    """Return a repair if the caller is allowed to see it.
 
     Raises: RequestError ``not_found``, also for another user's repair.
     """
@@ -374,7 +380,7 @@ async def _visible_repair(call: Call, chains: Chains, repair_id: str) -> Repair:
 
 
 async def _visible_generation(call: Call, chains: Chains, generation_id: str) -> Chain:
-    """Return a generation if the caller can see it.
+    """Return a generation if the caller is allowed to see it.
 
     Raises: RequestError ``not_found``, also for another user's generation.
     """
@@ -385,7 +391,7 @@ async def _visible_generation(call: Call, chains: Chains, generation_id: str) ->
 
 
 async def _record_ids(call: Call, repair: Repair) -> Mapping[str, str]:
-    """Return the ids under which the repair's kind stores it."""
+    """Return the ids under which the kind of a repair stores the repair."""
     records = call.service.records.get(repair.kind)
     return await records.belongs_to(repair.attempt_id) if isinstance(records, Naming) else {}
 

@@ -1,9 +1,9 @@
-"""Stores chains in a database. A chain is small, so it is written as a whole in one transaction.
+"""Stores chains in a database. Because a chain is small, one transaction writes it completely.
 
-A generation is a row of `generations`, which contains its drafts and grants as JSON. Each failed attempt
-with its fixes is a row of `repairs` with rows of `repair_fixes`, whether it belongs to a generation or not.
-Answers of providers are written once and completely before they are used. This module defines how values
-are mapped to rows; `assayd.store.tables` defines the tables.
+A generation is a row of `generations`, which contains the drafts and grants as JSON. Each failed attempt is
+a row of `repairs` and its fixes are rows of `repair_fixes`, whether or not the attempt belongs to a
+generation. Answers of providers are written only once, completely, and before they are used. This module
+maps values to the rows of the tables that `assayd.store.tables` defines.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class DatabaseChainStore:
         self._inserts = {table.name: access.insert_or_nothing(table) for table in _STEPS.values()}
 
     async def save(self, chain: Chain) -> None:
-        """Record a chain's current state durably, with the message to its webhook if it has ended."""
+        """Record the current state of a chain durably, with the webhook message if the chain has ended."""
         message = generation_message(chain)
         known_end = select(generations.c.finished_at).where(generations.c.id == chain.id)
 
@@ -75,11 +75,11 @@ class DatabaseChainStore:
             self._outbox.announce()
 
     async def save_repair(self, repair: Repair) -> None:
-        """Store a change to a finished repair, e.g. that its rules were accepted."""
+        """Store a change to a finished repair, e.g. the acceptance of its rules."""
         await self._access.write(lambda connection: _save_repair(connection, repair))
 
     async def remove(self, chain_id: str) -> None:
-        """Delete a repair that isn't needed because its attempt didn't fail."""
+        """Delete a repair that wasn't necessary, because its attempt didn't fail."""
         wanted = delete(repairs).where(repairs.c.id == chain_id)
         await self._access.write(lambda connection: connection.execute(wanted).close())
 
@@ -94,20 +94,20 @@ class DatabaseChainStore:
         return found[0] if found else None
 
     async def chain(self, chain_id: str) -> Chain | None:
-        """Return a chain by its id, a generation or a separate repair; None if it doesn't exist."""
+        """Return a chain (a generation or a separate repair) by its id, or None if it doesn't exist."""
         if (generation := await self.generation(chain_id)) is not None:
             return generation
         repair = await self.repair(chain_id)
         return repair.chain() if repair is not None and repair.generation_id is None else None
 
     async def generations(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Chain]:
-        """Return generations, newest first, filtered by user and older than the generation `before`."""
+        """Return generations of a user that are older than the generation `before`, newest first."""
         return await self._fetch_generations(_page_statement(generations, uid, before, limit))
 
     async def repairs(
         self, *, uid: int | None = None, before: str | None = None, limit: int = 50
     ) -> Sequence[Repair]:
-        """Return repairs, newest first, filtered by user and older than the repair `before`."""
+        """Return repairs of a user that are older than the repair `before`, newest first."""
         return await self._fetch_repairs(_page_statement(repairs, uid, before, limit))
 
     async def repairs_of(self, attempt_id: str) -> Sequence[Repair]:
@@ -117,7 +117,7 @@ class DatabaseChainStore:
         return await self._fetch_repairs(select(repairs).where(wanted).order_by(repairs.c.id))
 
     async def repair_of(self, attempt_id: str) -> AttemptRepair | None:
-        """Return the first repair that an attempt began, in the core's form, or None."""
+        """Return the first repair that began with an attempt, in the core's form, or None."""
         found = [one for one in await self.repairs_of(attempt_id) if one.attempt_id == attempt_id]
         if not found:
             return None
@@ -126,17 +126,17 @@ class DatabaseChainStore:
         return AttemptRepair(id=found[0].id, ended=ended, attempt_id=passed[-1] if passed else None)
 
     async def generation_of(self, attempt: Attempt) -> Chain | None:
-        """Return the generation whose last attempt this is, or None."""
+        """Return the generation whose last attempt is the given one, or None."""
         mine = select(generations).where(generations.c.uid == attempt.peer.uid)  # there is an index of those
         found = await self._fetch_generations(mine.where(generations.c.attempt_id == attempt.id))
         return found[0] if found else None
 
     async def count_answers(self, *, uid: int | None, since: datetime, kind: str | None) -> AnswerCounts:
-        """Count answers by kind, provider and week, in the newest chains that began since a time."""
+        """Count answers in the newest chains that began after a time, by kind, provider and week."""
         return await self._access.read(lambda connection: count_answers(connection, uid, since, kind))
 
     async def unfinished(self) -> Sequence[Chain]:
-        """Return every chain without a recorded outcome, oldest first."""
+        """Return all chains without a recorded outcome, in order of creation."""
         alone = select(repairs).where(repairs.c.outcome.is_(None), repairs.c.generation_id.is_(None))
         found = await self._fetch_generations(select(generations).where(generations.c.outcome.is_(None)))
         return sorted(
@@ -145,7 +145,7 @@ class DatabaseChainStore:
         )
 
     async def save_step(self, owner_id: str, step: ProviderStep, *, draft: bool) -> None:
-        """Store an answer durably; an existing one isn't changed.
+        """Store an answer durably. An answer that is already stored isn't changed.
 
         Args:
             owner_id: the generation of a draft, or the repair of a fix.
@@ -158,7 +158,7 @@ class DatabaseChainStore:
         await self._access.write(lambda connection: connection.execute(insert_new, values).close())
 
     async def step(self, owner_id: str, number: int, *, draft: bool) -> ProviderStep | None:
-        """Return an answer with its prompt by the answer's number, or None if it doesn't exist."""
+        """Return the answer with this number and its prompt, or None if the answer doesn't exist."""
         table = _STEPS[draft]
         wanted = select(table).where(_owner_column(table) == owner_id, table.c.number == number)
         row = await self._access.read(lambda connection: connection.execute(wanted).mappings().first())
@@ -195,7 +195,7 @@ def _page_statement(table: Table, uid: int | None, before: str | None, limit: in
 
 
 def _upsert(connection: Connection, table: Table, values: Values) -> None:
-    """Update the row with this id, or insert it."""
+    """Update the row with the given id, or insert the row if it doesn't exist."""
     mine = update(table).where(table.c.id == values["id"])
     if connection.execute(mine.values(values)).rowcount == 0:
         connection.execute(insert(table), values)
@@ -413,7 +413,7 @@ def _read_round(grant: Grant | None, drafts: Sequence[Any], found: Mapping[str, 
 
 
 def _complete_newest(row: RowMapping, newest: Round) -> Round:
-    """Return the newest round, completed from the row of its generation."""
+    """Return the newest round with the values from the row of its generation."""
     if not newest.drafts:
         newest = replace(newest, follows=row["attempt_id"])
     if row["outcome"] is None:

@@ -1,6 +1,6 @@
-"""Manages the spans of a chain: one for the generation or repair, and inside a generation, one per repair.
+"""Manages a chain's spans: one for the chain and, in a generation, one for each repair.
 
-The spans of attempts and answers are children of the innermost span; log lines contain its ids.
+The spans of attempts and answers are children of the innermost span, whose ids are added to log lines.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ LEFT = "chain.left"
 
 
 class Traces(Protocol):
-    """A source of the spans of attempts."""
+    """A source of the trace contexts of attempts."""
 
     async def trace(self, attempt_id: str) -> str | None:
-        """Return the trace context of an attempt's span (see `model.trace_context`), or None."""
+        """Return the context of an attempt's span (see `model.trace_context`), or None."""
         ...
 
 
@@ -39,7 +39,7 @@ class ChainSpans:
 
     @property
     def context(self) -> TraceContext | None:
-        """Return the context of the innermost span, which attempts continue."""
+        """Return the context of the innermost span, to which attempts belong."""
         return self._innermost.context
 
     @property
@@ -47,7 +47,7 @@ class ChainSpans:
         return self._chain if self._repair is NO_SPAN else self._repair
 
     async def begin(self, chain: Chain, tracing: Tracing, attempts: Traces) -> None:
-        """Begin the chain's span in the caller's trace; if there is none, in the last attempt's trace."""
+        """Begin the chain's span in the caller's trace or, without one, in the last attempt's trace."""
         parent = trace_origin().context
         if parent is None and tracing.is_on and chain.last_attempt_id is not None:
             parent = from_text(await attempts.trace(chain.last_attempt_id))
@@ -57,7 +57,7 @@ class ChainSpans:
 
     @contextmanager
     def current(self, chain: Chain) -> Iterator[None]:
-        """Make attempts continue the span of the chain or of its repair while the body runs."""
+        """Make the span of the chain or of its repair the parent of attempts' spans while the body runs."""
         self._begin_repair_span(chain)
         origin = TraceOrigin(context=self.context)
         with continuing(origin), structlog.contextvars.bound_contextvars(**trace_log_fields(self.context)):
@@ -65,7 +65,7 @@ class ChainSpans:
 
     @contextmanager
     def answering(self, provider: str, strategy: Strategy, number: int) -> Iterator[Span]:
-        """Record a span for the request to a provider."""
+        """Record a span for a request to a provider."""
         facts = {"provider": provider, "strategy": strategy.value, "number": number}
         span, error = self._innermost.child("answer", **facts), None
         try:
@@ -77,7 +77,7 @@ class ChainSpans:
             span.end(error)
 
     def end(self, chain: Chain | None) -> None:
-        """End the open spans; `chain` is None if the daemon's next run continues the chain."""
+        """End all open spans. `chain` is None if the chain continues in the daemon's next run."""
         error, outcome = (LEFT, None) if chain is None else (None, chain.outcome)
         facts = {
             "outcome": outcome.value if outcome is not None else None,
@@ -87,7 +87,7 @@ class ChainSpans:
         self._chain.end(error, **facts)
 
     def _begin_repair_span(self, chain: Chain) -> None:
-        """Begin the span of a generation's repair after an attempt has failed."""
+        """Begin the span of a repair in a generation, after an attempt has failed."""
         repair = chain.repair if chain.words is not None else None
         if repair is None or repair.id == self._repair_id:
             return

@@ -1,4 +1,4 @@
-"""Builds the chains package from the settings: providers first, then database parts, then chains."""
+"""Builds the chains package from the settings: first providers, then database parts, then chains."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from assayd_chains.store import DatabaseChainStore
 
 
 async def open_wing(settings: Settings, stack: AsyncExitStack) -> ProviderWing:
-    """Open the providers. Raises: ConfigError ``repair.key``, ``repair.extra``."""
+    """Open the configured providers. Raises: ConfigError ``repair.key``, ``repair.extra``."""
     return ProviderWing(settings, await open_providers(settings.repair.providers, stack))
 
 
 class ProviderWing:
-    """The chains package with its providers. Implements `wiring.chains.ChainWing`."""
+    """The chains package after opening its providers. Implements `wiring.chains.ChainWing`."""
 
     routers: Sequence[APIRouter] = ROUTERS
 
@@ -51,7 +51,7 @@ class ProviderWing:
     def join(
         self, access: DatabaseAccess, jobs: DatabaseJobStore, *, clock: Clock, ids: Ids
     ) -> RecordedChains:
-        """Build the parts that need only the database."""
+        """Build those parts of the package that need only the database."""
         chosen = self._settings.repair
         limits = ChainLimits(
             at_once=chosen.at_once,
@@ -67,7 +67,7 @@ class ProviderWing:
 
 
 class RecordedChains:
-    """The stored chains, before any of them runs. Implements `wiring.chains.ChainParts`."""
+    """The stored chains before any chain runs. Implements `wiring.chains.ChainParts`."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class RecordedChains:
         self.requests = requests
 
     async def attachments(self, attempt: Attempt, verdict: Verdict) -> Mapping[str, bytes]:
-        """Return the files about an attempt's chain for the attempt's bundle."""
+        """Return the files that describe an attempt's chain, for the attempt's bundle."""
         return await attachments(attempt, verdict, store=self._store, jobs=self._jobs)
 
     async def begin(
@@ -96,7 +96,7 @@ class RecordedChains:
         scheduler: Scheduler,
         documents: ReadDocuments,
     ) -> Chains:
-        """Build the chains, which run as long as the stack is open."""
+        """Build the chains, which run until the stack is closed."""
         attempts = DaemonAttempts(
             admission=admission, scheduler=scheduler, jobs=self._jobs, documents=documents
         )
@@ -153,10 +153,10 @@ _VENDORS = {
 async def open_providers(
     wanted: Mapping[str, RepairProvider], stack: AsyncExitStack
 ) -> Mapping[str, Provider]:
-    """Return the configured providers by name, including the one that needs no configuration.
+    """Return all providers by name: the configured ones and the one that needs no configuration.
 
-    Keys are removed from the environment, so that processes started later don't inherit them and other
-    processes can't read them from this process's initial environment.
+    The keys are removed from the environment, so that processes started later don't inherit them, and from
+    this process's initial environment, so that other processes can't read them.
 
     Raises: ConfigError ``repair.key``, ``repair.extra``.
     """

@@ -1,11 +1,11 @@
-"""A client library for the API, blocking or asynchronous, over a local socket or a gateway.
+"""Provides clients for the API, blocking or asynchronous, over a local socket or a gateway.
 
     with Client() as client:
         attempt = client.submit({"kind": "extractor", "payload": {...}}, wait_s=60)
         print(attempt.verdict)
 
 Answers are documents of the API contract, with a type for every field. `PlainClient` returns JSON objects
-instead, so it doesn't import pydantic; the other clients import it for the first typed answer.
+instead and doesn't import pydantic; the other clients import pydantic when they receive the first answer.
 """
 
 from __future__ import annotations

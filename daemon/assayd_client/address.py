@@ -1,4 +1,4 @@
-"""Determines the daemon's address (a local socket or a gateway's URL) and the source of this choice."""
+"""Determines the address of the daemon (a local socket or a gateway's URL) and why it was chosen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HTTPS_PORT = 443
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressOptions:
-    """The options of a command line or program: a socket, or a server with its token and CA files."""
+    """The address options of a command line or program: a socket, or a server with token and CA files."""
 
     socket: str | Path | None = None
     server: str | None = None
@@ -30,7 +30,7 @@ Target = str | Path | AddressOptions | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketChoice:
-    """The path of the daemon's socket, and the source of this choice."""
+    """The path of the daemon's socket, and the source from which it was chosen."""
 
     path: Path
     source: str
@@ -41,11 +41,11 @@ class SocketChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerChoice:
-    """The address of a gateway, the source of this choice, and its token and CA files.
+    """The address of a gateway, the source from which it was chosen, and its token and CA files.
 
     Attributes:
         token_file: the file with the token that is sent with each request.
-        ca_file: the file with trusted CA certificates; None for the system's certificates.
+        ca_file: the file with trusted CA certificates; None uses the system's certificates.
     """
 
     host: str
@@ -56,7 +56,7 @@ class ServerChoice:
 
     @property
     def authority(self) -> str:
-        """Return host and port in the form of URLs and the Host header."""
+        """Return the host and the port as URLs and the Host header require."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == HTTPS_PORT else f"{host}:{self.port}"
 
@@ -68,7 +68,7 @@ Address = SocketChoice | ServerChoice
 
 
 def find_daemon(named: Target = None, environ: Mapping[str, str] = os.environ) -> Address:
-    """Choose the daemon by the options, then the environment, then the default socket.
+    """Choose the daemon from the options, the environment, or the default socket, in this order.
 
     Raises: RequestError ``usage``, for both a socket and a server, a URL that isn't HTTPS, or a missing
         token.
@@ -87,7 +87,7 @@ def find_daemon(named: Target = None, environ: Mapping[str, str] = os.environ) -
 
 
 def find_socket(named: str | None = None, environ: Mapping[str, str] = os.environ) -> SocketChoice:
-    """Choose the daemon's socket by the option, then `ASSAY_SOCKET`, then the default path."""
+    """Choose the daemon's socket from the option, `ASSAY_SOCKET`, or the default path, in this order."""
     if named:
         return SocketChoice(path=Path(named), source="--socket")
     if environ.get("ASSAY_SOCKET"):
@@ -126,7 +126,10 @@ def _choose_server(
 
 
 def _parse_url(url: str, source: str) -> tuple[str, int]:
-    """Return host and port of a URL. Reject a password, path or query without displaying it."""
+    """Return the host and the port of a URL.
+
+    A password, path or query is rejected without being displayed.
+    """
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, HTTPS_PORT if parts.port is None else parts.port

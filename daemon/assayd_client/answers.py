@@ -1,4 +1,4 @@
-"""Parses answers: documents, stream events, and the errors of unsuccessful answers."""
+"""Parses answers, which are documents, stream events or errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Read = Callable[[bytes], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamEvent:
-    """One event of a stream. `attempt_id` is None for an event of a batch."""
+    """One event of a stream. `attempt_id` is None if the event concerns a batch."""
 
     id: str
     kind: str
@@ -33,13 +33,13 @@ class StreamEvent:
 
 
 class EventReader:
-    """A parser that splits a byte stream into events; it ignores comments and incomplete events."""
+    """A parser that splits a byte stream into events. Comments and incomplete events are ignored."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> Iterator[StreamEvent]:
-        """Return the events that end in this chunk."""
+        """Return the events that are completed by a chunk."""
         *messages, self._rest = (self._rest + chunk).split(b"\n\n")
         for message in messages:
             for line in message.split(b"\n"):
@@ -55,14 +55,14 @@ class EventReader:
 
 
 class LineReader:
-    """A parser that splits a byte stream into lines with JSON values."""
+    """A parser that splits a byte stream into lines and decodes each line as JSON."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
         self._rest: list[bytes] = []
 
     def feed(self, chunk: bytes) -> Iterator[Any]:
-        """Return the values of the lines that end in this chunk."""
+        """Return the values of the lines that are completed by a chunk."""
         first, *others = chunk.split(b"\n")
         self._rest.append(first)
         for following in others:
@@ -71,7 +71,7 @@ class LineReader:
 
 
 def create_reader(reads: Callable[[], type[T]] | None) -> Callable[[bytes], T]:
-    """Return the reader for a type of answer; it ignores fields that a newer daemon has added."""
+    """Return the reader for a type of answer. The reader ignores fields added by newer daemons."""
     from pydantic import TypeAdapter, ValidationError
 
     adapter = TypeAdapter(Any if reads is None else reads())
@@ -88,7 +88,7 @@ def create_reader(reads: Callable[[], type[T]] | None) -> Callable[[bytes], T]:
 
 
 def refuse(status: int, headers: Mapping[str, str], body: bytes) -> NoReturn:
-    """Raise the error of an unsuccessful answer; header names must be lowercase."""
+    """Raise the error that an unsuccessful answer reports. Header names must be lowercase."""
     try:
         error = json.loads(body)["error"]
         code, message = str(error["code"]), str(error["message"])
@@ -103,7 +103,7 @@ def refuse(status: int, headers: Mapping[str, str], body: bytes) -> NoReturn:
 
 
 def require_socket(address: Address) -> None:
-    """Raise Unreachable if the socket doesn't exist, because the HTTP library would leak one."""
+    """Raise Unreachable if the socket doesn't exist; the HTTP library would leak a socket."""
     if not isinstance(address, SocketChoice):
         return
     try:
@@ -116,13 +116,13 @@ def require_socket(address: Address) -> None:
 
 
 def start_command(package: Path = Path(__file__).parent) -> str:
-    """Return the command that starts a daemon; in a checkout, it is a target of the Makefile."""
+    """Return the command that starts a daemon. In a checkout, the command is a Makefile target."""
     root = package.parents[1]
     return "make serve" if (root / "Makefile").is_file() and (root / "examples").is_dir() else "assayd"
 
 
 def lost(address: Address, error: Exception) -> DaemonUnreachable:
-    """Return the error for a connection that was lost."""
+    """Return the error for an interrupted connection."""
     if isinstance(address, ServerChoice):
         return _server_lost_error(address, error)
     if not os.access(address.path, os.W_OK):

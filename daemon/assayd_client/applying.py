@@ -1,7 +1,7 @@
-"""Applies an approved extractor to many paths: attempts of a thousand paths each, a few at a time.
+"""Applies an approved extractor to many paths, in concurrent attempts of a thousand paths each.
 
-Results are returned in the order of the paths. Many paths share a process; if a path ends the process, the
-paths of that process run again, each in a separate process.
+Results are returned in the order of the paths. Many paths share a process. If one of them terminates the
+process, all paths of that process run again, each in a separate process.
 
     with PlainClient() as client:
         entry = client.library_entry("quarter", 3)
@@ -42,7 +42,7 @@ _UNFINISHED = {"error", "skipped"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """The result of an extractor for one path: a dict, or an error."""
+    """The result of an extractor for one path, which is a dict or an error."""
 
     path: str
     result: Document | None = None
@@ -52,18 +52,21 @@ class Applied:
 
     @property
     def reason(self) -> str | None:
-        """Return the error in the form used for counts; None without an error."""
+        """Return the error in the form that is used for counting, or None if the path succeeded."""
         if self.code is None:
             return None
         return f"{self.code}: {self.message}" + ("" if self.line is None else f" (line {self.line})")
 
     @property
     def submitted(self) -> bool:
-        """Return whether the path was submitted: a folder, or a name that isn't text, can't be."""
+        """Return whether the path was submitted.
+
+        A folder, or a name that isn't text, can't be submitted.
+        """
         return self.code is None or not self.code.startswith(("path.", "folder."))
 
     def document(self, entry: str) -> Document:
-        """Return the result as the object of one JSON line."""
+        """Return the result as an object for one JSON line."""
         shown = os.fsencode(self.path).decode("utf-8", "backslashreplace")
         exact = {} if shown == self.path else {"path_base64": b64encode(os.fsencode(self.path)).decode()}
         if self.code is None:
@@ -73,7 +76,10 @@ class Applied:
 
 
 def read_applied(document: Document) -> Applied:
-    """Return the result of a document of `ApplyResult.document`. Raises: KeyError, TypeError, ValueError."""
+    """Return the result from an object of `Applied.document`.
+
+    Raises: KeyError, TypeError, ValueError.
+    """
     path = os.fsdecode(b64decode(document["path_base64"])) if "path_base64" in document else document["path"]
     if "error" not in document:
         return Applied(path=path, result=document["result"])
@@ -83,9 +89,9 @@ def read_applied(document: Document) -> Applied:
 def applied(
     client: PlainClient, entry: Document, found: Iterable[Found], *, at_once: int = AT_ONCE
 ) -> Iterator[list[Applied]]:
-    """Yield the results of an entry for all paths, in order; a few attempts run at a time.
+    """Yield the results of an entry for all paths, in the order of the paths.
 
-    If the caller ends early, running attempts are cancelled.
+    A few attempts run concurrently. They are cancelled if the caller stops the iteration.
 
     Raises: RequestError ``extractor.kind``, ``extractor.refused``; ClientError.
     """
@@ -119,7 +125,7 @@ def _split_paths(found: Iterable[Found]) -> Iterator[list[Found]]:
 
 
 class _ApplyRun:
-    """A part that submits the attempts of one run from several threads."""
+    """A run of an extractor, which submits its attempts from several threads."""
 
     def __init__(self, client: PlainClient, entry: Document) -> None:
         submission = entry["submission"]
@@ -137,14 +143,14 @@ class _ApplyRun:
         self._stopped = Event()
 
     def stop(self) -> None:
-        """Cancel all running attempts, and submit no further attempts."""
+        """Cancel all running attempts and prevent further submissions."""
         self._stopped.set()
         for attempt_id in tuple(self._running):
             with suppress(ClientError):  # it has ended, or the daemon is away
                 self._client.cancel(attempt_id)
 
     def results(self, share: Sequence[Found]) -> list[Applied]:
-        """Return the results of some paths, in order."""
+        """Return the results of a group of paths, in the order of the paths."""
         known = {one.path: Applied(path=one.path, code=one.code, message=one.message) for one in share}
         paths = [one.path for one in share if one.code is None]
         if paths:
@@ -169,7 +175,7 @@ class _ApplyRun:
         return {case["name"]: _case_result(case, final=final) for case in ran["cases"]}
 
     def _submit_and_wait(self, paths: Sequence[str], field: str) -> Document:
-        """Submit paths and return the finished attempt; wait while the daemon is unavailable or full."""
+        """Submit paths and return the finished attempt, waiting while the daemon is unavailable or full."""
         labels = {LABEL: f"{self._entry['name']}/{self._entry['version']}"}
         document = {**self._envelope, "payload": {"code": self._code, field: list(paths)}, "labels": labels}
         attempt_id, patience, attempt = self._ids.new(), RetryTimer(), None

@@ -1,4 +1,4 @@
-"""Implements the client for asyncio and other event loops that anyio supports."""
+"""Implements the asynchronous client for asyncio and for other event loops that anyio supports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from assayd_client.verbs import Verbs
 
 
 class AsyncClient(Verbs):
-    """The asynchronous client; answers are documents with attributes. Raises ClientError."""
+    """The asynchronous client, whose answers are documents with attributes. Raises: ClientError."""
 
     returned: ClassVar[Mapping[str, str]] = {
         "send": "Awaitable[{}]",
@@ -45,18 +45,18 @@ class AsyncClient(Verbs):
         await self.close()
 
     async def close(self) -> None:
-        """Do nothing: every request has already closed its connection."""
+        """Do nothing, because every request has already closed its connection."""
 
     async def send(self, ask: ClientRequest[Any]) -> Any:
         """Send a request and return its answer as a document."""
         return create_reader(ask.reads)(await self.send_for_content(ask))
 
     async def send_for_content(self, ask: ClientRequest[Any]) -> bytes:
-        """Send a request and return its unprocessed answer."""
+        """Send a request and return its answer as unprocessed bytes."""
         return b"".join([piece async for piece in self._pieces(ask, ask.timeout_s)])
 
     async def send_for_events(self, ask: ClientRequest[StreamEvent]) -> AsyncIterator[StreamEvent]:
-        """Send a request and return the events of its answer as they arrive."""
+        """Send a request and yield the events of its answer as they arrive."""
         reader = EventReader()
         async with aclosing(self._pieces(ask, SILENCE_S)) as pieces:
             async for piece in pieces:
@@ -64,7 +64,7 @@ class AsyncClient(Verbs):
                     yield event
 
     async def send_for_lines(self, ask: ClientRequest[Any]) -> AsyncIterator[Any]:
-        """Send a request and return the documents in its answer's lines as they arrive."""
+        """Send a request and yield the documents of its answer, one per line, as they arrive."""
         reader = LineReader(create_reader(ask.reads))
         async with aclosing(self._pieces(ask, ask.wait_s)) as pieces:
             async for piece in pieces:
@@ -99,7 +99,7 @@ async def _send(connection: ByteStream, exchange: Exchange, ask: ClientRequest[A
 
 
 async def _receive(connection: ByteStream, silence_s: float | None) -> bytes:
-    """Return the next bytes; empty if the connection is closed. Raises: OSError."""
+    """Return the next bytes, or empty bytes if the connection is closed. Raises: OSError."""
     try:
         with anyio.fail_after(silence_s):
             return await connection.receive(PIECE_BYTES)
@@ -120,7 +120,7 @@ async def _open_connection(address: Address) -> AsyncIterator[ByteStream]:
 
 
 async def _connect_unix(path: Path) -> ByteStream:
-    """Connect at once, or in a thread if the socket's backlog is full, which an event loop can't wait for."""
+    """Connect immediately, or in a thread if the socket's backlog is full."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.setblocking(False)
     try:

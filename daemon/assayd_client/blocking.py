@@ -1,4 +1,4 @@
-"""Implements the blocking clients: `Client` with typed documents, and `PlainClient` with JSON objects."""
+"""Implements the blocking clients: `Client` for typed documents and `PlainClient` for JSON objects."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ class BlockingClient(Verbs):
         self.close()
 
     def close(self) -> None:
-        """Do nothing: every request has already closed its connection."""
+        """Do nothing, because every request has already closed its connection."""
 
     def send(self, ask: ClientRequest[Any]) -> Any:
         """Send a request and return its answer as a document."""
         return self._create_reader(ask)(self.send_for_content(ask))
 
     def send_for_content(self, ask: ClientRequest[Any]) -> bytes:
-        """Send a request and return its unprocessed answer."""
+        """Send a request and return its answer as unprocessed bytes."""
         return b"".join(self._pieces(ask, ask.timeout_s))
 
     def send_for_events(self, ask: ClientRequest[StreamEvent]) -> Iterator[StreamEvent]:
-        """Send a request and return the events of its answer as they arrive."""
+        """Send a request and yield the events of its answer as they arrive."""
         reader = EventReader()
         for piece in self._pieces(ask, SILENCE_S):
             yield from reader.feed(piece)
 
     def send_for_lines(self, ask: ClientRequest[Any]) -> Iterator[Any]:
-        """Send a request and return the documents in its answer's lines as they arrive."""
+        """Send a request and yield the documents of its answer, one per line, as they arrive."""
         reader = LineReader(self._create_reader(ask))
         for piece in self._pieces(ask, ask.wait_s):
             yield from reader.feed(piece)
@@ -79,7 +79,7 @@ class BlockingClient(Verbs):
 
 
 class Client(BlockingClient):
-    """The blocking client; answers are documents with attributes. Raises ClientError."""
+    """The blocking client, whose answers are documents with attributes. Raises: ClientError."""
 
     returned: ClassVar[Mapping[str, str]] = {
         "send": "{}",
@@ -93,7 +93,7 @@ class Client(BlockingClient):
 
 
 class PlainClient(BlockingClient):
-    """The blocking client whose answers are JSON objects, for programs that must start quickly."""
+    """A blocking client that returns JSON objects, for programs that must start quickly."""
 
     returned: ClassVar[Mapping[str, str]] = {
         **Client.returned,

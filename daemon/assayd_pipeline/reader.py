@@ -66,14 +66,15 @@ class PipelineReader:
         if pipeline_id is None:
             return None
         stored = await self.get(pipeline_id)
-        payload: dict[str, object] = json.loads(submission.document)["payload"]
-        if stored is None and payload.get("steps"):
+        has_steps = bool(getattr(submission.payload, "steps", ()))
+        if stored is None and has_steps:
             return None
         if stored is None or uid not in {stored.uid, ROOT}:
             message = f"pipeline {pipeline_id} doesn't exist"
             raise RequestError("pipeline.unknown", message, field="payload.pipeline_id")
-        if payload.get("steps"):
+        if has_steps:
             return None
+        payload: dict[str, object] = json.loads(submission.document)["payload"]
         steps = [{"name": step.name, "type": step.type, "content": step.content} for step in stored.steps]
         return {**payload, "steps": steps}
 

@@ -1,10 +1,10 @@
-"""Keeps analysis workers warm and assigns each one job at a time; users, and the flows of each, take turns.
+"""Keeps analysis workers warm and gives each one job at a time; users, and each user's flows, take turns.
 
-One user never occupies all workers: if there are two or more, one is reserved for users who have none.
+One user never occupies all workers: if there are two or more, one is reserved for users without a worker.
 
-If a worker exceeds a limit or a timeout, only its own job fails: the result is a finding that the source
-can't be analysed, and a new worker is started. If a worker dies through a fault of the daemon, the result
-is an internal error.
+If a worker exceeds a limit or a timeout, only its current job fails: the result is a finding that the
+source can't be analysed, and a new worker is started. If a worker dies through a fault of the daemon, the
+result is an internal error.
 """
 
 from __future__ import annotations
@@ -115,14 +115,14 @@ class _Worker:
         )
 
     async def _read(self) -> bytes:
-        """Return the next bytes; empty once the worker has ended, even if input is unread."""
+        """Return the next bytes; return nothing once the worker has exited, even if input is unread."""
         with suppress(ConnectionResetError):
             return await self.stdout.read(1 << 16)
         return b""
 
 
 class Analyst:
-    """The only source of static stage reports. Use `running()` or `opened()`."""
+    """The only source of static stage reports. Open it with `running()` or `opened()`."""
 
     def __init__(
         self,
@@ -148,17 +148,17 @@ class Analyst:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Analyst]:
-        """Keep the workers running while the body runs. Raises: AssaydError."""
+        """Keep the workers running while the body runs. Raises: AssaydError, if they can't be started."""
         async with self.opened():
             await self.start_workers()
             yield self
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Analyst]:
-        """Keep the process that forks workers running while the body runs.
+        """Keep the parent process, which forks the workers, running while the body runs.
 
-        The process imports all kinds in the meantime. The body must call `start_workers` before the first
-        request.
+        The parent process imports all kinds while the body runs. The body must call `start_workers` before
+        the first request.
 
         Raises: AssaydError.
         """
@@ -178,7 +178,7 @@ class Analyst:
     async def check(
         self, validator: Kind, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
     ) -> Checked:
-        """Run the static stages of one submission when its flow's turn comes.
+        """Run the static stages of one submission at its flow's turn.
 
         Raises: AssaydError when a worker can't be started.
         """
@@ -193,7 +193,7 @@ class Analyst:
     async def stages(
         self, validator: Kind, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
     ) -> tuple[StageReport, ...]:
-        """Run the static stages as `check` does, without preparing a run. Raises: as `check`."""
+        """Run the static stages like `check`, but prepare no run. Raises: the same errors as `check`."""
         try:
             answer = await self._run_in_turn(
                 validator.name, flow, lambda worker: _check(worker, validator, payload, policy, what="stages")
@@ -205,9 +205,10 @@ class Analyst:
     async def describe(
         self, validator: Kind, request: Failed, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
     ) -> RepairDescription:
-        """Return the request for a fix of a failed submission.
+        """Return the request that asks a model to fix a failed submission.
 
-        Raises: WorkerDied, if reading the submission exceeds a limit; AssaydError.
+        Raises: WorkerDied, if reading the submission exceeds a limit; AssaydError, if a worker can't be
+        started.
         """
         body = FAILED.dump_json(request)
 
@@ -220,7 +221,7 @@ class Analyst:
         return await self._run_in_turn(validator.name, flow, ask)
 
     async def patch(self, validator: Kind, request: PatchRequest, *, flow: Flow = OUR_OWN) -> PatchResult:
-        """Apply a fix to a submission. Raises: as `describe`."""
+        """Apply a fix to a submission. Raises: the same errors as `describe`."""
         body = PATCHING.dump_json(request)
         return await self._run_in_turn(
             validator.name, flow, lambda worker: _send_request(worker, "patch", validator.name, body, PATCHED)
@@ -246,7 +247,7 @@ class Analyst:
     async def brief(
         self, validator: Kind, context: Document, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
     ) -> GenerationBriefing:
-        """Return the kind's part of a generation prompt. Raises: as `describe`."""
+        """Return a kind's section of a generation prompt. Raises: the same errors as `describe`."""
         body = json.dumps(context).encode()
 
         async def ask(worker: _Worker) -> GenerationBriefing:
@@ -256,20 +257,20 @@ class Analyst:
         return await self._run_in_turn(validator.name, flow, ask)
 
     async def read(self, reader: str, body: bytes, *, flow: Flow = OUR_OWN) -> bytes:
-        """Read hostile text with a function in a worker and return its result, which the caller validates.
+        """Read hostile text with a function in a worker; return the result, which the caller must validate.
 
         Args:
-            reader: the name of a function from bytes to bytes, ``package.module:name``; never chosen by the
-                sender of the text.
+            reader: the function's name as ``package.module:name``. The function takes and returns bytes;
+                the sender of the text never chooses it.
             body: the text to read.
-            flow: the flow whose turn it uses.
+            flow: the flow whose turn the job uses.
 
         Raises: WorkerDied, if reading the text exceeds a limit; AssaydError.
         """
         return await self._run_in_turn(reader, flow, lambda worker: _exchange(worker, "read", reader, body))
 
     async def _run_in_turn(self, kind: str, flow: Flow, work: Callable[[_Worker], Awaitable[T]]) -> T:
-        """Run a job on a worker when its user's turn comes. Raises: WorkerDied; AssaydError."""
+        """Run a job on a worker at its user's turn. Raises: WorkerDied; AssaydError."""
         async with self._turns.hold(*flow, str(next(self._numbers))):
             return await self._work(kind, work)
 
@@ -300,7 +301,7 @@ class Analyst:
             self._free.put_nowait(worker)
 
     async def _start_replacement(self) -> _Worker | None:
-        """Replace a lost worker; only the job that lost it waits for the start."""
+        """Start a replacement for a lost worker; only the job that lost the worker waits for this."""
         try:
             return await self._start()
         except (AssaydError, WorkerDied) as problem:
@@ -318,7 +319,7 @@ class Analyst:
         raise AssaydError("analysis.unavailable", "the analysis worker didn't start")
 
     async def _ensure_parent(self) -> WorkerParent:
-        """Return the process that forks workers; start the process if necessary. Raises: AssaydError."""
+        """Return the process that forks workers; start it if it isn't running. Raises: AssaydError."""
         limits = self._limits
         async with self._starting:
             if self._parents and not self._parents[-1].retired:
@@ -352,7 +353,7 @@ async def _check(
 
 
 def _send_policy(worker: _Worker, policy: ExecutionPolicy) -> None:
-    """Send a policy to the worker if the worker doesn't have it yet."""
+    """Send a policy to a worker that doesn't have it yet."""
     if policy.digest not in worker.policies:
         header: frames.Header = {"type": "policy", "digest": policy.digest}
         worker.stdin.write(frames.encode(header, POLICY.dump_json(policy)))
@@ -371,7 +372,7 @@ async def _send_request(
 async def _exchange(
     worker: _Worker, what: str, kind: str, body: bytes, *, policy: str | None = None
 ) -> bytes:
-    """Send a job to the worker and return the raw answer."""
+    """Send a job to the worker and return the unparsed answer."""
     parts = list(frames.chunks(body))
     for part in parts[:-1]:
         worker.stdin.write(frames.encode({"type": "part"}, part))

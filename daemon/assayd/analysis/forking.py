@@ -1,12 +1,12 @@
-"""The parent of analysis workers: it has imported everything, and forks a worker for each request.
+"""The parent of analysis workers: a process that has imported all kinds and forks a worker on request.
 
-This module runs in the parent process. The parent reads only the daemon's requests, never submissions, over
-a socket that its workers don't have. Workers share the memory of the imported modules and start in
-milliseconds.
+This module runs in the parent process. The parent reads only the daemon's requests, never submissions. Its
+workers have no access to the socket that carries these requests. Workers share the memory of the imported
+modules and start in milliseconds.
 
     daemon ──fork + the worker's stream──> parent
            <─{"pid"} + pidfd──
-           <─{"pid", "status"}, once the worker has ended
+           <─{"pid", "status"}, once the worker has exited
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BROKEN = 1
 
 
 def fork_on_request(control: socket.socket, work: Callable[[], None]) -> None:
-    """Fork a worker for each received stream and report how each worker ended, until the daemon has exited.
+    """Fork a worker for each received stream and report each worker's exit, until the daemon has exited.
 
     Args:
         control: the socket to the daemon.
@@ -52,7 +52,7 @@ def fork_on_request(control: socket.socket, work: Callable[[], None]) -> None:
 
 
 def _fork(stream: int, work: Callable[[], None]) -> tuple[int, int]:
-    """Fork a worker; return its PID, and a descriptor that becomes readable when it ends."""
+    """Fork a worker; return its PID and a descriptor that becomes readable when the worker exits."""
     pid = os.fork()
     if not pid:
         _run_child(stream, work)
@@ -61,7 +61,7 @@ def _fork(stream: int, work: Callable[[], None]) -> tuple[int, int]:
 
 
 def _run_child(stream: int, work: Callable[[], None]) -> NoReturn:
-    """Run the function in the forked child and exit; never return to the parent's code."""
+    """Run the function in the forked child, then exit; never return to the parent's code."""
     status = _BROKEN
     try:
         for target in (0, 1):

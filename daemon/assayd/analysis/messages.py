@@ -1,6 +1,6 @@
 """Messages between the daemon and an analysis worker, as JSON in frames.
 
-The worker has read hostile text: its answer is validated like any other input.
+A worker has read hostile text; therefore, its answer is validated like any other input.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POLICY: TypeAdapter[ExecutionPolicy] = TypeAdapter(ExecutionPolicy)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerAnswer:
-    """A worker's answer: the result of each static stage, and the fields that preparation changed.
+    """A worker's answer: the result of each static stage, and the prepared fields.
 
     `prepared` contains only the fields that preparation changed.
     """
@@ -43,7 +43,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchRequest:
-    """A fix to apply to a submission: new text for one passage, or the proposal's files or steps."""
+    """A fix for a submission: new text for one passage, or the files or steps that the model proposes."""
 
     payload: dict[str, object]
     passage: str
@@ -69,7 +69,7 @@ class PatchResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationBriefing:
-    """The kind's part of a generation prompt, and the payload without the generated parts."""
+    """A kind's section of a generation prompt, and the payload without the generated parts."""
 
     briefing: PromptParts
     base: dict[str, object]
@@ -90,7 +90,10 @@ POLICIES_REMEMBERED = 64
 
 
 def remember(known: dict[str, T], digest: str, value: T) -> None:
-    """Add a policy to the known ones and remove the oldest beyond the limit; both sides use this rule."""
+    """Add a policy to the known policies, and remove the oldest one if there are too many.
+
+    The daemon and the worker both use this function, so that their known policies are the same.
+    """
     known[digest] = value
     if len(known) > POLICIES_REMEMBERED:
         del known[next(iter(known))]

@@ -1,4 +1,4 @@
-"""Analysis workers as processes, forked by a parent that has imported all kinds and is started here.
+"""Analysis workers as processes: starts their parent, which imports all kinds and forks the workers.
 
 The parent's code is in `forking`. The daemon identifies a worker by the process descriptor that the parent
 sends, not by its PID.
@@ -27,7 +27,7 @@ _CRASHES = frozenset({-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.S
 
 
 class WorkerProcess:
-    """An analysis worker process; `returncode` is None until the process has ended."""
+    """An analysis worker process; `returncode` is None until the process has exited."""
 
     def __init__(self, descriptor: int) -> None:
         self.returncode: int | None = None
@@ -35,13 +35,13 @@ class WorkerProcess:
         self._ended = asyncio.Event()
 
     def kill(self) -> None:
-        """Kill the worker. Raises: ProcessLookupError once it has ended."""
+        """Kill the worker. Raises: ProcessLookupError if it has already exited."""
         if self.returncode is not None:
             raise ProcessLookupError
         signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
 
     async def wait(self) -> int | None:
-        """Wait until the worker has ended, and return its exit status."""
+        """Wait until the worker has exited, and return its exit status."""
         await self._ended.wait()
         return self.returncode
 
@@ -62,7 +62,7 @@ class StartedWorker:
 
 
 class WorkerParent:
-    """The daemon's handle for the process that forks workers; `start` starts it, `close` ends it."""
+    """The daemon's handle for the process that forks workers; use `start` and `close`."""
 
     def __init__(self, control: socket.socket, process: Process) -> None:
         self._control = control
@@ -112,18 +112,18 @@ class WorkerParent:
 
     @property
     def is_done(self) -> bool:
-        """Return whether the process is retired and all of its workers have ended."""
+        """Return whether this parent is retired and all of its workers have exited."""
         return self.retired and not self._running and not self._asked
 
     async def close(self) -> None:
-        """End the parent; workers end when their streams are closed."""
+        """End the parent; its workers exit when their streams are closed."""
         self._handle_parent_exit()
         with suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
 
     def _receive_message(self) -> None:
-        """Receive a message from the parent, which reports that a worker was forked or has ended."""
+        """Receive a message from the parent, which reports that a worker was forked or has exited."""
         try:
             flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
             data, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, 1, flags)
@@ -149,7 +149,7 @@ class WorkerParent:
             waiting.set_result(process)
 
     def _handle_parent_exit(self) -> None:
-        """Record that the parent has exited, and end its forked workers."""
+        """Record that the parent has exited, and terminate the workers that it forked."""
         if self._control.fileno() < 0:
             return
         self.retired = True

@@ -1,8 +1,8 @@
-"""An analysis worker: reads jobs from standard input, runs static stages, writes stage reports.
+"""An analysis worker: reads jobs from standard input, runs static stages, and writes their reports.
 
-Started as `python -m assayd.analysis.worker`, it is the parent of the workers: it imports all kinds and
-forks workers on request (`forking`). A worker confines itself before its first job; if a job exceeds its
-limits, the worker dies and only that job fails.
+`python -m assayd.analysis.worker` starts the parent of the workers, which imports all kinds and forks
+workers on request (see `forking`). A worker confines itself before its first job. If a job exceeds the
+limits, the worker dies, and only that job fails.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def examine(
 
 
 def _prepare_trial(validator: Kind, ready: BaseModel, policy: ExecutionPolicy) -> BaseModel:
-    """Prepare the payload with a trial, or without it if that fails: trials don't affect the verdict."""
+    """Prepare the payload with a trial, or without one if that fails: a trial never affects the verdict."""
     try:
         prepared: BaseModel = validator.prepare_trial(ready, policy)
     except Exception:  # noqa: BLE001 - printed to the daemon's standard error
@@ -92,7 +92,7 @@ def _prepare_trial(validator: Kind, ready: BaseModel, policy: ExecutionPolicy) -
 
 
 def _changed_fields(payload: BaseModel, prepared: BaseModel) -> dict[str, object] | None:
-    """Return only the fields that preparation changed; None if it returned the payload itself."""
+    """Return the fields that preparation changed; None if preparation returned the same payload."""
     if prepared is payload:
         return None
     before = dict(payload)
@@ -124,7 +124,7 @@ def run_stages(validator: Kind, payload: BaseModel, policy: ExecutionPolicy) -> 
 
 
 def describe(validator: Kind, request: Failed, policy: ExecutionPolicy) -> RepairDescription:
-    """Return the request for a fix of a failed submission."""
+    """Return the request that asks a model to fix a failed submission."""
     payload = validator.payload.model_validate_json(json.dumps(request.payload))
     context = validator.context(payload, request.report, policy)
     return RepairDescription(context=context, digest=_digest(validator, payload))
@@ -146,14 +146,14 @@ def patch(validator: Kind, request: PatchRequest) -> PatchResult:
 
 
 def _apply_answer(validator: Kind, base: Mapping[str, object], given: Proposal) -> dict[str, object]:
-    """Return the payload with an answer applied. Raises: ValueError, if the kind rejects its form."""
+    """Return the payload with a fix applied. Raises: ValueError, if the kind rejects the fix's form."""
     if given.form not in validator.forms:
         raise ValueError(f"the kind {validator.name} doesn't accept answers in the form {given.form}")
     return dict(validator.answered(base, given))
 
 
 def _problem_message(problem: ValueError) -> str:
-    """Return the reason why an answer doesn't fit, without the answer's content."""
+    """Return the reason why a fix can't be applied, without quoting the fix."""
     if not isinstance(problem, ValidationError):
         return str(problem)[:_TOLD_CHARS]
     first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
@@ -161,7 +161,7 @@ def _problem_message(problem: ValueError) -> str:
 
 
 def brief(validator: Kind, context: bytes, policy: ExecutionPolicy) -> GenerationBriefing:
-    """Return the kind's part of a generation prompt, and the payload without the generated parts."""
+    """Return a kind's section of a generation prompt, and the payload without the generated parts."""
     if validator.generation_context is None:
         raise TypeError(f"the kind {validator.name} doesn't support generation")
     read = validator.generation_context.model_validate_json(context)
@@ -178,7 +178,7 @@ def _digest(kind: Kind, payload: BaseModel) -> str:
 
 
 def confine(memory_bytes: int) -> None:
-    """Reduce this process's limits: memory, files, processes, core dumps."""
+    """Limit this process's memory, files and core dumps, and lower its priority."""
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -188,7 +188,7 @@ def confine(memory_bytes: int) -> None:
 
 
 def allow_cpu(seconds: float) -> None:
-    """Allow this process `seconds` more seconds of CPU time, after which the kernel kills it."""
+    """Grant this process `seconds` more seconds of CPU time; the kernel kills it when they are used up."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     limit = int(usage.ru_utime + usage.ru_stime + seconds) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
@@ -222,9 +222,9 @@ def serve(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, kinds: Mapping[str,
 def _tune_gc() -> None:
     """Tune garbage collection: freeze the existing objects and collect less often.
 
-    Garbage collection took 6 % of the time of the static stages for 1,600 lines of Python; with these
-    settings, it takes 1 %. Memory stays bounded: at most half a million objects wait for a collection, and
-    the process has a memory limit.
+    For 1,600 lines of Python, garbage collection took 6 % of the static stages' time; with these settings,
+    it takes 1 %. Memory use stays bounded: at most half a million objects await collection, and the process
+    has a memory limit.
     """
     gc.collect()
     gc.freeze()
@@ -269,7 +269,7 @@ def _reply(sink: BinaryIO, answer: bytes) -> None:
 
 
 def work(kinds: Mapping[str, Kind], *, memory_bytes: int, cpu_s: float) -> None:
-    """Confine this process, and serve standard input and output."""
+    """Confine this process, then process jobs from standard input."""
     confine(memory_bytes)
     for kind in kinds.values():
         if kind.worker:
@@ -281,7 +281,7 @@ def work(kinds: Mapping[str, Kind], *, memory_bytes: int, cpu_s: float) -> None:
 
 
 def main() -> None:
-    """Import all kinds once, and fork workers on request over standard input."""
+    """Import all kinds once, and fork workers on requests that arrive over standard input."""
     memory_bytes, cpu_s, enabled = int(sys.argv[1]), float(sys.argv[2]), sys.argv[4:]
     signal.signal(
         signal.SIGINT, signal.SIG_IGN

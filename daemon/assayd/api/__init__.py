@@ -1,4 +1,4 @@
-"""The daemon's HTTP interface on its Unix socket: permissions, requests, responses."""
+"""The daemon's HTTP interface on its Unix socket: permissions, requests and responses."""
 
 from assayd.api.accepting import ApiServer
 from assayd.api.app import create_app, server_config

@@ -1,9 +1,9 @@
 """Accepts connections, limits them per user, and serves users in turn.
 
-The standard server of an event loop creates a transport and a protocol for every waiting connection before
-it does anything else. A user who connects and disconnects thousands of times then delays everyone. Here,
-accepting costs little: a connection without a free slot is refused before any object is created for it, the
-others are served with users in turn, and a connection whose client has disconnected is closed unserved.
+The standard server of an event loop first creates a transport and a protocol for every waiting connection.
+A user who connects and disconnects thousands of times then delays all others. Here, accepting is cheap: if
+no slot is free, a connection is refused before any object is created for it. The other connections are
+served with users in turn, and a connection whose client has already disconnected is closed unserved.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ApiServer(uvicorn.Server):
         return nullcontext()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start accepting connections on these sockets."""
+        """Start accepting connections on the given sockets."""
         await self.lifespan.startup()
         listeners = [Listener(each, self) for each in sockets or []]
         for each in listeners:
@@ -57,7 +57,7 @@ class _AcceptedConnection:
 
 
 class Listener:
-    """One listening socket, and the accepted connections that are waiting to be served."""
+    """A listening socket, together with the accepted connections that are waiting to be served."""
 
     def __init__(self, listening: socket.socket, server: uvicorn.Server) -> None:
         self._listening = listening
@@ -74,7 +74,7 @@ class Listener:
         self._loop.add_reader(self._listening, self._accept)
 
     def close(self) -> None:
-        """Stop accepting connections, and close the waiting ones."""
+        """Stop accepting connections, and close all waiting connections."""
         if self._resuming is not None:
             self._resuming.cancel()
         self._loop.remove_reader(self._listening)
@@ -88,7 +88,7 @@ class Listener:
         await asyncio.gather(*self._serving, return_exceptions=True)
 
     def _accept(self) -> None:
-        """Accept waiting connections for a limited time; the event loop calls again if more are waiting."""
+        """Accept connections for a limited time; the event loop calls again if more are waiting."""
         until = perf_counter() + ACCEPTING_S
         while perf_counter() < until:
             try:
@@ -150,9 +150,9 @@ class Listener:
 
 
 def has_left(connected: socket.socket) -> bool:
-    """Return whether the client has closed its end of the connection.
+    """Return whether the client has closed the connection.
 
-    Source: poll(2): POLLHUP of a Unix socket means that nothing can be read from the peer or written to it.
+    Source: poll(2). On a Unix socket, POLLHUP means that the peer can neither send nor receive.
     """
     poll = select.poll()
     poll.register(connected, 0)  # POLLHUP and POLLERR are always reported

@@ -1,4 +1,4 @@
-"""The responses of each route, as the API reference describes them."""
+"""The OpenAPI descriptions of each route's responses."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Responses = dict[int | str, dict[str, Any]]
 
 
 def of(model: type[BaseModel], description: str) -> Responses:
-    """Return the description of a route that always responds with one document."""
+    """Return the description of a route that always responds with a single document."""
     return {200: described(model, description)}
 
 
 def described(model: type[BaseModel], description: str) -> dict[str, Any]:
-    """Return the OpenAPI description of a response that is one document."""
+    """Return the OpenAPI description of a response that is a single document."""
     return {"model": model, "description": description}
 
 
@@ -203,7 +203,7 @@ LIBRARY_ENTRY: Responses = {200: described(LibraryEntryDocument, "The entry")}
 
 
 def describe_request_body(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the OpenAPI description of a request body that a route reads itself."""
+    """Return the OpenAPI description of a request body that the route, not the framework, reads."""
     content = {"application/json": {"schema": model.model_json_schema()}}
     return {"requestBody": {"required": True, "content": content}}
 

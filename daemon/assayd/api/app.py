@@ -47,10 +47,10 @@ GRACE_S = 5
 
 
 class Api(FastAPI):
-    """A FastAPI application whose OpenAPI document also describes bodies that routes read themselves."""
+    """A FastAPI application whose OpenAPI document also describes bodies read by the routes themselves."""
 
     def openapi(self) -> dict[str, Any]:
-        """Return the OpenAPI document; it is built only once."""
+        """Return the OpenAPI document, which is built only once."""
         if self.openapi_schema is None:
             self.openapi_schema = reference(self, self.state.service.kinds)
         return self.openapi_schema
@@ -141,7 +141,7 @@ def server_config(
     silence_s: float = 30.0,
     refused: Callable[[], None] | None = None,
 ) -> uvicorn.Config:
-    """Return the uvicorn configuration; the daemon binds the socket and handles signals itself.
+    """Return the uvicorn configuration; the daemon, not uvicorn, binds the socket and handles signals.
 
     `places` limits the number of connections (default: 256); `refused` is called for each refused
     connection.

@@ -1,4 +1,4 @@
-"""Records requests that changed something in the audit log: the caller, the operation and its object."""
+"""Records requests that changed something in the audit log, with caller, operation and object."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AuditMiddleware:
         self._audit = audit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request, and record a change that was accepted."""
+        """Handle a request, and record it if it is an accepted change."""
         if scope["type"] != "http" or scope["method"] not in CHANGING:
             await self._app(scope, receive, send)
             return
@@ -61,7 +61,7 @@ def is_audited(route: str) -> bool:
 
 
 def actor_of(caller: Caller) -> dict[str, object]:
-    """Return the caller's identity: a user and process of this host, or a token with its tenant."""
+    """Return the caller's identity: a user and process of this host, or a token and its tenant."""
     if caller.remote:
         return {"tenant": caller.peer.uid, "token": caller.token}
     return {"uid": caller.peer.uid, "pid": caller.peer.pid}

@@ -65,7 +65,7 @@ async def list_batches(
     cursor: Annotated[str | None, Query(max_length=256, description="`next_cursor` of a page.")] = None,
     limit: Annotated[int, Query(ge=1, le=100, description="Maximum number of batches on a page.")] = 20,
 ) -> Response:
-    """List batches, newest first."""
+    """List batches, the newest first."""
     page = await call.batches.list(uid=call.visible_uid, cursor=cursor, limit=limit)
     batches = [batch_document(await call.batches.progress(batch.id)) for batch in page.batches]
     return json_response(BatchPageDocument.model_construct(batches=batches, next_cursor=page.next_cursor))
@@ -73,7 +73,7 @@ async def list_batches(
 
 @router.get("/{id}", responses=answers.BATCH)
 async def get_batch(call: CallDep, batch_id: Id) -> Response:
-    """Return one batch with its counts."""
+    """Return one batch, with the numbers of its items."""
     batch = await call.batch(batch_id)
     return json_response(batch_document(await call.batches.progress(batch.id)))
 
@@ -85,7 +85,7 @@ async def list_batch_items(
     after: Annotated[int, Query(ge=0, le=MAX_LINE, description="Only lines after this one.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of items on a page.")] = 100,
 ) -> Response:
-    """List the items of a batch in line order, without reports."""
+    """List the items of a batch without reports, in line order."""
     batch = await call.batch(batch_id)
     items = await call.batches.items(batch.id, after=after, limit=limit)
     more = items[-1].line if len(items) == limit else None
@@ -103,7 +103,7 @@ async def get_batch_results(call: CallDep, batch_id: Id) -> Response:
 
 @router.get("/{id}/attestation", responses=answers.ATTESTATION, response_class=Response)
 async def get_batch_attestation(call: CallDep, batch_id: Id) -> Response:
-    """Return the signed statement of a finished batch: a DSSE envelope with the verdicts of all items."""
+    """Return a finished batch's signed statement: a DSSE envelope with the verdicts of all items."""
     batch = await call.batch(batch_id)
     return call.answer_large(lambda: call.batches.attestation(batch))
 
@@ -132,7 +132,7 @@ async def follow_batch(
         str | None, Header(description="Accepted and ignored: every event has the full state.")
     ] = None,
 ) -> Response:
-    """Follow a batch as server-sent events, up to `finished`."""
+    """Stream a batch's progress as server-sent events until the event `finished`."""
     batch = await call.batch(batch_id)
     told = of_batch(call.batches.follow(batch.id))
     return EventStream(told, heartbeat_s=call.limits.heartbeat_s)

@@ -1,9 +1,9 @@
-"""HTTP/1.1 with limits on the work that one connection can cause, whoever the client is.
+"""HTTP/1.1 with limits on the work that a single connection can cause, regardless of the client.
 
 uvicorn's fast protocol has none of these limits: it parses all received data at once, and creates a request
-for each head in the data, even if the client has disconnected. Here received data is parsed in small
-pieces, with connections in turn; data after a request stays unparsed until that request is answered; and
-data that exceeds a limit is refused with status 400.
+for each header block in it, even if the client has disconnected. Here, connections take turns to have a
+small piece of received data parsed. Data after a request stays unparsed until that request is answered.
+Data that exceeds a limit is refused with status 400.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _ParserFlow(FlowControl):
 
 
 class BoundedHttpTools(HttpToolsProtocol):
-    """uvicorn's httptools protocol with limits, in which users take turns."""
+    """uvicorn's httptools protocol, extended with limits and with turns for users."""
 
     turns: Turns
     """Shared by all connections of one server."""
@@ -115,7 +115,7 @@ class BoundedHttpTools(HttpToolsProtocol):
             self.turns.take(self.user, self._key, self._take_turn)
 
     def _can_parse(self) -> bool:
-        """Return whether buffered data can be parsed: it continues the current request, or none is open."""
+        """Return whether buffered data can be parsed: a request is incomplete, or none is being handled."""
         cycle = self._answering
         has_ended = cycle is None or cycle.response_complete
         return (has_ended or (cycle is self.cycle and cycle.more_body)) and not self.flow.read_paused
@@ -152,7 +152,7 @@ class BoundedHttpTools(HttpToolsProtocol):
             self.refuse(str(reason) if isinstance(reason, _Refusal) else "Invalid HTTP request received.")
 
     def refuse(self, message: str) -> None:
-        """Respond with status 400 and close the connection. Drop parsed requests without a response."""
+        """Respond with status 400, close the connection, and drop parsed requests without a response."""
         self._held.clear()
         self.pipeline.clear()
         self._next = None
@@ -183,10 +183,10 @@ class BoundedHttpTools(HttpToolsProtocol):
             self.ended()
 
     def ended(self) -> None:
-        """Handle the end of a request or of the connection; a hook for subclasses that count them."""
+        """Handle the end of a request or of the connection; subclasses override this to count them."""
 
     def on_response_complete(self) -> None:
-        """Continue with the data that arrived in the meantime."""
+        """Continue with data that arrived while the request was handled."""
         self._settling = True
         super().on_response_complete()
         self._settling = False
@@ -197,14 +197,14 @@ class BoundedHttpTools(HttpToolsProtocol):
             self._watch_head()
 
     def on_message_begin(self) -> None:
-        """Refuse the request if too many are waiting before it."""
+        """Refuse the request if too many earlier requests are waiting."""
         if len(self.pipeline) >= MAX_WAITING:
             raise _Refusal(f"More than {MAX_WAITING} requests are waiting for answers.")
         self._in_head = True
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Count headers: a header costs far more than its bytes."""
+        """Count a header: processing a header costs far more than its size suggests."""
         if len(self.headers) >= MAX_HEADERS:
             raise _Refusal(f"The request has more than {MAX_HEADERS} headers.")
         if name.lower() == b"content-length" and value.isdigit():
@@ -212,7 +212,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Reset the count: a body may follow, and further headers after it."""
+        """Reset the header count: a body, and trailers after it, may follow."""
         self._head_bytes = 0
         self._in_head = False
         self._cancel_head_timer()
@@ -220,32 +220,32 @@ class BoundedHttpTools(HttpToolsProtocol):
         self.cycle.__class__ = JoinedAnswer
 
     def on_body(self, body: bytes) -> None:
-        """Reset the count of headers: the body has a separate limit."""
+        """Reset the header count: the body has a separate limit."""
         self._head_bytes = 0
         self._body_left -= len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Reset the count of headers: the connection's next request begins."""
+        """Reset the header count: the connection's next request begins."""
         self._head_bytes = self._body_left = 0
         super().on_message_complete()
 
     def pause_writing(self) -> None:
-        """Wait for a slow client, but only for a limited time: it occupies a connection and memory."""
+        """Wait for a slow client, but only for a limited time: it occupies a connection slot and memory."""
         self._unread_due = self.loop.call_later(self.silence_s, self.transport.abort)
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """Resume sending."""
+        """Resume sending to a client that has caught up."""
         self._cancel_unread_timer()
         super().resume_writing()
 
     def eof_received(self) -> None:
-        """Record that the client has disconnected, so that no further work is started for it."""
+        """Record that the client has disconnected, so that no more work is started for this client."""
         self.has_left = True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop all work for this connection: the client has disconnected."""
+        """Stop all work for this connection, because the client has disconnected."""
         self.is_lost = self.has_left = True
         self._cancel_head_timer()
         self._cancel_unread_timer()
@@ -261,7 +261,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         self.ended()
 
     def _watch_head(self) -> None:
-        """Start the timeout for headers that have begun, unless earlier requests are unanswered."""
+        """Start the header timeout for a request that has begun, unless earlier requests are unanswered."""
         if self._in_head and self._head_due is None and not self._held and not self.pipeline:
             self._start_head_timer()
 

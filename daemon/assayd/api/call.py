@@ -1,4 +1,4 @@
-"""The parts of a request that a route receives: the caller, the caller's rights, and the limited body."""
+"""The parts of a request that a route receives: the caller with its rights, and the size-limited body."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LARGE_BODY_BYTES = 64 * 2**10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiLimits:
-    """Limits of a request: its size, duration and pauses; and the longest silence of event streams."""
+    """Limits of a request's size, duration and pauses, and of the longest silence of an event stream."""
 
     body_bytes: int = 16 * 2**20
     payload: PayloadCaps = PayloadCaps()
@@ -63,9 +63,9 @@ class Call:
     trials: PolicyTrials | None = None
 
     async def attempt(self, attempt_id: str) -> Attempt:
-        """Return an attempt that the caller may see, by its id.
+        """Return the attempt with this id if the caller may see it.
 
-        Raises: RequestError ``not_found``, also if it belongs to another user.
+        Raises: RequestError ``not_found``, also if the attempt belongs to another user.
         """
         attempt = await self.service.get(attempt_id)
         if attempt is None or not self.sees(attempt):
@@ -73,9 +73,9 @@ class Call:
         return attempt
 
     async def batch(self, name: str) -> Batch:
-        """Return a batch that the caller may see, by its id or by the caller's name for it.
+        """Return the batch with this id, or with this name given by the caller, if the caller may see it.
 
-        Raises: RequestError ``not_found``, also if it belongs to another user.
+        Raises: RequestError ``not_found``, also if the batch belongs to another user.
         """
         batch = await self.batches.find(name, uid=self.caller.peer.uid)
         if batch is None or not self.sees(batch):
@@ -84,7 +84,7 @@ class Call:
         return batch
 
     def require_trials(self) -> PolicyTrials:
-        """Return the parts that judge code on this host. Raises: RequestError ``policy.elsewhere``."""
+        """Return the components that test code on this host. Raises: RequestError ``policy.elsewhere``."""
         if self.trials is None:
             raise RequestError("policy.elsewhere", "nodes judge attempts; ask a node's daemon")
         return self.trials
@@ -99,10 +99,10 @@ class Call:
         return None if self.access.is_operator(self.caller) else self.caller.peer.uid
 
     def listed_uid(self, wanted: int | None) -> int | None:
-        """Return the user whose attempts are listed, for routes that list one user's attempts.
+        """Return the user whose attempts are listed if `wanted` is requested; None means all users.
 
-        Raises: RequestError ``peer.not_operator``, if that is another user and the caller isn't an
-        operator.
+        Raises: RequestError ``peer.not_operator``, if the caller requests another user's attempts without
+        being an operator.
         """
         if wanted not in {None, self.caller.peer.uid}:
             self.require_operator()
@@ -114,7 +114,7 @@ class Call:
         return self.access.is_operator(self.caller)
 
     def holding(self) -> AbstractContextManager[GrowingReservation]:
-        """Reserve bytes of the budget on behalf of the caller."""
+        """Reserve bytes in the budget on behalf of the caller."""
         return self.budget.growing(self.caller.peer.uid, operator=self.is_operator)
 
     def require_operator(self) -> None:
@@ -154,7 +154,7 @@ class Call:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """Return a response with JSON text of about `size` bytes; large responses wait for their turn."""
+        """Return a response with JSON text of about `size` bytes; build large responses in turn."""
         if size <= LARGE_BYTES:
             return raw_json_response(await make(), status=status, headers=headers)
         return self.answer_large(make, status=status, headers=headers)
@@ -166,7 +166,7 @@ class Call:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """Return a response with JSON text of any size; the text is built when the caller's turn comes."""
+        """Return a response with JSON text of any size; build the text at the caller's turn."""
         return LargeAnswer(self.large, self.caller.peer.uid, make, status=status, headers=headers)
 
     async def _body(self, attempt: Attempt) -> bytes:
@@ -230,7 +230,7 @@ async def body_pieces(request: Request, *, silence_s: float, total_s: float) -> 
 
 
 async def read_body(request: Request, call: Call, held: GrowingReservation, *, max_bytes: int) -> bytes:
-    """Read a body up to the size limit; its bytes are reserved in the budget as they arrive.
+    """Read a body up to the size limit; reserve its bytes in the budget as they arrive.
 
     Raises: RequestError ``too_large`` (before the whole body has arrived), ``too_slow``, ``queue.full``.
     """
@@ -248,13 +248,13 @@ async def read_body(request: Request, call: Call, held: GrowingReservation, *, m
 
 
 async def read_model(request: Request, call: Call, model: type[B], *, max_bytes: int | None = None) -> B:
-    """Read a JSON body and return it as a model. Raises: RequestError, as for submissions.
+    """Read a JSON body and return it as a model. Raises: the same RequestErrors as a submission.
 
     Args:
         request: the request to read.
         call: the call of this request.
         model: the class of the model.
-        max_bytes: the maximum size of the body; default: that of a submission.
+        max_bytes: the maximum size of the body; by default, that of a submission.
     """
     with call.holding() as held:
         body = await read_body(request, call, held, max_bytes=max_bytes or call.limits.body_bytes)
@@ -280,14 +280,14 @@ def _parse_model(body: bytes, model: type[B]) -> B:
 def json_response(
     document: object, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a response with a document as JSON."""
+    """Return a document as a JSON response."""
     return raw_json_response(compact(document), status=status, headers=headers)
 
 
 def raw_json_response(
     body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a response with existing JSON text."""
+    """Return a response whose body is the given JSON text."""
     return Response(body, status_code=status, headers=headers, media_type="application/json")
 
 

@@ -1,4 +1,4 @@
-"""Routes about the daemon itself: kinds, policies, health, metrics."""
+"""Routes about the daemon itself: kinds, policies, health and metrics."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def list_policies(call: CallDep) -> Response:
     openapi_extra=answers.TOML_BODY,
 )
 async def check_policy(request: Request, call: CallDep, name: str) -> Response:
-    """Check the text of a profile, as TOML, as if it were loaded under this name; for operators."""
+    """Check a profile, given as TOML text, as if it were loaded under this name; for operators only."""
     call.require_operator()
     with call.holding() as held:
         content = await read_body(request, call, held, max_bytes=POLICY_BYTES)
@@ -126,7 +126,7 @@ async def examine_daemon(request: Request, call: CallDep) -> Response:
 
 @router.get("/v1/daemon", tags=["operations"], responses=answers.DAEMON)
 async def get_daemon(call: CallDep) -> Response:
-    """Return the daemon's identity and the location of its state; for operators."""
+    """Return the daemon's identity and the location of its state; for operators only."""
     call.require_operator()
     return json_response(DaemonDocument.from_value(call.service.facts()))
 
@@ -157,7 +157,7 @@ async def get_audit_log(
     call: CallDep,
     since: Annotated[AwareDatetime | None, Query(description="Only changes at or after this time.")] = None,
 ) -> Response:
-    """Return the audit log as lines of JSON, oldest first; for operators."""
+    """Return the audit log as lines of JSON, with the oldest line first; for operators only."""
     call.require_operator()
     audit: AuditLog | None = request.app.state.audit
     if audit is None:
@@ -171,7 +171,7 @@ async def collect_garbage(
     call: CallDep,
     dry_run: Annotated[bool, Query(description="Report what would be removed, and remove nothing.")] = False,
 ) -> Response:
-    """Remove finished attempts and bundles that are too old or too many; for operators."""
+    """Remove finished attempts and bundles that exceed the age or number limits; for operators only."""
     call.require_operator()
     swept = await call.service.collect_garbage(dry_run=dry_run)
     return json_response(GarbageDocument.from_value(swept, dry_run=dry_run))

@@ -1,4 +1,4 @@
-"""The only mapping from error codes to HTTP statuses, and the common format of all errors."""
+"""Defines which HTTP status each error code has, and the common format of all errors."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def install_error_handlers(app: FastAPI) -> None:
 
 
 def _public_error(error: AssaydError) -> AssaydError:
-    """Remove the messages of engine and disk errors: they may name paths, images and hosts."""
+    """Remove the messages of engine and disk errors, since they may contain paths, images and hosts."""
     if isinstance(error, RequestError) or error.code in STATUS:
         return error
     part = {EngineError: "the container engine", StoreError: "the store"}.get(type(error), "the daemon")

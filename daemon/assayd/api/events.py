@@ -39,7 +39,8 @@ class EventStream(Response):
     """A streaming response that lasts until the events end or the client disconnects.
 
     A comment every `heartbeat_s` seconds shows that a silent stream is alive. If the client reads nothing
-    in the meantime, the stream ends; a client that reconnects resumes the stream with ``Last-Event-ID``.
+    between two comments, the stream ends; a client that reconnects resumes the stream with
+    ``Last-Event-ID``.
     """
 
     media_type = "text/event-stream"
@@ -90,14 +91,14 @@ async def of_attempt(events: AsyncGenerator[Event, None]) -> Documents:
 
 
 async def of_all(events: AsyncGenerator[tuple[str, Event], None]) -> Documents:
-    """Yield the events of all attempts as documents, with their position in this stream as the id."""
+    """Yield the events of all attempts as documents; the id of each is its position in this stream."""
     async with aclosing(events):
         async for place, event in events:
             yield event_document(event, place)
 
 
 async def of_batch(told: AsyncGenerator[Progress, None]) -> Documents:
-    """Yield a document whenever the batch has made progress; close `told` at the end."""
+    """Yield a document whenever the batch makes progress; close `told` at the end."""
     async with aclosing(told):
         async for progress in told:
             yield progress_document(progress)

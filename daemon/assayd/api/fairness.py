@@ -16,7 +16,7 @@ from assayd.pace import UserThrottle
 
 
 class Turns:
-    """A queue of work from all connections of one server; one piece is done per event loop iteration."""
+    """A queue of work from all connections of a server; each iteration of the event loop does one piece."""
 
     def __init__(self, pace: UserThrottle | None = None) -> None:
         self._waiting: FairQueue[tuple[int, Callable[[], None]]] = FairQueue()
@@ -25,7 +25,7 @@ class Turns:
         self._resting: asyncio.TimerHandle | None = None
 
     def take(self, user: int, key: str, work: Callable[[], None]) -> None:
-        """Do this work now or in a later turn. If work with this key is already waiting, do nothing."""
+        """Do this work now or at a later turn; do nothing if work with this key is already waiting."""
         if key in self._waiting:
             return
         self._pace.note(user)
@@ -54,7 +54,7 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._begin_turn)
 
     def _begin_turn(self) -> None:
-        """Begin a turn: start the waiting work of users who aren't throttled."""
+        """Begin a turn: do the waiting work of users who aren't throttled."""
         self._is_due = False
         if self._resting is not None:
             self._resting.cancel()
@@ -71,10 +71,10 @@ OPERATORS_SHARE = 8
 
 
 class Places:
-    """The connection slots of one server; a request whose client has disconnected also occupies a slot.
+    """The connection slots of a server; a running request whose client has disconnected also holds a slot.
 
-    A user other than an operator can't hold more slots than are free, so that each further user can get
-    half of the remaining slots, however many idle connections others hold.
+    Except for operators, a user can't hold more slots than are free. Each further user can therefore get
+    half of the remaining slots, regardless of how many idle connections others hold.
     """
 
     def __init__(self, limit: int) -> None:
@@ -88,7 +88,7 @@ class Places:
         return self._total
 
     def take(self, user: Hashable, *, is_operator: bool = False) -> bool:
-        """Take a slot if one is available, and return whether it was taken."""
+        """Take a slot, and return whether one was available."""
         kept = 0 if is_operator else self._limit // OPERATORS_SHARE
         free = self._limit - kept - self._total
         if free <= 0 or (not is_operator and self._held[user] > free):

@@ -19,7 +19,7 @@ class _BufferingTransport:
         self._held: list[bytes] = []
 
     def write(self, content: bytes) -> None:
-        """Buffer data to write."""
+        """Add data to the buffer."""
         self._held.append(content)
 
     def is_closing(self) -> bool:
@@ -27,12 +27,12 @@ class _BufferingTransport:
         return self.transport.is_closing()
 
     def close(self) -> None:
-        """Write the buffered data, and close the transport."""
+        """Send the buffered data, and close the transport."""
         self.flush()
         self.transport.close()
 
     def flush(self) -> None:
-        """Write the buffered data."""
+        """Send the buffered data."""
         held, self._held = self._held, []
         if any(held):
             self.transport.write(b"".join(held))
@@ -41,14 +41,14 @@ class _BufferingTransport:
 class JoinedAnswer(RequestResponseCycle):
     """A response of known length whose headers are sent together with the beginning of its body.
 
-    The server writes headers and body separately: the client would wake up twice, and first read an
-    incomplete response.
+    Without this class, the server writes headers and body separately; the client wakes up twice, and its
+    first read returns an incomplete response.
     """
 
     _head: ASGISendEvent | None = None
 
     async def send(self, message: ASGISendEvent) -> None:
-        """Send a part of the response, or hold its headers until there is a body."""
+        """Send a part of the response; hold back the headers until the first part of the body."""
         if message["type"] == "http.response.start" and _has_content_length(message):
             self._head = message
             return

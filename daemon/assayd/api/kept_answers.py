@@ -26,8 +26,8 @@ class AnswerCache:
         Args:
             name: the name of the response; from a closed set.
             make: computes the response.
-            changes: whether the response can change: it is then cached for ten times as long as it took to
-                compute; otherwise without a limit.
+            changes: whether the response can change. If so, it is cached for ten times as long as its
+                computation took; otherwise, it is cached indefinitely.
         """
         now = self._clock()
         until, answer = self._kept.get(name, (-math.inf, None))

@@ -1,7 +1,7 @@
-"""Builds and sends a few large responses at a time, with users in turn.
+"""Builds and sends a few large responses at a time; users take turns.
 
-Otherwise, a client that requests many large responses and reads none would make the daemon hold all of them
-in memory.
+Without this limit, a client that requests many large responses and reads none would make the daemon hold
+all of them in memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LargeAnswers:
 
 
 class LargeAnswer(Response):
-    """A JSON response that is built when it is its user's turn, and sent in pieces."""
+    """A JSON response that is built at its user's turn and sent in pieces."""
 
     media_type = "application/json"
 
@@ -50,7 +50,7 @@ class LargeAnswer(Response):
         self._make = make
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Build and send the response. A client that doesn't read it in time is disconnected."""
+        """Build and send the response; disconnect a client that doesn't read the response in time."""
         answers = self._answers
         async with answers.slots.hold(self._uid, "", str(next(answers.numbers))):
             body = await self._make()

@@ -1,4 +1,4 @@
-"""Library routes: approve an attempt, list names and versions, read and remove entries."""
+"""Routes of the library: approve an attempt, list names and versions, read and remove entries."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def list_library(
     limit: Annotated[int, Query(ge=1, le=500, description="Maximum number of entries on a page.")] = 100,
     uid: Owner = None,
 ) -> Response:
-    """List a user's library: the newest version of each name."""
+    """List the names in a user's library, each with its newest version."""
     owner = call.caller.peer.uid if uid is None else call.listed_uid(uid)
     found = await call.library.list(uid=owner, after=cursor, limit=limit)
     more = found[-1].name if len(found) == limit else None
@@ -61,7 +61,7 @@ async def list_library(
 
 @router.get("/library/{name}", responses=answers.LIBRARY_LIST)
 async def get_library_history(call: CallDep, name: Name, uid: Owner = None) -> Response:
-    """Return all versions of a name, newest first."""
+    """Return all versions of a name, the newest first."""
     found = await call.library.history(_resolve_owner(call, uid, name), name)
     if not found:
         raise _missing_error(name)
@@ -70,7 +70,7 @@ async def get_library_history(call: CallDep, name: Name, uid: Owner = None) -> R
 
 @router.delete("/library/{name}", responses=answers.LIBRARY_REMOVED)
 async def remove_library_name(call: CallDep, name: Name, uid: Owner = None) -> Response:
-    """Remove a name with all of its versions; the attempts stay until retention limits remove them."""
+    """Remove a name with all of its versions; only the retention limits remove the attempts."""
     removed = await call.library.remove(_resolve_owner(call, uid, name), name)
     if not removed:
         raise _missing_error(name)
@@ -93,7 +93,7 @@ async def get_library_entry(call: CallDep, name: Name, version: Version, uid: Ow
 
 @router.delete("/library/{name}/{version}", responses=answers.LIBRARY_REMOVED)
 async def remove_library_entry(call: CallDep, name: Name, version: Version, uid: Owner = None) -> Response:
-    """Remove one version of a name; its attempt stays until retention limits remove it."""
+    """Remove one version of a name; only the retention limits remove its attempt."""
     removed = await call.library.remove(_resolve_owner(call, uid, name, version), name, version)
     if not removed:
         raise _missing_error(name, version)

@@ -1,6 +1,7 @@
-"""Metrics for a collector that can't open a Unix socket: two paths on a loopback port and no others.
+"""Metrics for a collector that can't open a Unix socket: two paths on a loopback port.
 
-Callers can't be identified on this port, so it shows no attempts. It is off by default.
+Callers can't be identified on this port, so attempts aren't accessible through it. The port is closed by
+default.
 """
 
 from __future__ import annotations

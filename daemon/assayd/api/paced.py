@@ -1,4 +1,4 @@
-"""Limits the rate at which a user's requests start and streams are sent while other users have requests."""
+"""Throttles users, and the streams sent to them, while other users also send requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NODES_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _CallerPace:
-    """The caller of a request, and the pace that limits it."""
+    """The caller of a request, together with the pace that limits the caller."""
 
     pace: UserThrottle
     user: Hashable
@@ -37,13 +37,13 @@ _SHARE: ContextVar[_CallerPace | None] = ContextVar("share", default=None)
 
 
 async def counted(work: Callable[[], Awaitable[None]]) -> None:
-    """Do a part of a request in another task; the time of its steps is charged to the caller."""
+    """Do a part of a request in another task; charge the time of its steps to the caller."""
     share = _SHARE.get()
     await (work() if share is None else _time_steps(work(), share.used))
 
 
 async def throttle() -> None:
-    """Sleep while the caller of this request is throttled; for use between two pieces of a stream."""
+    """Sleep while the caller of this request is throttled; call this between two pieces of a stream."""
     share = _SHARE.get()
     await asyncio.sleep(0)  # a step counts when it ends
     while share is not None and (rest_s := share.pace.rest_s(share.user)):  # noqa: ASYNC110 - no event ends it
@@ -51,7 +51,7 @@ async def throttle() -> None:
 
 
 class PacedStream(StreamingResponse):
-    """A streaming response that is throttled between its pieces; Starlette sends it in a separate task."""
+    """A streaming response that is throttled between its pieces; it is sent in a separate task."""
 
     async def stream_response(self, send: Send) -> None:
         """Send all pieces, pausing between them while the caller is throttled."""
@@ -69,9 +69,9 @@ class PacingMiddleware:
     """ASGI middleware that throttles users who keep the event loop busy.
 
     Args:
-        pace: the limit for users; it doesn't apply to a user if only nodes send requests at the same time.
-        nodes_pace: the limit for nodes; it doesn't apply to a node if no user or other node sends requests
-            at the same time.
+        pace: the limit for users, which applies while other users also send requests; requests of nodes
+            don't matter.
+        nodes_pace: the limit for nodes, which applies while a user or another node also sends requests.
     """
 
     def __init__(self, app: ASGIApp, pace: UserThrottle, nodes_pace: UserThrottle | None = None) -> None:
@@ -81,7 +81,7 @@ class PacingMiddleware:
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on once its user isn't throttled; its event loop time is charged to the user."""
+        """Pass the request on once its user isn't throttled; charge its event loop time to the user."""
         caller = scope.get("state", {}).get("caller")
         if scope["type"] != "http" or not isinstance(caller, Caller):
             await self._app(scope, receive, send)
@@ -133,7 +133,7 @@ class PacingMiddleware:
 
 @coroutine
 def _time_steps(work: Awaitable[None], used: Callable[[float], None]) -> Generator[Any, Any, None]:
-    """Run an awaitable and report for how long each of its steps kept the event loop busy."""
+    """Run an awaitable, and report how long each of its steps kept the event loop busy."""
     steps = work.__await__()
     resume: Callable[[], Any] = partial(steps.send, None)
     while True:

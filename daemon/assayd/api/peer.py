@@ -35,11 +35,12 @@ class Caller:
     """The sender of a request: its credentials at connection time, and all its groups.
 
     Attributes:
-        remote: whether the caller is on another host and has a token; its uid is then its tenant's number.
-        operator: whether its token lets it see everything.
-        monitor: whether its token lets it read metrics and examinations.
-        token: the id of its token, if the caller is on another host.
-        is_node: whether the token belongs to a cluster's node, whose requests don't serve a single user.
+        remote: whether the caller is on another host and has a token; its uid is then the number of its
+            tenant.
+        operator: whether the token allows the caller to see everything.
+        monitor: whether the token allows the caller to read metrics and examinations.
+        token: the id of the token, if the caller is on another host.
+        is_node: whether the token belongs to a node of a cluster; its requests serve several users.
     """
 
     peer: Peer
@@ -53,11 +54,11 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketAccess:
-    """The users who can use the socket, and those who see all attempts.
+    """The access rules of the socket: who can use it, and who sees all attempts.
 
-    If neither uids nor gids are listed, everyone who can open the socket may use it; a remote caller's
-    token was checked before. Operators may always use it: root, the daemon's own user `own_uid` (who can
-    read its files anyway), and the operators' group.
+    If neither uids nor gids are listed, everyone who can open the socket may use the API; a remote caller's
+    token has already been checked. Operators may always use the API: root, the daemon's user `own_uid` (who
+    can read its files anyway), and the operators' group.
     """
 
     uids: frozenset[int] = frozenset()
@@ -72,7 +73,7 @@ class SocketAccess:
         return caller.peer.uid in self.uids or not self.gids.isdisjoint(caller.groups)
 
     def is_operator(self, caller: Caller) -> bool:
-        """Return whether this caller can see everything."""
+        """Return whether this caller may see everything."""
         if caller.remote:
             return caller.operator
         return caller.peer.uid in {0, self.own_uid} or self.operators_gid in caller.groups
@@ -83,14 +84,14 @@ class SocketAccess:
 
 
 class PeerGate:
-    """Middleware that rejects every request of a caller who isn't admitted."""
+    """Middleware that rejects all requests of callers who aren't admitted."""
 
     def __init__(self, app: ASGIApp, access: SocketAccess) -> None:
         self._app = app
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Respond with status 403, or pass the request on."""
+        """Pass the request on if its caller is admitted; otherwise, respond with status 403."""
         if scope["type"] == "http":
             caller = scope.get("state", {}).get("caller")
             if not isinstance(caller, Caller) or not self._access.admits(caller):
@@ -101,7 +102,7 @@ class PeerGate:
 
 
 def read_caller(connected: socket.socket) -> Caller | None:
-    """Return the peer of a connection as identified by the kernel; None if it isn't a Unix socket."""
+    """Return the peer of a connection, identified by the kernel; None if it isn't a Unix socket."""
     if connected.family != socket.AF_UNIX:
         return None
     pid, uid, gid = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
@@ -109,10 +110,10 @@ def read_caller(connected: socket.socket) -> Caller | None:
 
 
 def unread_bytes(transport: asyncio.BaseTransport) -> int:
-    """Return the number of sent bytes that the peer hasn't read; 0 if it isn't a Unix socket.
+    """Return the number of sent bytes that the peer hasn't read; 0 for other sockets than Unix sockets.
 
-    Source: unix(7), SIOCOUTQ. The kernel's count includes its own overhead, and is 0 once everything is
-    read.
+    Source: unix(7), SIOCOUTQ. The kernel's count includes its overhead; it is 0 once the peer has read
+    everything.
     """
     connection = transport.get_extra_info("socket")
     if connection is None or connection.family != socket.AF_UNIX or transport.is_closing():
@@ -156,7 +157,7 @@ class PeerHttpTools(BoundedHttpTools):
         return is_admitted
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Store the caller in the state of every request of this connection."""
+        """Make the caller available in the state of every request on this connection."""
         super().connection_made(transport)
         self.app_state = {
             **self.app_state,
@@ -166,7 +167,7 @@ class PeerHttpTools(BoundedHttpTools):
         }
 
     def ended(self) -> None:
-        """Release the slot when the connection has closed and its last request has ended."""
+        """Release the slot once the connection is closed and its last request has ended."""
         if self.is_lost and self.task is None and self.holds_place and self.places is not None:
             self.holds_place = False
             self.places.give_back(self.user)
@@ -179,17 +180,17 @@ def protocol_for(
     silence_s: float = 30.0,
     refused: Callable[[], None] | None = None,
 ) -> type[PeerHttpTools]:
-    """Return the protocol class of one server.
+    """Return the protocol class for one server.
 
     Args:
         places: the connection slots; None if connections are counted before they reach the protocol.
-        access: decides who is an operator.
-        silence_s: how long a response waits for a client that doesn't read it.
-        refused: called for each refused connection.
+        access: the rules that decide who is an operator.
+        silence_s: the time in seconds for which a response waits for a client that doesn't read.
+        refused: a function that is called for each refused connection.
     """
     attributes = {"places": places, "access": access, "silence_s": silence_s, "turns": Turns()}
     return type("PeerHttpTools", (PeerHttpTools,), attributes | {"refused": staticmethod(refused or _ignore)})
 
 
 def _ignore() -> None:
-    """Do nothing: the default for `refused`."""
+    """Ignore a refused connection: the default for `refused`."""

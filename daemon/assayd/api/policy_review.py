@@ -1,4 +1,4 @@
-"""Routes that show the effects of a policy change; no policy is loaded or enforced."""
+"""Routes that show the effects of a policy change; they neither load nor enforce a policy."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ router = APIRouter(prefix="/v1/policies", tags=["discovery"], responses=answers.
     openapi_extra=answers.describe_request_body(TryBody),
 )
 async def try_policy(request: Request, call: CallDep) -> Response:
-    """Check the caller's stored submissions under a profile; closing the stream cancels the trial."""
+    """Check the caller's stored submissions under a profile; cancel the trial if the stream is closed."""
     wanted = await read_model(request, call, TryBody)
     policy = await _resolve_policy(call, wanted)
     if wanted.run and wanted.profile is not None:
@@ -96,7 +96,7 @@ async def suggest_policy(request: Request, call: CallDep) -> Response:
     "/explain", responses=answers.EXPLANATION, openapi_extra=answers.describe_request_body(ExplainBody)
 )
 async def explain_policy(request: Request, call: CallDep) -> Response:
-    """Return the findings of a profile's static rules for a piece of code; nothing is run."""
+    """Return the findings of a profile's static rules for a piece of code, without running the code."""
     wanted = await read_model(request, call, ExplainBody)
     trials, uid = call.require_trials(), call.caller.peer.uid
     policy = trials.policies.get(wanted.policy)
@@ -113,7 +113,7 @@ async def explain_policy(request: Request, call: CallDep) -> Response:
 
 
 async def _resolve_policy(call: Call, wanted: TryBody) -> ExecutionPolicy:
-    """Return the profile to try. Raises: RequestError, if it is unknown or has errors."""
+    """Return the profile to try. Raises: RequestError, if the profile is unknown or has errors."""
     policies = call.require_trials().policies
     if wanted.profile is None:
         return policies.get(wanted.policy)
@@ -167,7 +167,7 @@ def _trial_event(
 
 
 async def _refused_attempts(call: Call, query: Query) -> AsyncGenerator[Attempt, None]:
-    """Yield the newest finished attempts that rules may have refused or reported."""
+    """Yield the newest finished attempts for which rules may have refused or reported something."""
     read, due = 0, asyncio.get_running_loop().time() + READ_S
     query = replace(query, state=State.FINISHED, limit=100)
     while read < MOST_READ:

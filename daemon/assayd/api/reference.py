@@ -1,7 +1,7 @@
 """Builds the API reference at `/openapi.json` in the form that client generators accept.
 
-This module decides the names of operations and models in the reference, and how submissions are described:
-one model per kind, with `kind` as the discriminator. `documents` decides the fields of the models.
+This module defines the names of operations and models, and describes submissions by one model per kind,
+with `kind` as the discriminator. `documents` defines the fields of the models.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def name_operations(routes: Iterable[BaseRoute]) -> None:
 
 
 def reference(app: FastAPI, kinds: Mapping[str, Kind]) -> dict[str, Any]:
-    """Return the OpenAPI document of an application that accepts submissions of these kinds."""
+    """Return the OpenAPI document of an application that accepts submissions of the given kinds."""
     document = get_openapi(title=app.title, version=app.version, routes=app.routes)
     whole: dict[str, Any] = json.loads(_SUFFIX.sub(r'"\1\2"', json.dumps(document)))
     whole["components"]["schemas"].update(_submission_schemas(kinds))
@@ -41,7 +41,7 @@ def reference(app: FastAPI, kinds: Mapping[str, Kind]) -> dict[str, Any]:
 
 
 def _submission_schemas(kinds: Mapping[str, Kind]) -> dict[str, Any]:
-    """Return the schema of `SubmissionBody` as a union of one model per kind, and these models."""
+    """Return the schema of `SubmissionBody`, a union of one model per kind, together with these models."""
     payloads = {kind: validator.payload for kind, validator in sorted(kinds.items())}
     wanted = [(model, "validation") for model in {SubmissionBody, *payloads.values()}]
     found, models = models_json_schema(wanted, ref_template=_PLACE + "{model}")  # type: ignore[arg-type]

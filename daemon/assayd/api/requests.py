@@ -1,4 +1,4 @@
-"""Assigns every request an id for its response, log lines and attempts' events; and counts requests."""
+"""Assigns every request an id, used in its response, log lines and attempts' events; counts requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ USABLE = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
 class RequestIds:
-    """Middleware that binds a request id, the caller's or a new one, while a request is handled."""
+    """Middleware that binds a request id while a request is handled: the caller's id, or a new one."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -29,7 +29,7 @@ class RequestIds:
         self._ids = UlidGenerator()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request under its id."""
+        """Handle a request with its id bound."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -78,5 +78,5 @@ def _read_request_id(scope: Scope) -> str | None:
 
 
 def _route_path(scope: Scope) -> str:
-    """Return the path of the declared route; actual paths would let callers create endless time series."""
+    """Return the route's declared path; with actual paths, callers could create endless time series."""
     return getattr(scope.get("route"), "path", "none")

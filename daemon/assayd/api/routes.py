@@ -68,7 +68,7 @@ async def submit_attempt(
 
 @router.post("/check", responses=answers.CHECKED, openapi_extra=answers.SUBMISSION_BODY)
 async def check_submission(request: Request, call: CallDep) -> Response:
-    """Run only the static stages of a submission; nothing is recorded."""
+    """Run only the static stages of a submission; record nothing."""
     trials, uid = call.require_trials(), call.caller.peer.uid
     async with trials.turns.of_user(uid):
         with call.holding() as held:
@@ -92,7 +92,7 @@ async def put_attempt(
         Query(ge=1, le=MAX_RUNS, description="Run it at most so often, even if the daemon allows more."),
     ] = None,
 ) -> Response:
-    """Submit code under an id that the caller chose; submitting it again returns the same attempt."""
+    """Submit code under an id chosen by the caller; submitting it again returns the same attempt."""
     accepted = await _submit(request, call, attempt_id=attempt_id, max_runs=max_runs)
     return await answer_submitted(call, accepted.attempt, wait_s, pending=202)
 
@@ -136,7 +136,7 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
     cursor: Annotated[str | None, Query(max_length=256, description="`next_cursor` of a page.")] = None,
     limit: Annotated[int, Query(ge=1, le=500, description="Maximum number of attempts on a page.")] = 50,
 ) -> Response:
-    """List attempts without reports, newest first."""
+    """List attempts without reports, the newest first."""
     query = AttemptQuery(
         id_prefix=id_prefix,
         state=state,
@@ -160,7 +160,7 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
 
 @router.get("/{id}", responses=answers.ATTEMPT)
 async def get_attempt(call: CallDep, attempt_id: Id, wait_s: WaitS = 0) -> Response:
-    """Return one attempt, with its report once it is finished."""
+    """Return one attempt; it includes the report once the attempt is finished."""
     attempt = await _wait_for_verdict(call, await call.attempt(attempt_id), wait_s)
     return await call.attempt_response(attempt)
 
@@ -193,7 +193,7 @@ async def follow_attempt(
     attempt_id: Id,
     last_event_id: Annotated[str | None, Header(description="Continue after the event with this id.")] = None,
 ) -> Response:
-    """Follow an attempt as server-sent events, up to `finished`."""
+    """Stream an attempt as server-sent events until the event `finished`."""
     if last_event_id is not None:
         read_event_id(last_event_id)
     attempt = await call.attempt(attempt_id)
@@ -258,7 +258,7 @@ async def _submit(
     idempotency_key: str | None = None,
     max_runs: int | None = None,
 ) -> Accepted:
-    """Read and accept a submission. A large submission keeps its turn until it is recorded."""
+    """Read and accept a submission; if it is large, hold the user's turn until it is recorded."""
     async with AsyncExitStack() as turn:
         with call.holding() as held:
             body = await read_body(request, call, held, max_bytes=call.limits.body_bytes)
@@ -292,7 +292,7 @@ async def read_submitted(body: bytes, call: Call) -> Submission:
 
 
 async def answer_submitted(call: Call, attempt: Attempt, wait_s: float, *, pending: int) -> Response:
-    """Wait for an accepted attempt; return its response, with status `pending` if it has no verdict yet."""
+    """Wait for an accepted attempt; return its response, whose status is `pending` without a verdict."""
     attempt = await _wait_for_verdict(call, attempt, wait_s)
     status = 200 if attempt.state is State.FINISHED else pending
     location = {"Location": f"/v1/attempts/{attempt.id}"}
@@ -313,7 +313,7 @@ def _read_label(text: str) -> tuple[str, str]:
 
 
 def _shorten_intent(attempt: Attempt) -> Attempt:
-    """Return an attempt whose intent is shortened for a list."""
+    """Return an attempt with its intent shortened for a list."""
     intent = attempt.intent
     if intent is None or len(intent) <= LISTED_CHARS:
         return attempt

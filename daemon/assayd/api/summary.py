@@ -1,4 +1,4 @@
-"""Routes about many attempts at once: counts of their outcomes."""
+"""Routes that summarise many attempts by the counts of their outcomes."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ async def summarise_attempts(
     ] = None,
     bucket_s: Annotated[int, Query(ge=1, le=10**9, description="Length of each time span.")] = 3600,
 ) -> Response:
-    """Count finished attempts by verdict, cause, kind, rule and time, and name the slowest."""
+    """Count finished attempts by verdict, cause, kind, rule and time, and list the slowest ones."""
     query = AttemptQuery(kind=kind, batch_id=batch, since=since, uid=call.visible_uid)
     return json_response(summary_document(await call.service.summary(query, bucket_s), bucket_s))

@@ -1,4 +1,4 @@
-"""Reads the trace that a request continues; its id is added to the request's spans and log lines."""
+"""Reads the trace that a request continues, and adds its id to the request's spans and log lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TracedRequests:
         self._tracing = tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request with the caller's trace and its arrival time bound."""
+        """Handle a request with its arrival time and its caller's trace bound."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -1,1 +1,1 @@
-"""The life of an attempt: how a submission is accepted, run and recorded."""
+"""The life of an attempt: its submission is accepted, and the attempt is run and recorded."""

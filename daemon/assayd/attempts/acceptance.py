@@ -1,8 +1,8 @@
-"""Decides whether the daemon accepts attempts, and why not: the one decision that all interfaces report.
+"""Decides whether the daemon accepts attempts, and why not; every interface reports this decision.
 
-The decision has three sources: whether the daemon is stopping, whether attempts can be run (`Readiness`),
-and whether there is disk space for their bundles (`DiskQuota`). `/readyz`, the gauge, `doctor`, the service
-manager, the log and admission use it.
+The decision depends on three conditions: the daemon isn't stopping, attempts can be run (`Readiness`), and
+there is disk space for their bundles (`DiskQuota`). `/readyz`, the gauge, `doctor`, the service manager,
+the log and admission all use this decision.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Acceptance:
     """The decision whether new attempts are accepted.
 
     Args:
-        runs: returns whether attempts can be run, and why not.
+        runs: a function that returns whether attempts can be run, and why not.
         quota: measures the space for bundles.
-        image_problem: returns why nothing can be run in an image, by its name.
+        image_problem: a function that returns why nothing can be run in the image with a given name.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Acceptance:
         self._log_change()
 
     def now(self) -> tuple[bool, str]:
-        """Return whether attempts are accepted, and why not, according to the last check of the disk."""
+        """Return whether attempts are accepted, and why not, based on the last check of the disk."""
         if self._stopping:
             return False, STOPPING
         runs, reason = self._runs()
@@ -80,13 +80,13 @@ class Acceptance:
             raise RequestError("not_ready", problem, retryable=True)
 
     async def check_periodically(self) -> NoReturn:
-        """Check the disk periodically; other methods use the last result."""
+        """Check the disk periodically, so that the other methods can use the last result."""
         while True:
             await self.look()
             await asyncio.sleep(LOOKED_EVERY_S)
 
     async def rows(self) -> list[HealthRow]:
-        """Return the rows for `doctor`: one for the disk, and one while the daemon is stopping."""
+        """Return the rows for `doctor`: one about the disk, and another while the daemon is stopping."""
         await self.look()
         free_mb, min_free_mb = self._quota.free_bytes // MIB, self._quota.min_free_bytes // MIB
         remedy = (
@@ -107,7 +107,7 @@ class Acceptance:
         return [disk, stopping] if self._stopping else [disk]
 
     def _log_change(self) -> None:
-        """Log each change of the reason why attempts aren't accepted."""
+        """Log the reason why attempts aren't accepted whenever it changes."""
         _, reason = self.now()
         if reason == self._told:
             return

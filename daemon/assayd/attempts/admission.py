@@ -1,4 +1,4 @@
-"""How submissions become attempts: looked up, admitted, recorded and queued, exactly once each.
+"""Turns submissions into attempts: looks them up, admits, records and queues each exactly once.
 
 This module decides which submissions are refused. A submission that was already accepted is never refused.
 """
@@ -39,7 +39,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptOrigin:
-    """The origin of an attempt: its sender, its keys, and the batch or attempt that it belongs to.
+    """The origin of an attempt: its sender, its keys, and the batch or attempt to which it belongs.
 
     `max_runs` limits the attempt's runs, in addition to the daemon's setting.
     """
@@ -53,21 +53,21 @@ class AttemptOrigin:
 
 
 class Admission:
-    """The only way for submissions to become attempts in the queue.
+    """The only component that turns submissions into queued attempts.
 
     Args:
         jobs: records attempts.
-        records: returns the recorder of each kind, by kind.
+        records: the recorder of each kind.
         conclusion: concludes attempts that can't be started.
         policies: all profiles.
         kinds: the enabled kinds.
         clock: returns the time of acceptance.
         ids: creates ids of attempts.
-        webhooks: decides which URLs can be named.
+        webhooks: decides which URLs a submission can name.
         scheduler: the queue.
         repair_requests: records the repairs that submissions request.
         acceptance: decides whether attempts are accepted.
-        caps: limits that no policy sets.
+        caps: limits that policies don't set.
         quota: limits the bytes that each user can add to the disk.
         tracing: begins the trace of an attempt.
     """
@@ -106,7 +106,7 @@ class Admission:
         self._tracing = tracing
 
     async def submit(self, submission: Submission, origin: AttemptOrigin) -> Accepted:
-        """Accept a submission durably and queue it, or return the attempt that it became earlier."""
+        """Accept a submission durably and queue it; if it was accepted before, return its attempt."""
         submission = await self.complete(submission, origin.peer.uid)
         span = self._begin_span(submission, origin)
         if await self._is_known(origin):
@@ -140,7 +140,7 @@ class Admission:
         return accepted
 
     async def check_webhook(self, url: str | None, uid: int) -> None:
-        """Check that the user can use the webhook URL, if any. Raises: RequestError, as `WebhookGate`."""
+        """Check that the user can use the webhook URL, if any. Raises: the same errors as `WebhookGate`."""
         if url is not None:
             await self._webhooks.check(url, uid)
 
@@ -156,7 +156,7 @@ class Admission:
             return await self.submit(await self.read(document), origin)
 
     async def _request_repair(self, attempt: Attempt, submission: Submission) -> None:
-        """Request the repair of an attempt in case it fails, if its submission asks for that."""
+        """If the submission requests it, request a repair in case the attempt fails."""
         if submission.repair is not None:
             await self._repair_requests.record(attempt, submission.repair)
 
@@ -170,7 +170,7 @@ class Admission:
         return key is not None and await jobs.by_key(uid, key) is not None
 
     def _begin_span(self, submission: Submission, origin: AttemptOrigin) -> Span:
-        """Begin the span of an attempt; the span never ends if the attempt isn't accepted.
+        """Begin an attempt's span; the span never ends if the attempt is rejected.
 
         Each item of a batch has a separate trace, because a batch can have thousands of items.
         """
@@ -208,7 +208,7 @@ class Admission:
         return await read_accepted(document, self._kinds)
 
     async def read_in_turn(self, document: bytes, uid: int) -> Submission:
-        """Read an accepted submission; a large one in the user's turn."""
+        """Read an accepted submission; if it is large, wait for the user's turn first."""
         if len(document) <= LARGE_DOCUMENT_BYTES:
             return await self.read(document)
         budget = self._scheduler.budget
@@ -229,7 +229,7 @@ class Admission:
         await self._quota.require(uid, document_bytes=document_bytes)
 
     def policy(self, submission: Submission) -> ExecutionPolicy:
-        """Return the profile, tightened by the request's overrides and the payload's requirements."""
+        """Return the profile, tightened by the request's overrides and by the payload's requirements."""
         policy = self._policies.get(submission.policy)
         if submission.overrides:
             policy = tighten(policy, submission.overrides)
@@ -262,10 +262,9 @@ class Admission:
         return await self._jobs.unfinished()
 
     async def recover(self, unfinished: Sequence[Attempt], *, renumbered: bool = True) -> None:
-        """Start attempts without a verdict from a previous run; only one document at a time is in memory.
+        """Start attempts without a verdict from a previous run; hold only one document at a time in memory.
 
-        `renumbered`: whether their events get numbers above all earlier ones, because the earlier events
-        are lost.
+        `renumbered` is True if earlier events are lost; new events then get numbers above all earlier ones.
         """
         for attempt in unfinished:
             document = await self._jobs.document(attempt.id)
@@ -315,7 +314,7 @@ def require_image(validator: Kind, policy: ExecutionPolicy) -> None:
 
 
 def limits_of(policy: ExecutionPolicy, caps: Limits) -> Limits:
-    """Return the limits of an attempt: the policy's resources, reduced to the daemon's caps."""
+    """Return an attempt's limits: the policy's resources, capped by the daemon's settings."""
     resources = policy.resources
     return replace(
         caps,

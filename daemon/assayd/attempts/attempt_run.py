@@ -1,4 +1,4 @@
-"""One running attempt: the decisions made before its start, its timings, and its events."""
+"""A running attempt: the decisions made before its start, its timings, and its events."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNITS_TRACED = 100
 
 
 class Abandoned(Exception):
-    """An exception raised when the daemon stops before the verdict; the daemon's next run recovers it.
+    """An exception raised if the daemon stops before the verdict; its next run recovers the attempt.
 
     `run_number` is the number of the interrupted run; None if no run was interrupted.
     """
@@ -44,7 +44,7 @@ class Abandoned(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """A running attempt with all decisions from its acceptance, and its submission once it is read.
+    """A running attempt with all decisions made at its acceptance, and its submission once read.
 
     `prepared` is the checked payload. `abandoned` is set once the daemon stops without waiting for the
     attempt's verdict. `span` is the span of the attempt in its trace.
@@ -76,13 +76,13 @@ class Job:
 
     @property
     def submission(self) -> Submission:
-        """Return the submission. Raises: ValueError, if it hasn't been read yet."""
+        """Return the submission. Raises: ValueError, if the submission hasn't been read yet."""
         if self.read is None:
             raise ValueError(f"the submission of {self.attempt.id} isn't read yet")
         return self.read
 
     def move(self, state: State) -> None:
-        """Change to the next state and publish it. Raises: ValueError for a forbidden transition."""
+        """Change to the next state and publish it. Raises: ValueError, if the transition is forbidden."""
         if state not in TRANSITIONS[self.attempt.state]:
             raise ValueError(f"an attempt can't go from {self.attempt.state} to {state}")
         self.attempt = replace(self.attempt, state=state)
@@ -117,17 +117,17 @@ class Job:
 
 
 def error_name(problem: BaseException) -> str:
-    """Return an AssaydError's code, or another error's class name; both are free of users' text."""
+    """Return an AssaydError's code, or the class name of another error; neither contains users' text."""
     return problem.code if isinstance(problem, AssaydError) else type(problem).__name__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Facts for operators in addition to the row; None if no container ran, or the value wasn't observed.
+    """Facts for operators, in addition to the row; None for values without a container or an observation.
 
-    `would_fail` is whether enforcement would fail a report-only attempt; None for other attempts. `stages`
-    are the stages that ran, with their durations in seconds. `limit_shares` is the share of each limit that
-    was used; 1 means all of it.
+    `would_fail` is True if a report-only attempt would fail under enforcement; None for other attempts.
+    `stages` contains the stages that ran, with their durations in seconds. `limit_shares` contains the used
+    share of each limit; 1 means that the limit was used up.
     """
 
     stage_reached: str = ""
@@ -151,11 +151,11 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """An attempt with its verdict, and its documents as JSON bytes, as stored in the bundle.
+    """An attempt with its verdict, together with its documents as JSON bytes, as stored in the bundle.
 
-    Without a `report`, the documents are in the bundle that the attempt names. `static_misses` are the
-    rules of runtime refusals in code that passed the static stages. `cases`, the cases of the run, and
-    `refusals`, the errors that prevented it, are for kinds that keep records.
+    If `report` is missing, the documents are in the attempt's bundle. `static_misses` contains the rules
+    that refused code at run time although it had passed the static stages. Kinds that keep records use
+    `cases` (the cases of the run) and `refusals` (the errors that prevented the run).
     """
 
     attempt: Attempt
@@ -168,7 +168,7 @@ class Finished:
 
 
 class UnitPublisher(RunObserver):
-    """A publisher of the runner's messages, as events and as spans within `span`."""
+    """A publisher of the runner's messages, both as events and as spans below `span`."""
 
     def __init__(self, job: Job, spec: RunSpec, span: Span = NO_SPAN) -> None:
         self._job = job

@@ -1,4 +1,4 @@
-"""Counts waiting attempts and stored bundles for gauges whose values come from the database."""
+"""Counts waiting attempts and stored bundles in the database, for gauges."""
 
 from __future__ import annotations
 

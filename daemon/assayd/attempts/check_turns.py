@@ -1,4 +1,4 @@
-"""Turns of static checks that record nothing: analysis never delays other users' large texts."""
+"""Turns for static checks that record nothing, so that they don't delay other users' large texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_LARGE = 2
 
 
 class CheckTurns:
-    """One check per user at a time, and few of large submissions, users in turn."""
+    """Limits static checks to one per user, and to a few large submissions at a time, in users' turn."""
 
     def __init__(self) -> None:
         self._users: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
@@ -25,7 +25,7 @@ class CheckTurns:
 
     @asynccontextmanager
     async def of_user(self, uid: int) -> AsyncIterator[None]:
-        """Wait until no other check of the user is under way."""
+        """Wait until no other check of this user is running."""
         lock = self._users.setdefault(uid, asyncio.Lock())
         async with lock:
             yield

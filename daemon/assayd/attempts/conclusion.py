@@ -1,4 +1,4 @@
-"""Records the outcome of an attempt: merges its report and writes its bundle."""
+"""Records the outcome of an attempt: merges its results into a report, and writes its bundle."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ NOTHING = b"null"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SerializedResult:
-    """The results of an attempt as bytes: the two documents, and all files of the bundle by name."""
+    """The results of an attempt as bytes: its two documents, and all files of its bundle by name."""
 
     report: bytes
     execution: bytes
@@ -69,7 +69,7 @@ class SerializedResult:
 
 
 def is_large_result(result: RunResult) -> bool:
-    """Return whether a result takes long to process because it is large."""
+    """Return whether a result is so large that processing it takes long."""
     records = [record for unit in result.units for record in unit.results]
     parts = sum(1 + len(unit.events) for unit in result.units) + sum(r.count(b"{") for r in records)
     size = sum(map(len, records)) + sum(len(output.content) for output in result.outputs)
@@ -77,7 +77,7 @@ def is_large_result(result: RunResult) -> bool:
 
 
 def _is_large_report(report: Report) -> bool:
-    """Return whether a report takes long to write because it has many cases or long findings."""
+    """Return whether a report takes long to write, because it has many cases or long findings."""
     if len(report.cases or ()) > MANY_CASES:
         return True
     texts = sum(len(f.message) + len(f.context or "") + len(f.snippet or "") for f in report.findings)
@@ -86,7 +86,7 @@ def _is_large_report(report: Report) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusion:
-    """A writer of reports and bundles, which are signed if there is an `attester`.
+    """A writer of reports and bundles; it signs them if there is an `attester`.
 
     `attachments` returns the additional files of an attempt that belongs to a chain.
     """
@@ -99,7 +99,7 @@ class Conclusion:
     """Of the thread for large results: several would compete with the event loop for the interpreter."""
 
     async def call_in_thread(self, attempt: Attempt, function: Callable[[], T]) -> T:
-        """Call a function in a thread, one function at a time; users take turns."""
+        """Call a function in a thread; only one function runs at a time, and users take turns."""
         async with self.turns.hold(*attempt.flow, attempt.id):
             return await asyncio.to_thread(function)
 
@@ -246,7 +246,7 @@ def _build_report(
 
 
 def _retry_context(job: Job, report: Report) -> str | None:
-    """Return the text for a model's next try, about a failure or about a pass that proves little."""
+    """Return the text for a model's next try: about a failure, or about a pass that proves little."""
     if report.verdict not in _RATED:
         return None
     failed = {stage.name: stage for stage in report.stages if stage.status is StageStatus.FAILED}
@@ -262,13 +262,13 @@ def _retry_context(job: Job, report: Report) -> str | None:
 
 
 def _refused_imports(ran: Ran | None) -> tuple[PolicyEvent, ...]:
-    """Return the distinct imports of a run that the policy doesn't allow."""
+    """Return the distinct imports of a run that the policy refuses."""
     events = [event for unit in ran.result.units for event in unit.events] if ran is not None else []
     return tuple(dict.fromkeys(event for event in events if event.kind == "import" and not event.allowed))
 
 
 def _add_rating(job: Job, report: Report) -> Report:
-    """Add the kind's rating, if it has one; only validated submissions get a confidence."""
+    """Add the kind's rating, if it has one; a confidence is only added for validated submissions."""
     if report.verdict not in _RATED:
         return report
     rating = job.validator.rate(job.submission.payload, report.findings)
@@ -279,7 +279,7 @@ def _add_rating(job: Job, report: Report) -> Report:
 
 
 def _add_score(job: Job, report: Report, ran: Ran | None) -> Report:
-    """Add the kind's integrity score, if it has one; null if the run shows nothing about the code."""
+    """Add the kind's integrity score, if it has one; use null if the run reveals nothing about the code."""
     integrity = job.validator.integrity(job.submission.payload)
     if integrity is None or report.verdict not in _RATED:
         return replace(report, integrity=integrity)

@@ -1,9 +1,9 @@
-"""Keeps `limits.min_free_mb` of disk space free: refuses the users with the most data first.
+"""Keeps `limits.min_free_mb` of disk space free by refusing the users with the most data first.
 
-Two kinds of data fill the disk. Documents that wait in the database can't be removed: a user can hold at
-most as many bytes of them as are free on the disk, or within the limit of a cluster's database. Bundles can
-be removed: if space is short, the users with the most data are refused until `retention` has removed their
-oldest bundles.
+Two kinds of data fill the disk. Waiting documents in the database can't be removed; therefore, a user's
+documents can occupy at most as many bytes as are still free on the disk, or in the limit of a cluster's
+database. Bundles can be removed: if space is short, the users with the most data are refused until
+`retention` has removed their oldest bundles.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ MIB = 2**20
 
 
 class DiskQuota:
-    """The quota of each user on the disk, and its enforcement.
+    """The disk quota of each user, and its enforcement.
 
     Args:
-        jobs: returns the size of each user's data.
+        jobs: the store that returns the size of each user's data.
         artifacts: measures the free space.
-        clock: returns the time of these measurements.
+        clock: returns the time of the measurements.
         min_free_bytes: the space to keep free.
-        operators: users to whom only that limit applies.
-        database_bytes: the limit of waiting documents in a remote database.
+        operators: users to whom only `min_free_bytes` applies.
+        database_bytes: the maximum size of the waiting documents in a remote database.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class DiskQuota:
             raise RequestError("not_ready", message, retryable=True)
 
     async def require(self, uid: int, *, document_bytes: int = 0) -> None:
-        """Check that a user may add a bundle and a document of this many bytes.
+        """Check that a user may add a bundle and a document of the given sizes.
 
         Raises: RequestError ``not_ready``; ``quota.disk``, if the user holds too much data.
         """
@@ -99,7 +99,7 @@ class DiskQuota:
         return min(room, self._document_space(room)[0])
 
     async def _free_space(self) -> int:
-        """Return the free bytes beyond the reserve, measured once a second, or more often if few are left.
+        """Return the free bytes beyond the reserve; measure them every second, more often if few are left.
 
         Raises: RequestError ``not_ready``, if the bundle directory can't be used.
         """
@@ -143,14 +143,14 @@ class DiskQuota:
         return None
 
     def _document_space(self, room: int) -> tuple[int, str]:
-        """Return the free bytes for documents, and the name of the limit that applies."""
+        """Return the free bytes for documents, and the name of the limit that determines them."""
         if self._database is not None:
             if (left := self._database - self._waiting - self._added.total()) < room:
                 return left, f"of cluster.database_mb ({self._database // MIB})"
         return room, "on the disk above limits.min_free_mb"
 
     def _is_usage_known(self) -> bool:
-        """Return whether the usage of a shared database is known; always True without a shared database."""
+        """Return whether the usage of a shared database is known; always True if no database is shared."""
         return self._database is None or self._held_at is not None
 
     def _document_bytes(self, uid: int) -> int:
@@ -158,9 +158,9 @@ class DiskQuota:
         return self._added[uid] + (usage.document_bytes if usage is not None else 0)
 
     async def _refresh_usage(self) -> None:
-        """Update the usage of each user, unless it is recent; concurrent callers wait for the same update.
+        """Update the usage of each user, unless it is recent; concurrent callers await the same update.
 
-        Raises: StoreError; the next call then tries again.
+        Raises: StoreError; the next call tries again.
         """
         async with self._looking:
             now = self._clock.monotonic()
@@ -173,7 +173,7 @@ class DiskQuota:
 
 
 def share(held: Iterable[int], limit: int) -> int:
-    """Return the greatest equal cap per user with which the total fits; only larger users are cut."""
+    """Return the greatest equal cap per user for which the total fits; it only affects larger users."""
     left, level = max(limit, 0), 0
     sizes = sorted(held)
     for index, size in enumerate(sizes):
@@ -185,13 +185,13 @@ def share(held: Iterable[int], limit: int) -> int:
 
 
 def excess(held: Mapping[int, int], limit: int) -> dict[int, int]:
-    """Return the number of bytes by which each user exceeds the fair share; omit users within the share."""
+    """Return the bytes by which each user exceeds the fair share; omit users within their share."""
     level = share(held.values(), limit)
     return {uid: size - level for uid, size in held.items() if size > level}
 
 
 def excess_for_room(held: Mapping[int, int], needed: int, *, untouched: int) -> dict[int, int]:
-    """Return the number of bytes that each user has to release so that `needed` bytes become free.
+    """Return the bytes that each user must release so that `needed` bytes become free.
 
     Args:
         held: the bytes that each user holds.

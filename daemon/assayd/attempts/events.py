@@ -1,7 +1,8 @@
-"""Publishes events: keeps them for followers, and until the verdict for the store.
+"""Publishes events; keeps them for followers, and until the verdict also for the store.
 
-Publishing never waits. Followers read from one log per attempt, each at a separate pace. Output is kept in
-a ring buffer, so a slow or late follower gets a gap event with the number of missing events.
+Publishing never waits. Each attempt has one log, which each follower reads at a separate pace. Output is
+kept in a ring buffer; therefore, a slow or late follower may miss events and then gets a gap event with
+their number.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ RECENT_KEPT = 1024
 
 
 class EventHub:
-    """The events of all attempts that are running or have just ended."""
+    """The events of all attempts that are running or have recently finished."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -48,7 +49,7 @@ class EventHub:
         self._any = Signal()
 
     def open(self, attempt_id: str, owner: int, *, behind: int = 0) -> None:
-        """Open an attempt's log; its events are visible to `owner` and numbered after `behind`."""
+        """Open an attempt's log; only `owner` can see its events, whose numbers begin after `behind`."""
         log = self._attempt_log(attempt_id)
         log.owner = owner
         if behind:
@@ -63,7 +64,7 @@ class EventHub:
     def prepare(
         self, attempt_id: str, run_number: int, *bodies: tuple[str, dict[str, object]]
     ) -> tuple[Event, ...]:
-        """Number the next events, which are sent to followers only once their content is recorded."""
+        """Number the next events; `show` sends them to followers once their content is recorded."""
         at, seq = self._clock.now(), self._attempt_log(attempt_id).next_seq
         return tuple(
             Event(attempt_id=attempt_id, run_number=run_number, seq=seq + place, kind=kind, at=at, body=body)
@@ -83,7 +84,7 @@ class EventHub:
         return self._logs.get(attempt_id) or self._logs.setdefault(attempt_id, _Log())
 
     def durable(self, attempt_id: str) -> Sequence[Event]:
-        """Return the events of an attempt that must be stored durably."""
+        """Return the events of an attempt that must be stored."""
         log = self._logs.get(attempt_id)
         return tuple(log.durable) if log else ()
 
@@ -101,11 +102,11 @@ class EventHub:
                 self._ended.popitem(last=False)
 
     def knows(self, attempt_id: str) -> bool:
-        """Return whether an attempt's events are in memory; if not, they are in the store."""
+        """Return whether an attempt's events are in memory; otherwise, they are in the store."""
         return attempt_id in self._logs or attempt_id in self._ended
 
     async def follow(self, attempt_id: str, *, after: int = 0) -> AsyncGenerator[Event, None]:
-        """Yield an attempt's events after the given number, then new ones, up to its end."""
+        """Yield an attempt's events after the given number, then new events until the attempt ends."""
         log = self._logs.get(attempt_id) or self._ended.get(attempt_id)
         while log is not None:
             changed, ended = log.signal.next, log.ended
@@ -123,8 +124,8 @@ class EventHub:
 
         Args:
             owner: the user whose attempts' events are yielded.
-            after: a position in an earlier stream; the events since then are yielded first. A gap event
-                replaces events that were lost because there were too many, or because the daemon has
+            after: a position in an earlier stream; the events after this position are yielded first. A gap
+                event replaces events that were lost because there were too many or because the daemon was
                 restarted.
         """
         seen = self._published
@@ -147,7 +148,7 @@ class EventHub:
             await changed.wait()
 
     def _missed_event(self) -> Event:
-        """Return a gap event for lost events; the number that this follower would have seen is unknown."""
+        """Return a gap event for lost events; the number of events that this follower missed is unknown."""
         return Event(
             attempt_id="", run_number=0, seq=0, kind=GAP, at=self._clock.now(), body={"missed": None}
         )
@@ -168,7 +169,7 @@ class _StreamEvent:
 
 
 class _Log:
-    """The events of one attempt: the durable events, and a ring buffer of output."""
+    """The log of one attempt: its durable events, and a ring buffer of its output."""
 
     def __init__(self) -> None:
         self.owner: int | None = None
@@ -198,7 +199,7 @@ class _Log:
         self.signal.give()
 
     def after(self, seq: int) -> Iterator[Event]:
-        """Return the events in memory after an event, in order, with a gap event for each missing range."""
+        """Return the events in memory after a given event, with a gap event for each missing range."""
         kept = merge(tuple(self.durable), tuple(self._output), key=lambda event: event.seq)
         return insert_gaps(kept, max(seq, self.behind))
 

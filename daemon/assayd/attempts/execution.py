@@ -1,6 +1,6 @@
-"""Defines where attempts run: in containers of this host, or in another place that a program provides.
+"""Defines where attempts run: in containers of this host, or in a location that a program provides.
 
-The scheduler decides when each attempt runs; an `Execute` decides how it runs.
+The scheduler decides when each attempt runs; an `Execute` function decides how each attempt runs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Execute(Protocol):
     """A function that runs one attempt whose submission has been read."""
 
     async def __call__(self, job: Job) -> Finished:
-        """Run the attempt, and return it with its verdict, which has been recorded.
+        """Run the attempt, record its verdict, and return the attempt with the verdict.
 
         Raises: Abandoned, if the program stops before the outcome is decided.
         """
@@ -30,7 +30,7 @@ class Execute(Protocol):
 
 
 class Readiness(Protocol):
-    """Whether attempts can be run, and the reasons why not."""
+    """The readiness to run attempts, and the reasons if they can't be run."""
 
     tried: asyncio.Event
     """Set once getting ready has succeeded or failed for the first time."""
@@ -40,7 +40,7 @@ class Readiness(Protocol):
         ...
 
     async def prepare(self) -> None:
-        """Become ready, however long that takes."""
+        """Become ready, regardless of how long this takes."""
         ...
 
     async def keep_ready(self) -> NoReturn:
@@ -52,7 +52,7 @@ class Readiness(Protocol):
         ...
 
     def image_problem(self, name: str) -> str:
-        """Return why nothing can be run in an image; empty if no problem is known."""
+        """Return why an image can't be used to run anything; empty if no problem is known."""
         ...
 
     async def image_digest(self, name: str) -> str:
@@ -76,7 +76,7 @@ class Elsewhere(Protocol):
     """Access to attempts that run in other processes."""
 
     async def attend(self, attempt: Attempt) -> None:
-        """Show the events of an unfinished attempt here too, from its beginning."""
+        """Publish the events of an unfinished attempt in this process too, from its first event."""
         ...
 
     async def ended(self, attempt_id: str, timeout_s: float) -> None:
@@ -84,17 +84,17 @@ class Elsewhere(Protocol):
         ...
 
     async def cancel(self, attempt_id: str) -> bool:
-        """Cancel an attempt; return False if it has a verdict, or if no attempt has this id."""
+        """Cancel an attempt; return False if it already has a verdict or if no attempt has this id."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """The parts that run attempts: an executor, its readiness and a self-test.
+    """The components that run attempts: an executor, its readiness and a self-test.
 
-    `selftest` runs samples of kinds there; None if each host does that itself. `elsewhere` gives access to
-    the attempts of other processes; None for a single process. `driving` decides which process continues
-    long-running work.
+    `selftest` runs samples of kinds with this executor; None if each host tests itself. `elsewhere`
+    provides access to the attempts of other processes; None if there is only one process. `driving` decides
+    which process continues long-running work.
     """
 
     execute: Execute

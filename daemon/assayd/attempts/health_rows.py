@@ -1,4 +1,4 @@
-"""The rows of `doctor` that don't need the engine: identity, policies, static misses. Pure functions."""
+"""Builds the rows of `doctor` that don't need the engine, with pure functions."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def policies_row(problem: str) -> HealthRow:
 
 
 def kinds_row(missing: Mapping[str, str], left_out: Mapping[str, str]) -> HealthRow:
-    """Return a row on whether all kinds can be used.
+    """Return a row that reports whether all kinds can be used.
 
-    `missing` are the packages that aren't installed, by purpose; `left_out` are the policies that no file
-    defines, by kind.
+    `missing` maps kinds to the packages that aren't installed, `left_out` maps kinds to the policies that
+    no file defines.
     """
     if left_out:
         detail = "; ".join(f"{kind} isn't served: no policy {policy}" for kind, policy in left_out.items())
@@ -64,7 +64,7 @@ def helpers_row(missing: Mapping[str, str]) -> HealthRow:
 
 
 def static_misses_row(misses: Counter[tuple[str, str]]) -> HealthRow:
-    """Return a row with the findings of the runtime policy that the static stages missed."""
+    """Return a row with the runtime policy's findings that the static stages missed."""
     if not misses:
         return HealthRow(check="static misses", status=HealthStatus.OK, detail="none since the start")
     listed = ", ".join(f"{kind} {rule}: {count}" for (kind, rule), count in misses.most_common(10))

@@ -1,8 +1,8 @@
-"""The images that policies name: tested before submitted code runs in them, and suggested in hints.
+"""Tests images that policies name before submitted code runs in them, and suggests images in hints.
 
-Such an image must meet the same requirements as a kind's own image: the isolation check must pass in it,
-and samples of the kind must get the verdicts that they state. Each test is run once per image digest, at
-the first use.
+An image named by a policy must meet the same requirements as a kind's default image: the isolation check
+must pass in it, and each of the kind's samples must get its stated verdict. Each image digest is tested
+once, at its first use.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CheckImage = Callable[[Sandbox, str], Awaitable[Sequence[str]]]
 
 
 class ImageTrials:
-    """A tester of images for kinds, which remembers its results."""
+    """A tester of images for kinds; it remembers the results."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class ImageTrials:
             raise EngineError("image.unfit", f"image {name} can't be used for kind {validator.name}: {shown}")
 
     def _known_complaints(self, digest: str, validator: Kind) -> Sequence[str] | None:
-        """Return the known complaints about an image; None if it must be tested, perhaps again."""
+        """Return the known complaints about an image; None if the image must be tested or tested again."""
         failed_at = self._failed_at.get(digest)
         if failed_at is not None and self._clock.monotonic() - failed_at >= AGAIN_S:
             del self._failed_at[digest]
@@ -139,7 +139,7 @@ def _plan_sample(validator: Kind, sample: Sample, policy: ExecutionPolicy, limit
 
 
 def _runs_only_programs(spec: RunSpec | None) -> bool:
-    """Return whether all units only run programs of the image, which need no Python."""
+    """Return whether all units only run the image's programs, so that Python isn't needed."""
     return spec is not None and all(unit.program is Program.EXEC for unit in spec.units)
 
 
@@ -147,14 +147,14 @@ _MISSING = "sandbox.module_missing"
 
 
 class ImageHints:
-    """A source of hints for findings about missing modules, from the images that profiles name."""
+    """A source of hints for findings about missing modules, based on the images that profiles name."""
 
     def __init__(self, images: Images, named: Callable[[], Mapping[str, Sequence[str]]]) -> None:
         self._images = images
         self._named = named
 
     async def add(self, validator: Kind, judgement: Judgement) -> Judgement:
-        """Return the judgement with hints about images that contain the missing modules."""
+        """Return the judgement, extended with hints about images that contain the missing modules."""
         found = [one for findings in judgement.stage_findings.values() for one in findings]
         if not validator.any_image or all(finding.rule != _MISSING for finding in found):
             return judgement

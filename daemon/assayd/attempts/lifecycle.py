@@ -1,9 +1,9 @@
-"""The life of one attempt, from its submission to its bundle. Start reading here.
+"""Defines the life of an attempt, from its submission to its bundle. Start reading here.
 
     check ─> plan ─> lease ─> run ─> judge ─> merge ─> bundle ─> verdict
 
-A failure of submitted code is always a value. An internal error is an exception up to `LocalExecution.run`,
-which converts it to the verdict `error`: an attempt never ends without a verdict.
+A failure of submitted code is always returned as a value. An internal error is raised as an exception;
+`LocalExecution.run` converts it to the verdict `error`, so that an attempt never ends without a verdict.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ AddHints = Callable[[Kind, Judgement], Awaitable[Judgement]]
 
 
 async def any_image(validator: Kind, policy: ExecutionPolicy, spec: RunSpec) -> None:
-    """Accept every image: the default if images aren't tested."""
+    """Accept every image; this is the default if images aren't tested."""
 
 
 async def no_hints(validator: Kind, judgement: Judgement) -> Judgement:
@@ -68,10 +68,10 @@ async def no_hints(validator: Kind, judgement: Judgement) -> Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalExecution:
-    """An executor of attempts in containers of this host. Implements `execution.Execute`.
+    """An executor of attempts in containers of this host. It implements `execution.Execute`.
 
-    Attempts with a container hold one of the `slots`. `retry_window_s` is the maximum time for which an
-    attempt whose lease failed waits for the engine.
+    An attempt holds one of the `slots` while it has a container. If a lease fails, the attempt waits for
+    the engine for at most `retry_window_s` seconds.
     """
 
     analyst: Analyst
@@ -130,7 +130,7 @@ class LocalExecution:
         ran: Ran | None,
         failure: Failure | None,
     ) -> Finished:
-        """Conclude the attempt with its result; if that fails, conclude it with an internal error."""
+        """Conclude the attempt with its result; if this fails, conclude it with an internal error."""
         try:
             return await self.conclusion.conclude(job, static, ran, failure)
         except Exception:
@@ -161,9 +161,9 @@ class LocalExecution:
         return checked
 
     async def _execute(self, job: Job, spec: RunSpec, payload: BaseModel) -> Ran:
-        """Run the plan in a container; run it again if the first run was lost to an internal error.
+        """Run the plan in a container; repeat a run that was lost because of an internal error.
 
-        A failed lease isn't a run. It is retried while the engine may recover.
+        A failed lease doesn't count as a run. It is retried as long as the engine may recover.
         """
         failing_since: float | None = None
         while True:
@@ -196,7 +196,7 @@ class LocalExecution:
                 raise problem from None
 
     async def _run_once(self, job: Job, spec: RunSpec) -> RunResult:
-        """Lease a container, record its holder, and run the units."""
+        """Lease a container, record the attempt that holds it, and run the units."""
         if job.attempt.state is not State.LEASING:
             job.move(State.LEASING)
         async with self._lease_container(job, spec) as lease:
@@ -209,7 +209,7 @@ class LocalExecution:
 
     @asynccontextmanager
     async def _lease_container(self, job: Job, spec: RunSpec) -> AsyncIterator[Lease]:
-        """Hold a slot and a leased container while the body runs. Raises: EngineError, TimeoutError."""
+        """Hold a slot and a leased container while the body runs. Raises: EngineError or TimeoutError."""
         async with AsyncExitStack() as held:
             with job.measured(self.clock, "lease"):
                 async with job.deadline.scope():
@@ -219,7 +219,7 @@ class LocalExecution:
             yield lease
 
     async def _add_trial_findings(self, job: Job, payload: BaseModel, ran: Ran) -> Ran:
-        """Add the findings of a trial if the kind and the profile require one and the submission passed."""
+        """Add a trial's findings, if the kind and the profile require a trial and the submission passed."""
         found = ran.judgement.stage_findings
         if not ran.result.outcome.completed or any(map(has_errors, found.values())):
             return ran
@@ -236,9 +236,10 @@ class LocalExecution:
         return replace(ran, judgement=replace(ran.judgement, stage_findings=united))
 
     async def _run_trial(self, job: Job, spec: RunSpec) -> RunResult | None:
-        """Run a trial in another container; None if none is available or the trial was interrupted.
+        """Run a trial in another container; return None if none is available or the trial was interrupted.
 
-        A trial isn't recorded: a restarted daemon runs the whole attempt again and removes the container.
+        A trial isn't recorded: after a restart, the daemon removes the trial's container and runs the whole
+        attempt again.
         """
         job.deadline.restart(WAITING_S)
         try:
@@ -271,7 +272,7 @@ class LocalExecution:
         )
 
     async def _judge_result(self, job: Job, payload: BaseModel, result: RunResult) -> Ran:
-        """Let the validator judge the raw record."""
+        """Return the validator's judgement of the raw record."""
         judge = partial(job.validator.judge, payload, job.policy, result)
         judgement = await self._call_decoder(job, judge, result)
         found = judgement.stage_findings.items()
@@ -298,7 +299,7 @@ def _raise_if_abandoned(job: Job, ran: Ran | None, failure: Failure | None) -> N
 
 
 def _add_stage_spans(span: Span, stages: Sequence[StageReport]) -> None:
-    """Add spans for the stages, which a worker ran in sequence and has just reported."""
+    """Add spans for the stages, which a worker has run in sequence and reported."""
     left_s = sum(stage.duration_s for stage in stages)
     for stage in stages:
         left_s -= stage.duration_s
@@ -318,7 +319,7 @@ def _plan(job: Job, checked: Checked) -> RunSpec | None:
 
 
 def _settle_findings(job: Job, judgement: Judgement) -> Judgement:
-    """Return the judgement with the profile's reporting mode applied to its findings."""
+    """Return the judgement after applying the profile's reporting mode to its findings."""
     found = {
         stage: settle(findings, job.validator.rules, job.policy)
         for stage, findings in judgement.stage_findings.items()
@@ -327,7 +328,7 @@ def _settle_findings(job: Job, judgement: Judgement) -> Judgement:
 
 
 def _lost_run_failure(ran: Ran | None) -> Failure | None:
-    """Return the internal error if the last run was lost to one, otherwise None."""
+    """Return the internal error to which the last run was lost; None if the run wasn't lost."""
     if ran is None or ran.result.outcome.cause is not Cause.INFRASTRUCTURE:
         return None
     message = "The run was lost, and no retry is left; see the execution's evidence."

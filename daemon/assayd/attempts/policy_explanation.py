@@ -1,4 +1,4 @@
-"""Returns a profile's static findings about a snippet, by checking it within a valid sample of a kind."""
+"""Determines a profile's static findings for a snippet by checking it within a valid sample of a kind."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def explain(
     kind: str | None,
     uid: int,
 ) -> tuple[str, Sequence[Finding]]:
-    """Return the kind that checked a snippet, and its findings with line numbers of the snippet.
+    """Return the kind that checked a snippet, and its findings, whose line numbers refer to the snippet.
 
     Raises: RequestError ``kind.unknown``; ``invalid``, if the kind doesn't accept such code.
     """
@@ -80,7 +80,7 @@ def _good_payload(kind: Kind) -> Mapping[str, Any]:
 
 
 def _add_snippet(snippet: Snippet, payload: Mapping[str, Any], kind: Kind) -> tuple[Mapping[str, Any], int]:
-    """Return a payload with the snippet appended, and the number of lines before the snippet."""
+    """Append the snippet to a payload; return the payload and the number of lines before the snippet."""
     if snippet.language != PYTHON and "steps" in payload:
         step = {"name": "snippet", "type": snippet.language, "content": snippet.text}
         return {**payload, "steps": [step]}, 0

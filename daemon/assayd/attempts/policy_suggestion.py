@@ -1,8 +1,8 @@
-"""Suggests the smallest additions to a profile that would have let refused code through.
+"""Suggests the smallest additions to a profile that would have allowed the refused code.
 
-Additions that would weaken isolation are never suggested, but listed as withheld, with the reason. A name
-is taken from the finding's `subject`, which is text of submitted code: it must have the form that a profile
-file accepts.
+Additions that would weaken isolation are never suggested, but listed as withheld, with the reason. Each
+name is taken from a finding's `subject`. Because submitted code controls this text, the name must have a
+form that a profile file accepts.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Addition:
 
 @dataclass(slots=True, kw_only=True)
 class Suggestion:
-    """The additions that a profile needs; `helped` attempts would have passed with all of them."""
+    """The additions that a profile needs; with all of them, `helped` attempts would have passed."""
 
     policy: str
     seen: int = 0
@@ -60,7 +60,7 @@ class Suggestion:
     withheld: dict[tuple[str, str], Addition] = field(default_factory=dict)
 
     def note(self, attempt: Attempt, findings: Iterable[Finding], policy: ExecutionPolicy) -> None:
-        """Count an attempt under each name that caused its refusal."""
+        """Count an attempt under each name for which it was refused."""
         keyed = [finding for finding in findings if finding.profile_key is not None]
         needed = {
             _wanted_addition(finding, policy): None for finding in keyed if not _is_allowed(finding, policy)
@@ -79,7 +79,7 @@ class Suggestion:
             into.setdefault((key, name), made).add(at, enough=len(needed) == 1)
 
     def toml(self) -> str:
-        """Return the additions as the TOML of a profile that extends the reviewed profile."""
+        """Return the additions as the TOML text of a profile that extends the reviewed profile."""
         tables: dict[str, dict[str, set[str]]] = {}
         for addition in self.additions.values():
             table, _, key = addition.key.rpartition(".")
@@ -123,7 +123,7 @@ def _is_allowed(finding: Finding, policy: ExecutionPolicy) -> bool:
 
 
 def _wanted_addition(finding: Finding, policy: ExecutionPolicy) -> tuple[str, str, str | None]:
-    """Return the key and name that a finding needs, and the reason if the name isn't suggested."""
+    """Return the key and name that would resolve a finding, and the reason if the name isn't suggested."""
     key, name = finding.profile_key or "", finding.subject or finding.rule
     if key == "sql.rules":
         return key, finding.rule, None if finding.rule in SQL_RULES else "no profile may set the rule"
@@ -154,7 +154,7 @@ async def suggest(
     attempts: AsyncIterator[Attempt],
     findings: Callable[[Attempt], Awaitable[Iterable[Finding]]],
 ) -> Suggestion:
-    """Return the additions that a profile needs for the attempts that it refused or would have refused."""
+    """Return the additions that a profile needs for attempts that it refused or would have refused."""
     suggestion = Suggestion(policy=policy.name)
     async for attempt in attempts:
         suggestion.note(attempt, await findings(attempt), policy)
@@ -162,5 +162,5 @@ async def suggest(
 
 
 def listed(additions: Mapping[tuple[str, str], Addition]) -> list[Addition]:
-    """Return the additions, sorted by the number of attempts, largest first."""
+    """Return the additions, sorted by the number of attempts in descending order."""
     return sorted(additions.values(), key=lambda one: (-one.count, one.key, one.name))

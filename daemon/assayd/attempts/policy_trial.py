@@ -1,8 +1,8 @@
-"""Judges stored submissions again under another profile, to show which verdicts would change.
+"""Judges stored submissions again under another profile to determine which verdicts would change.
 
-Only static stages are run, in the analysis workers and at the caller's turn: without a container, and with
-one document in memory at a time. With `run`, each submission is submitted again instead, and its verdict
-awaited. No policy is enforced or loaded.
+By default, only static stages are run, in the analysis workers and at the caller's turn. They need no
+container, and only one document at a time is in memory. With `run`, each submission is submitted again
+instead, and the trial waits for its verdict. The trial neither loads nor enforces a policy.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _JUDGED = frozenset({Verdict.VALIDATED, Verdict.FAILED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialExample:
-    """An attempt whose verdict would change, with the message of the change."""
+    """An attempt whose verdict would change, with a message about the change."""
 
     attempt_id: str
     kind: str
@@ -53,7 +53,7 @@ class TrialExample:
 
 @dataclass(slots=True, kw_only=True)
 class TrialChange:
-    """The verdicts that one rule would change in one direction."""
+    """Verdicts that would change in the same direction because of one rule."""
 
     would_fail: bool
     rule: str
@@ -62,7 +62,7 @@ class TrialChange:
     examples: list[TrialExample] = field(default_factory=list)
 
     def add(self, example: TrialExample) -> None:
-        """Count an attempt; keep the first ones as examples."""
+        """Count an attempt, and keep the first few attempts as examples."""
         self.count += 1
         if len(self.examples) < EXAMPLES:
             self.examples.append(example)
@@ -82,7 +82,7 @@ class PolicyTrial:
     changes: dict[tuple[bool, str], TrialChange] = field(default_factory=dict)
 
     def note(self, attempt: Attempt, findings: Sequence[Finding], *, would_fail: bool) -> None:
-        """Count a verdict that would change, once under each rule that causes the change."""
+        """Count a verdict that would change, once for each rule that causes the change."""
         if would_fail:
             self.would_fail += 1
         else:
@@ -120,7 +120,7 @@ class PolicyTrials:
     async def run(
         self, policy: ExecutionPolicy, query: Query, peer: Peer, *, run: bool = False
     ) -> AsyncGenerator[PolicyTrial, None]:
-        """Yield the trial's state as it proceeds; closing the generator cancels the trial.
+        """Yield the trial's state as it progresses; if the generator is closed, cancel the trial.
 
         Raises: RequestError ``policy.busy``.
         """
@@ -155,7 +155,7 @@ class PolicyTrials:
             self.busy.discard(uid)
 
     async def _select_attempts(self, query: Query) -> list[Attempt]:
-        """Return the newest finished attempts of a query whose verdicts depend on the submitted code."""
+        """Return the newest matching finished attempts whose verdicts depend on the submitted code."""
         found: list[Attempt] = []
         query = replace(query, state=State.FINISHED, limit=PAGE)
         while len(found) < MOST_TRIED:
@@ -222,7 +222,7 @@ class PolicyTrials:
         return True
 
     async def _read_submission(self, document: bytes, uid: int) -> Submission | None:
-        """Return a stored submission; None if this daemon can no longer read it."""
+        """Return a stored submission; None if this daemon can't read it anymore."""
         try:
             return await self.admission.read_in_turn(document, uid)
         except AssaydError:
@@ -234,7 +234,7 @@ class PolicyTrials:
 
 
 def _tighten(policy: ExecutionPolicy, submission: Submission) -> ExecutionPolicy:
-    """Return the profile with the request's overrides, unless they would loosen this profile."""
+    """Return the profile with the request's overrides, except overrides that would loosen this profile."""
     try:
         return tighten(policy, submission.overrides)
     except RequestError:
@@ -242,7 +242,7 @@ def _tighten(policy: ExecutionPolicy, submission: Submission) -> ExecutionPolicy
 
 
 def findings_of(report: bytes) -> list[Finding]:
-    """Return a stored report's findings, with the fields that a review needs."""
+    """Return the findings of a stored report, with the fields that a review needs."""
     said = json.loads(report) or {}
     return [
         Finding(

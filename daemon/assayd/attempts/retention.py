@@ -1,9 +1,9 @@
-"""Removes finished attempts by age, number and size; and tracks the batches that are being uploaded.
+"""Removes finished attempts by age, number and size, and tracks batches that are being uploaded.
 
-If disk space is short, bundles are removed first, those of approved attempts last, and a user's rows only
-after all of that user's bundles: a verdict takes little space, and an attempt without its bundle can still
-be looked up. When an attempt is removed, its bundle is removed before its row, because a later sweep finds
-a row without a bundle.
+If disk space is short, bundles are removed first; those of approved attempts are removed last. A user's
+rows are removed only after all of the user's bundles, since a verdict takes little space, and an attempt
+without a bundle can still be looked up. When an attempt is removed, its bundle is removed before its row;
+if the removal is interrupted, a later sweep finds the row.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """The limits of retention. `min_free_bytes` is the disk space to keep free."""
+    """The limits of retention. `min_free_bytes` is the disk space that must stay free."""
 
     days: int
     attempts: int
@@ -50,7 +50,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Removal:
-    """Attempts to remove entirely, or attempts of which only the bundles are removed."""
+    """A set of attempts to remove entirely, or of attempts whose bundles alone are removed."""
 
     attempts: Sequence[Attempt]
     bundles_only: bool = False
@@ -58,7 +58,7 @@ class _Removal:
 
 @dataclass(slots=True, kw_only=True)
 class _Excess:
-    """The number of attempts or bytes that a user still has to release."""
+    """The number of attempts or bytes that a user must still release."""
 
     attempts: int
     bytes: int
@@ -66,12 +66,12 @@ class _Excess:
     def choose(
         self, page: Sequence[Attempt], sizes: Mapping[str, int], *, by_number: bool = False
     ) -> Sequence[Attempt]:
-        """Return as many attempts from the beginning of a page as must be removed.
+        """Return the first attempts of a page, as many as must be removed.
 
         Args:
             page: attempts that may be removed.
             sizes: the bytes that the removal of each attempt releases, by id.
-            by_number: whether the number of attempts exceeds its limit; otherwise, their size does.
+            by_number: whether the number of attempts exceeds its limit; if False, their size does.
         """
         chosen = []
         for attempt in page:
@@ -90,9 +90,9 @@ class _Excess:
 class Retention:
     """The removal of finished attempts and their bundles by age and size.
 
-    Excess bundles are removed from the users with the most data, oldest first, so that no user loses
-    bundles because of another user's. Bundles are removed even if an unfinished batch needs their verdicts;
-    bundles of approved attempts are removed after all others.
+    Excess bundles are removed from the users with the most data, beginning with the oldest, so that no user
+    loses bundles because of another user's data. Bundles are removed even if an unfinished batch needs
+    their verdicts. Bundles of approved attempts are removed after all others.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -131,7 +131,7 @@ class Retention:
             await asyncio.sleep(ROOM_LOOKED_AT_EVERY_S)
 
     async def sweep(self, *, dry_run: bool = False) -> SweepResult:
-        """Remove attempts by age and size, and replaced bundles; in a dry run, only count them."""
+        """Remove old or excess attempts, and replaced bundles; in a dry run, only count them."""
         async with self._sweeping:
             swept = SweepResult()
             async with aclosing(self._select_removals(stays=dry_run)) as pages:
@@ -148,7 +148,7 @@ class Retention:
             return replace(swept, bundles=swept.bundles + len(doubles))
 
     async def _select_removals(self, *, stays: bool) -> AsyncGenerator[_Removal, None]:
-        """Yield the attempts to remove; `stays` is whether they still exist at the next query."""
+        """Yield the attempts to remove; `stays` is True if they will still exist at the next query."""
         going: dict[str, Attempt] = {}
         async for page in self._pages(Removable(before=self._oldest_kept()), stays=stays):
             going |= {attempt.id: attempt for attempt in page}
@@ -185,7 +185,7 @@ class Retention:
     ) -> AsyncGenerator[Sequence[Attempt], None]:
         """Yield the attempts to remove, page by page, and add them to `unless`.
 
-        `stripped` are the attempts whose bundles were removed before.
+        `stripped` contains the attempts whose bundles have already been removed.
         """
         if over.is_nothing(by_number=by_number):
             return
@@ -199,13 +199,13 @@ class Retention:
                 return
 
     async def _release_sizes(self, page: Sequence[Attempt], *, bundles_only: bool) -> Mapping[str, int]:
-        """Return the bytes that the removal of each attempt releases: with its row, or only its bundle."""
+        """Return the bytes that removing each attempt releases, with its row or only its bundle."""
         bundles = {attempt.id: disk_bytes(attempt.artifacts) for attempt in page}
         rows = {} if bundles_only else await self._jobs.row_bytes(list(bundles))
         return {attempt_id: size + rows.get(attempt_id, 0) for attempt_id, size in bundles.items()}
 
     async def _required_bytes(self, held: Mapping[int, StoredUsage]) -> Mapping[int, int]:
-        """Return the bytes that each user has to release: of bundles, or also of rows if space is short."""
+        """Return the bytes of bundles that each user must release; include rows if space is short."""
         bundles = {uid: usage.disk_bytes for uid, usage in held.items()}
         over = excess(bundles, self._keep.disk_bytes)
         freed = sum(over.values())
@@ -217,7 +217,7 @@ class Retention:
         return {uid: max(over.get(uid, 0), for_room.get(uid, 0)) for uid in over.keys() | for_room.keys()}
 
     async def _missing_space(self) -> int:
-        """Return the bytes by which free space is below twice the reserve; below it, users are refused."""
+        """Return the bytes missing to twice the reserve; below the reserve itself, users are refused."""
         return 2 * self._keep.min_free_bytes - await self._artifacts.free_bytes()
 
     def _oldest_kept(self) -> datetime:
@@ -226,7 +226,7 @@ class Retention:
     async def _pages(
         self, wanted: Removable, *, stays: bool, unless: Container[str] = ()
     ) -> AsyncGenerator[Sequence[Attempt], None]:
-        """Yield removable attempts page by page, oldest first."""
+        """Yield removable attempts in pages, beginning with the oldest."""
         passed = 0
         while page := await self._jobs.removable(
             replace(wanted, uploads=self._uploads.active, limit=AT_ONCE, offset=passed)
@@ -248,7 +248,7 @@ class Retention:
             await self._jobs.remove(ids, unless=self._uploads.active)
 
     async def _superseded_bundles(self) -> Sequence[str]:
-        """Return the superseded bundles of attempts whose verdict refers to another bundle."""
+        """Return the superseded bundles of attempts, i.e. those to which their verdict doesn't refer."""
         found = []
         for first in await self._artifacts.doubles():
             attempt = await self._jobs.get(first.rpartition("_")[2])
@@ -263,7 +263,7 @@ def _without_bundle(attempt: Attempt) -> Attempt:
 
 
 def _subtract_usage(held: Mapping[int, StoredUsage], gone: Iterable[Attempt]) -> dict[int, StoredUsage]:
-    """Return the usage of each user minus that of some attempts."""
+    """Return each user's usage minus the usage of the given attempts."""
     left = dict(held)
     for attempt in gone:
         usage = left[attempt.peer.uid]
@@ -286,7 +286,7 @@ def _log_removed(swept: SweepResult) -> None:
 
 
 class Uploads:
-    """The uploads of batches to this daemon since it started."""
+    """The batches that have been uploaded to this daemon since it started."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -311,6 +311,6 @@ class Uploads:
                 self._ended[batch_id] = self._clock.now()
 
     def received_since(self, moment: datetime) -> frozenset[str]:
-        """Return the batches that received lines since `moment`; forget all others."""
+        """Return the batches that received lines since `moment`, and forget all other batches."""
         self._ended = {batch: ended for batch, ended in self._ended.items() if ended >= moment}
         return self.active | self._ended.keys()

@@ -1,7 +1,7 @@
 """Decides when each attempt runs: queues, starts, cancels, recovers and drains attempts.
 
-`lifecycle` runs an attempt once it is started. Each attempt is one task of one TaskGroup; at most `active`
-attempts are active at a time, and at most `concurrency` of these hold a container.
+Once an attempt is started, `lifecycle` runs it. Each attempt is a task in a single TaskGroup. At most
+`active` attempts are active at a time, and at most `concurrency` of them hold a container.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ MOST_PER_FREE = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLimits:
-    """Limits of the queue and of the active attempts."""
+    """Limits of the queue and of the number of active attempts."""
 
     length: int = 10_000
     bytes: int = 128 * 2**20
@@ -64,14 +64,14 @@ class QueueLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """An accepted attempt with all decisions from its acceptance.
+    """An accepted attempt with all decisions made at its acceptance.
 
-    `submission` is set for an attempt that needn't wait. `document` is parsed when the attempt starts; it
-    is None if it is in the store, because it is large or from a previous run. `size` is its size in the
-    budget; once parsed, it takes about `read_bytes` bytes of memory. `request_id` is the id of the request
-    that submitted it; None if it is from a previous run. `events_behind` is a number that no event of a
-    previous run has exceeded, so that followers can continue. `span` is the attempt's span in its trace,
-    `waiting` the span of its time in the queue.
+    `submission` is set if the attempt needn't wait. `document` is parsed when the attempt starts; it is
+    None if the document is only in the store, because it is large or from a previous run. `size` is the
+    document's size in the budget; once parsed, the document takes about `read_bytes` bytes of memory.
+    `request_id` is the id of the request that submitted the attempt; None if that was in a previous run.
+    `events_behind` is at least the number of every event of previous runs, so that followers can continue.
+    `span` is the attempt's span in its trace; `waiting` is the span of its time in the queue.
     """
 
     attempt: Attempt
@@ -89,7 +89,7 @@ class Order:
 
 
 class Scheduler:
-    """The queue, and all active attempts.
+    """The queue of attempts, and all active attempts.
 
     Args:
         execute: runs one attempt.
@@ -133,7 +133,7 @@ class Scheduler:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Scheduler]:
-        """Run attempts while the body runs; at its end, active ones are left to the daemon's next run."""
+        """Run attempts while the body runs; afterwards, leave active attempts to the daemon's next run."""
         async with task_group() as self._tasks:
             try:
                 yield self
@@ -148,7 +148,7 @@ class Scheduler:
         return len(self._active)
 
     def resize(self, active: int) -> None:
-        """Set the maximum number of active attempts; attempts that are already active continue."""
+        """Set the maximum number of active attempts; already active attempts continue."""
         self._limits = replace(self._limits, active=active)
         self._start_waiting()
 
@@ -159,21 +159,21 @@ class Scheduler:
         return counts
 
     def oldest(self) -> datetime | None:
-        """Return the time when the oldest attempt without a verdict was accepted; None without any."""
+        """Return the acceptance time of the oldest attempt without a verdict; None if there is none."""
         active = (job.attempt.created_at for job in self._active.values())
         waiting = (order.attempt.created_at for order in self._queue.items())
         return min((*active, *waiting), default=None)
 
     def under_way(self, query: Query) -> list[Attempt]:
-        """Return the attempts in one of the states that are kept only in memory, newest first."""
+        """Return the attempts in a state that is kept only in memory, the newest first."""
         found = [job.attempt for job in self._active.values() if query.matches(job.attempt)]
         found.sort(key=lambda attempt: (attempt.created_at, attempt.id), reverse=True)
         return found[: query.limit]
 
     def acquire(self, uid: int, size: int) -> None:
-        """Acquire a permit for one more attempt of this user, with a document of this many bytes.
+        """Acquire a permit for one more attempt of this user, whose document has this many bytes.
 
-        The permit is released at the end of the attempt that is started with it, or by `release`.
+        The permit is released when the attempt started with it ends, or by `release`.
 
         Raises: RequestError ``queue.full``, ``quota.full`` or ``not_ready`` (all retryable).
         """
@@ -190,16 +190,16 @@ class Scheduler:
         self._permits[uid] += 1
 
     def release(self, uid: int, size: int) -> None:
-        """Release a permit and its bytes in the budget."""
+        """Release a permit, and its bytes in the budget."""
         self.budget.release(uid, size)
         self._permits[uid] -= 1
         if not self._permits[uid]:
             del self._permits[uid]
 
     def start(self, order: Order, *, permitted: bool = True) -> None:
-        """Put an accepted attempt into the queue; without a permit, it waits in the store.
+        """Put an accepted attempt into the queue; if it has no permit, leave it waiting in the store.
 
-        If waiters were already released, the attempt stays recorded, but callers can't wait for it.
+        If `release_waiters` was already called, the attempt stays recorded, but callers can't wait for it.
         """
         attempt = order.attempt
         self._finished[attempt.id] = asyncio.get_running_loop().create_future()
@@ -307,14 +307,14 @@ class Scheduler:
             self._tasks.create_task(self._release_memory_later())
 
     async def _release_memory_later(self) -> None:
-        """Release memory again later, because the run spec is kept until the container is removed."""
+        """Schedule another release of memory, since the run spec is kept until the container is removed."""
         await pause(REMOVED_S, unless=self._stopping)
         await asyncio.to_thread(memory.give_back)
 
     async def _withdraw_run(self, attempt_id: str, run_number: int | None) -> None:
-        """Remove the record of a run that the daemon's stop interrupted, so that the run isn't counted.
+        """Remove the record of a run that the daemon's stop interrupted, so that the run doesn't count.
 
-        If the record can't be removed, the run is counted, like after a crash.
+        If the record can't be removed, the run counts, as after a crash.
         """
         log.info("attempt.left", run_number=run_number)
         if run_number is not None:
@@ -337,7 +337,7 @@ class Scheduler:
             return finished
 
     def _large_slot(self, order: Order) -> AbstractAsyncContextManager[None]:
-        """Hold one of the few slots for large submissions, in turn; hold nothing for other submissions."""
+        """Hold one of the few slots for large submissions, in turn; do nothing for other submissions."""
         return self._hold_large(order) if order.read_bytes > LARGE_BYTES else nullcontext()
 
     @asynccontextmanager
@@ -368,7 +368,7 @@ class Scheduler:
         log.info("attempt.finished", **summary_line(finished))
 
     def cancel(self, attempt_id: str) -> bool:
-        """Cancel a waiting or active attempt; return False if it is neither."""
+        """Cancel a waiting or active attempt; return False if the attempt is neither."""
         job = self._active.get(attempt_id)
         if job is not None:
             job.cancel()
@@ -379,9 +379,9 @@ class Scheduler:
         return False
 
     async def wait(self, attempt_id: str, timeout_s: float | None) -> Finished | None:
-        """Wait for a waiting or active attempt; return None at the timeout, or if it is neither.
+        """Wait for a waiting or active attempt; return None at the timeout or if the attempt is neither.
 
-        An attempt that this run of the daemon can no longer finish counts as neither.
+        An attempt that this run of the daemon can't finish anymore counts as neither waiting nor active.
         """
         future = self._finished.get(attempt_id)
         if future is None:
@@ -390,7 +390,7 @@ class Scheduler:
         return future.result() if done and not future.cancelled() else None
 
     def carries(self, attempt_id: str) -> bool:
-        """Return whether an attempt is waiting or active here."""
+        """Return whether an attempt is waiting or active in this process."""
         return attempt_id in self._finished
 
     def current(self, attempt_id: str) -> Attempt | None:
@@ -407,7 +407,7 @@ class Scheduler:
             await asyncio.wait(futures)
 
     def release_waiters(self) -> None:
-        """Wake the waiters of attempts that will no longer be started; the attempts stay recorded."""
+        """Wake the waiters of attempts that won't be started anymore; the attempts stay recorded."""
         self._released = True
         for order in self._queue.clear():
             self._finished.pop(order.attempt.id).cancel()
@@ -417,7 +417,7 @@ class Scheduler:
         self._hub.end()
 
     async def drain(self, timeout_s: float) -> bool:
-        """Stop accepting attempts and wait until none is left; return False at the timeout."""
+        """Stop accepting attempts, and wait until all have ended; return False at the timeout."""
         self._stopping.set()
         if self._active:
             futures = [self._finished[attempt_id] for attempt_id in self._active]

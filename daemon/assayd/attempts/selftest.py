@@ -1,7 +1,7 @@
 """Runs a validator's samples like other attempts, and reports deviations from the expected results.
 
-Nothing is recorded. `assay doctor` and `tests/contract` use this module, so that a new kind is tested
-without further code.
+The results aren't recorded. `assay doctor` and `tests/contract` use this module; therefore, a new kind is
+tested without additional code.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SelfTest:
     ) -> list[str]:
         """Run one sample; return a sentence for each deviation from the sample's expected result.
 
-        Raises: AssaydError, if it can't be run.
+        Raises: AssaydError, if the sample can't be run.
         """
         timeout_s = sample.unit_timeout_s
         if timeout_s is None and TIMEOUT_RULE in sample.rules:
@@ -54,7 +54,7 @@ class SelfTest:
         return _compare(sample, merge_stages(checked.stages, validator.runtime_stages, ran), ran)
 
     async def _run(self, spec: RunSpec, limits: Limits, *, again: bool = True) -> RunResult:
-        """Run a container; repeat the lease once after a retryable error, as for an attempt."""
+        """Run a container; as for an attempt, repeat the lease once after a retryable error."""
         try:
             async with self._sandbox.lease(spec) as lease:
                 return await self._sandbox.run(lease, Deadline(limits.timeout_s))

@@ -1,4 +1,4 @@
-"""The interface of the daemon for its API: combines policies, queue, store and bundles."""
+"""Implements the daemon's interface for its API; combines policies, queue, store and bundles."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class DaemonService:
         return await self._admission.submit(submission, origin)
 
     async def replay(self, attempt: Attempt, *, peer: Peer, idempotency_key: str | None = None) -> Attempt:
-        """Accept the submission of a finished attempt again; the same key returns the same replay.
+        """Accept the submission of a finished attempt again; with the same key, return the same replay.
 
         Raises: RequestError ``attempt.unfinished``.
         """
@@ -193,7 +193,7 @@ class DaemonService:
         return await asyncio.to_thread(_compare_attempts, first, attempt, before, after)
 
     async def wait(self, attempt_id: str, timeout_s: float) -> Attempt:
-        """Return the attempt once it is finished, or its current state at the timeout.
+        """Return the attempt once it is finished; at the timeout, return its current state.
 
         Raises: RequestError ``not_found``.
         """
@@ -210,7 +210,7 @@ class DaemonService:
         return attempt
 
     def _remote_source(self, attempt_id: str) -> Elsewhere | None:
-        """Return the process to ask about an attempt that runs elsewhere."""
+        """Return the process to which requests about an attempt that runs elsewhere must be sent."""
         return None if self._scheduler.carries(attempt_id) else self._others
 
     def _remember_documents(self, finished: Finished) -> None:
@@ -233,7 +233,7 @@ class DaemonService:
         return self._scheduler.current(attempt_id) or await self._jobs.get(attempt_id)
 
     async def list(self, query: Query) -> Page:
-        """List attempts, newest first; active attempts have their current state."""
+        """List attempts, the newest first; active attempts have their current state."""
         if query.state in UNDER_WAY:
             return Page(attempts=tuple(self._scheduler.under_way(query)), next_cursor=None)
         page = await self._jobs.list(query)
@@ -241,7 +241,7 @@ class DaemonService:
         return replace(page, attempts=fresh)
 
     async def summary(self, query: Query, bucket_s: int) -> Summary:
-        """Count the results of finished attempts per time bucket of this many seconds."""
+        """Count finished attempts by result, for each time bucket of the given number of seconds."""
         return await self._jobs.summary(query, bucket_s)
 
     async def cancel(self, attempt_id: str) -> None:
@@ -262,7 +262,7 @@ class DaemonService:
             return NOTHING, NOTHING
 
     async def read_documents(self, attempt: Attempt) -> Documents:
-        """Return the documents of an attempt from its bundle, even if they are also in memory."""
+        """Return the documents of an attempt from its bundle, not from memory."""
         if attempt.bundle is None:
             return NOTHING, NOTHING
         moment = stamp(attempt.created_at)
@@ -275,16 +275,16 @@ class DaemonService:
         return self._artifacts.pieces(_require_bundle(attempt), name)
 
     def bundle_path(self, attempt: Attempt) -> str | None:
-        """Return the folder of an attempt's bundle on this host; None if it has no bundle."""
+        """Return the folder of an attempt's bundle on this host; None if the attempt has no bundle."""
         path = None if attempt.bundle is None else self._artifacts.path(attempt.bundle)
         return None if path is None else str(path)
 
     def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
-        """Return the whole bundle as a tar archive, in pieces."""
+        """Yield the whole bundle as a tar archive, in pieces."""
         return self._artifacts.tar(_require_bundle(attempt))
 
     async def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[Event, None]:
-        """Yield the events of an attempt after the event with this id, up to ``finished``."""
+        """Yield an attempt's events after the event with this id, until the event ``finished``."""
         _, position = read_event_id(after) if after else (0, 0)
         elsewhere = None if self._hub.knows(attempt_id) else self._remote_source(attempt_id)
         attempt = await self._jobs.get(attempt_id) if elsewhere is not None else None
@@ -301,15 +301,15 @@ class DaemonService:
     def all_events(
         self, uid: int | None, *, after: str | None = None
     ) -> AsyncGenerator[tuple[str, Event], None]:
-        """Yield the events of all attempts of a user (None: of all users), each with its position."""
+        """Yield the events of all attempts of a user, or of all users (None), each with its position."""
         return self._hub.follow_all(uid, after=after)
 
     async def collect_garbage(self, *, dry_run: bool) -> SweepResult:
-        """Remove attempts by age and size; in a dry run, only report them."""
+        """Remove old or excess attempts; in a dry run, only report them."""
         return await self._retention.sweep(dry_run=dry_run)
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:
-        """Return the descriptions of the profiles, by name, with effective values."""
+        """Return descriptions of the profiles by name, with their effective values."""
         policies = self._policies
         return {
             name: describe(policies.get(name), egress=policies.egress, origins=policies.origins(name))
@@ -319,7 +319,7 @@ class DaemonService:
     def check_policy(
         self, name: str, content: bytes
     ) -> tuple[Mapping[str, object] | None, Sequence[Problem]]:
-        """Return a profile's effective values, or its errors; nothing is loaded."""
+        """Return a profile's effective values, or its errors, without loading the profile."""
         policies = self._policies
         try:
             policy = policies.resolve_file(Path(f"{name}.toml"), content)
@@ -366,7 +366,7 @@ class DaemonService:
         return rows
 
     def _missing_helpers(self) -> dict[str, str]:
-        """Return the optional programs of the kinds that aren't installed on this host."""
+        """Return the kinds' optional programs that aren't installed on this host."""
         helpers = {name: text for kind in self.kinds.values() for name, text in kind.helpers.items()}
         return {name: text for name, text in helpers.items() if shutil.which(name) is None}
 
@@ -378,7 +378,7 @@ class DaemonService:
             return (_overdue_row("engine", ENGINE_ANSWERS_S, HealthStatus.FAIL),)
 
     async def _time_check(self, check: str, examining: Coroutine[object, object, HealthRow]) -> HealthRow:
-        """Return the row of a health check with its duration; limit the check to `EXAMINED_S` seconds."""
+        """Return a health check's row with its duration; cancel the check after `EXAMINED_S` seconds."""
         began = self._clock.monotonic()
         try:
             async with asyncio.timeout(EXAMINED_S):
@@ -388,7 +388,7 @@ class DaemonService:
         return replace(row, took_s=self._clock.monotonic() - began)
 
     async def _run_samples(self, selftest: SelfTest, validator: Kind, places: asyncio.Semaphore) -> HealthRow:
-        """Run a validator's samples: all that need no container, and some of those that need one."""
+        """Run a validator's samples: all that need no container, and some that need a container."""
         read = [sample for sample in validator.samples if not sample.needs_container]
         run = [sample for sample in validator.samples if sample.needs_container][:SAMPLES_RUN]
         samples = (*read, *run)

@@ -11,7 +11,7 @@ from assayd.model.submission import Submission
 async def check_static(submission: Submission, trials: PolicyTrials, *, uid: int) -> tuple[StageReport, ...]:
     """Return the stages that an attempt would report, with run-time stages skipped; users take turns.
 
-    Raises: RequestError, as for an attempt.
+    Raises: RequestError, as for the submission of an attempt.
     """
     submission = await trials.admission.complete(submission, uid)
     policy, kind = trials.admission.policy(submission), trials.kinds[submission.kind]

@@ -1,6 +1,7 @@
-"""Telemetry for operators: the log line and the counters of a finished attempt, and disk gauges.
+"""Telemetry for operators: the log line and counters of a finished attempt, and gauges of the disk.
 
-This module decides the content. `log` defines the format of a line, `metrics` the names of the metrics.
+This module decides the content; `log` defines the format of the lines, and `metrics` the names of the
+metrics.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _LOGGED = tuple(
 
 
 def facts_of(report: Report, result: RunResult | None, limits: Limits) -> Facts:
-    """Return the facts about an attempt for operators; they contain nothing that the guest wrote."""
+    """Return the facts about an attempt for operators, without any text written by guest code."""
     facts = Facts(
         stage_reached=report.stage_reached,
         errors=sum(finding.severity is Severity.ERROR for finding in report.findings),
@@ -86,7 +87,7 @@ def _limit_shares(result: RunResult, limits: Limits) -> Iterator[tuple[str, floa
 
 
 def _count_denied(units: Sequence[UnitResult], kind: str) -> int:
-    """Return the number of distinct accesses that the policy refused: the same code runs for every path."""
+    """Return the number of distinct accesses that the policy refused; the same code runs for every path."""
     return len({e for unit in units for e in unit.events if e.kind == kind and not e.allowed})
 
 
@@ -116,7 +117,7 @@ def summary_line(finished: Finished) -> dict[str, object]:
 
 
 def span_facts(finished: Finished) -> dict[str, Attribute]:
-    """Return the attributes that are added to an attempt's span at its end; none contains users' text."""
+    """Return the attributes that an attempt's span gets at its end; they contain no text of users."""
     attempt, facts = finished.attempt, finished.facts
     return {
         "attempt_id": attempt.id,

@@ -1,6 +1,6 @@
-"""Records verdicts: first durably, then by publishing them.
+"""Records verdicts durably, then publishes them.
 
-This module sets the time at which an attempt was finished; `model.merge` decides the verdict.
+This module sets an attempt's finishing time; `model.merge` decides the verdict.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RECORD_AGAIN_S = 1.0
 
 
 def ended(attempt: Attempt, at: datetime, timings_s: Mapping[str, float] | None = None) -> Attempt:
-    """Return an attempt with a verdict as finished; no duration is negative if the clock was set back."""
+    """Return an attempt with a verdict as finished; avoid negative durations if the clock was set back."""
     total_s = max(0.0, (at - attempt.created_at).total_seconds())
     timings_s = {**(timings_s or {}), "total": total_s}
     return replace(attempt, state=State.FINISHED, finished_at=at, timings_s=timings_s)
@@ -40,7 +40,7 @@ def ended(attempt: Attempt, at: datetime, timings_s: Mapping[str, float] | None 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdicts:
-    """A recorder of attempts' verdicts. Once `stopping` is set, it doesn't retry a failing store."""
+    """A recorder of verdicts. Once `stopping` is set, it no longer retries if the store fails."""
 
     jobs: DatabaseJobStore
     artifacts: ArtifactStore
@@ -72,7 +72,7 @@ class Verdicts:
         )
 
     async def _write_verdict(self, attempt: Attempt, last: tuple[Event, ...], finished: Finished) -> Attempt:
-        """Write the verdict; retry as long as the error of the store is temporary.
+        """Write the verdict; retry while the store's error is temporary.
 
         Until the verdict is written, the attempt isn't finished. If the verdict can't be written, the
         attempt gets the verdict `error`, and the next run of the daemon recovers it.
@@ -91,7 +91,7 @@ class Verdicts:
                 return recorded or attempt
 
     async def _remove_superseded(self, attempt: Attempt) -> None:
-        """Remove the bundle that a run wrote before it was lost; a later sweep removes remaining files."""
+        """Remove the bundle of a run that was lost later; a later sweep removes any remaining files."""
         earlier = replaced_location(attempt.bundle) if attempt.bundle else None
         if earlier is not None:
             try:

@@ -1,7 +1,7 @@
-"""Batches: accepts lines as they arrive, submits a few at a time, and reports progress.
+"""Batches: accepts lines as they arrive, submits a few items at a time, and reports progress.
 
-A line becomes an item, and an item becomes an attempt. Lines wait in the store, not in the queue, even if
-there are ten thousand.
+A line becomes an item, and an item becomes an attempt. Lines wait in the store rather than in the queue, so
+that a batch can have ten thousand of them.
 """
 
 from assayd.batches.batches import BatchLimits, DaemonBatches

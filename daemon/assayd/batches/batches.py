@@ -1,4 +1,4 @@
-"""The batches of this daemon: turns items into attempts, and returns progress and results."""
+"""The batches of this daemon: turns their items into attempts, and returns their progress and results."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ SILENT_LOOKED_FOR_EVERY_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """Limits of batches: the number per user, the concurrent attempts of each, the size.
+    """Limits of batches: the number per user, the concurrent attempts per batch, and the size.
 
-    `silent_upload` is the pause after which an upload counts as ended.
+    `silent_upload` is the pause in seconds after which an upload is regarded as ended.
     """
 
     per_uid: int = 100
@@ -63,7 +63,7 @@ class BatchLimits:
 
 
 class DaemonBatches:
-    """The batches, as the API uses them. The API checks the caller's rights to a batch.
+    """The batches as offered to the API, which checks the caller's rights to a batch.
 
     Args:
         store: stores batches and their items.
@@ -78,9 +78,9 @@ class DaemonBatches:
         uploads: tracks the batches that are being uploaded.
         limits: limits of batches, attempts and lines.
         driving: decides which process feeds a batch.
-        leads: returns whether this process completes interrupted uploads; of several processes on one
-            database, one does.
-        attester: signs the results of batches; None if nothing is signed.
+        leads: returns whether this process completes interrupted uploads; only one of several processes on
+            the same database does so.
+        attester: signs the results of batches; None if they aren't signed.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -135,13 +135,13 @@ class DaemonBatches:
                     task.cancel()
 
     def stop(self) -> None:
-        """Start no further attempts, and release followers; the scheduler ends the running attempts."""
+        """Start no more attempts, and release followers; the scheduler ends the running attempts."""
         self._stopping.set()
         for feeder in self._feeders.values():
             feeder.stop()
 
     async def recover(self, unfinished: Sequence[Attempt], only: Container[str] | None = None) -> None:
-        """Continue the batches of a previous run, after its unfinished attempts were started.
+        """Continue the batches of a previous run; its unfinished attempts must have been started before.
 
         Args:
             unfinished: the unfinished attempts.
@@ -159,12 +159,12 @@ class DaemonBatches:
             log.warning("batches.recovered", count=len(batches))
 
     async def _ensure_fed(self, batch: Batch) -> None:
-        """Feed a batch in this process if it is this process's turn to drive it."""
+        """Feed a batch in this process if this process is the one that drives it."""
         if await self._driving.take(DrivenWork.BATCH, batch.id):
             self._feed(batch)
 
     async def look(self, batch_id: str) -> None:
-        """Check a batch that this process feeds: another process has added items to it, or cancelled it."""
+        """Check a batch that this process feeds, since another process has added items or cancelled it."""
         batch = await self._store.get(batch_id)
         feeder = self._feeders.get(batch_id)
         if batch is None or batch.state is BatchState.FINISHED:
@@ -200,7 +200,7 @@ class DaemonBatches:
         log.info("batch.ended", batch_id=feeder.batch.id, name=feeder.batch.name, stopped=feeder.stopped)
 
     async def open(self, request: BatchRequest, *, peer: Peer) -> Batch:
-        """Create a batch, or continue the batch with this name.
+        """Create a batch, or reopen the existing batch with this name.
 
         Raises: RequestError ``not_ready`` or ``quota.full`` (retryable), ``invalid``,
         ``webhook.not_allowed``.
@@ -242,12 +242,12 @@ class DaemonBatches:
     async def receive(
         self, batch: Batch, body: AsyncIterator[bytes], *, sees: Callable[[Attempt], bool]
     ) -> ReceivedLines:
-        """Accept lines as they arrive. Accepted lines stay, even if the sender disconnects.
+        """Accept lines as they arrive. Accepted lines are kept even if the sender disconnects.
 
         Args:
             batch: the batch to which the lines belong.
-            body: the bytes of the lines, in any pieces.
-            sees: returns whether the sender may refer to an attempt.
+            body: the bytes of the lines, in pieces of any size.
+            sees: a function that returns whether the sender may refer to an attempt.
 
         Raises: RequestError ``quota.full`` or ``not_ready`` (retryable).
         """
@@ -288,7 +288,7 @@ class DaemonBatches:
             await asyncio.sleep(SILENT_LOOKED_FOR_EVERY_S)
 
     async def expire_uploads(self) -> None:
-        """Mark batches that received nothing for a long time as complete; they accept further lines."""
+        """Mark batches without recent uploads as complete; these batches still accept lines."""
         moment = self._clock.now() - self._limits.silent_upload
         heard = self._uploads.received_since(moment)
         for batch in await self._store.silent(moment):
@@ -297,7 +297,7 @@ class DaemonBatches:
                 log.warning("batch.upload_expired", batch_id=batch.id, name=batch.name)
 
     async def find(self, name: str, *, uid: int) -> Batch | None:
-        """Return a batch by its id or by this user's name for it, or None."""
+        """Return the batch with this id, or with this name given by the user; None if there is none."""
         return await self._store.get(name) or await self._store.find(uid, name)
 
     async def list(self, *, uid: int | None, cursor: str | None, limit: int) -> BatchPage:
@@ -318,15 +318,15 @@ class DaemonBatches:
         )
 
     async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[Item]:
-        """Return items in line order, beginning after a given line."""
+        """Return items in line order, after a given line."""
         return await self._store.items(batch_id, after=after, limit=limit)
 
     def results(self, batch_id: str) -> AsyncGenerator[bytes, None]:
-        """Yield every item with its attempt and report, as lines of JSON, in line order."""
+        """Yield every item with its attempt and report as a line of JSON, in line order."""
         return results(batch_id, self._store, self._jobs, self._documents)
 
     async def attestation(self, batch: Batch) -> bytes:
-        """Return the signed statement of a finished batch and all its items.
+        """Return the signed statement of a finished batch with all its items.
 
         Raises:
             RequestError: ``attestation.off``, ``batch.unfinished``.
@@ -346,7 +346,7 @@ class DaemonBatches:
         return await self._attester.attest_batch(batch, items)
 
     async def follow(self, batch_id: str) -> AsyncGenerator[Progress, None]:
-        """Yield the progress of a batch whenever it changes, up to the end of the batch."""
+        """Yield a batch's progress whenever it changes, until the batch has ended."""
         while not self._stopping.is_set():
             feeder = self._feeders.get(batch_id)
             changed = feeder.changed.next if feeder is not None else None
@@ -372,7 +372,7 @@ class DaemonBatches:
             await self._ensure_fed(replace(batch, finished_at=None))
 
     async def cancel(self, batch: Batch) -> None:
-        """Cancel a batch: start no further attempts, and end the running ones.
+        """Cancel a batch: start no more attempts, and end the running ones.
 
         Raises: RequestError ``batch.finished``.
         """
@@ -435,7 +435,7 @@ READ_AHEAD = 64
 
 
 class Feeder:
-    """A feeder of one batch. Attempt ids exist before submission, so submitting twice has no effect."""
+    """A feeder of one batch. Since attempt ids exist before submission, submitting twice has no effect."""
 
     def __init__(
         self,
@@ -474,7 +474,7 @@ class Feeder:
         return len(self._in_flight)
 
     def poke(self, batch: Batch) -> None:
-        """Check the batch again: lines have arrived, or the batch has changed."""
+        """Check the batch again, because lines have arrived or the batch has changed."""
         self.batch = batch
         self._ahead.clear()
         self._beyond = 0
@@ -488,7 +488,7 @@ class Feeder:
         self.changed.give()
 
     def cancel(self) -> None:
-        """Start no further attempts, and end the running ones, at a user's request."""
+        """Start no more attempts, and end the running ones, because a user cancelled the batch."""
         self._cancelled = True
         self.stop()
         for attempt_id in self._in_flight:
@@ -506,7 +506,7 @@ class Feeder:
                 await self._more.wait()
 
     async def _feed(self, tasks: asyncio.TaskGroup) -> bool:
-        """Start items while there is capacity; return False if there is none, or no item to start."""
+        """Start items while there is capacity; return False if capacity or items have run out."""
         room = self.batch.concurrency - len(self._in_flight)
         if room <= 0:
             return False
@@ -543,7 +543,7 @@ class Feeder:
         return finished
 
     async def _process_item(self, item: Waiting) -> None:
-        """Submit one item until it is accepted, then wait for its verdict."""
+        """Submit an item until it is accepted, then wait for its verdict."""
         try:
             while not self.stopped and not await self._try_item(item):
                 await pause(self._retry_s, unless=self._stop)
@@ -557,7 +557,7 @@ class Feeder:
             self.changed.give()
 
     async def _try_item(self, item: Waiting) -> bool:
-        """Submit an item and wait for its verdict; return False if it should be retried later."""
+        """Submit an item and wait for its verdict; return False if the item should be retried later."""
         try:
             if not await self._submit_item(item):
                 return True
@@ -571,7 +571,7 @@ class Feeder:
         return True
 
     async def _submit_item(self, item: Waiting) -> bool:
-        """Submit an item; return False if there is nothing to wait for: finished, or can't be submitted."""
+        """Submit an item; return False if it is already finished or can't be submitted."""
         try:
             document = item.document or await self._store.document(item.submission)
             origin = AttemptOrigin(peer=self.batch.peer, attempt_id=item.attempt_id, batch_id=self.batch.id)

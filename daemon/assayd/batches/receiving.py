@@ -1,4 +1,4 @@
-"""Reads the lines of a batch as they arrive, and records a few at a time. Recorded lines are kept."""
+"""Reads and records the lines of a batch as they arrive, a few at a time. Recorded lines are kept."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Receiver:
             yield await self._store.add(self._batch.id, await self._read_lines(group))
 
     async def _read_lines(self, raw: Sequence[RawLine]) -> list[Line]:
-        """Parse lines in a thread, because a group takes as long as a large submission."""
+        """Parse lines in a thread, because parsing a group takes as long as parsing a large submission."""
         read = partial(read_submission, kinds=self._kinds, caps=self._caps.payload)
         most_bytes = self._caps.line_bytes
         size = sum(len(line.text or b"") for line in raw)
@@ -127,7 +127,7 @@ class Receiver:
                 raise RequestError("invalid", "parent_id: the attempt doesn't exist", field="parent_id")
 
     async def _run_key(self, submission: Submission, policy: ExecutionPolicy) -> str:
-        """Return the key of lines that share one attempt: input, policy and image."""
+        """Return the key under which lines share an attempt, derived from input, policy and image."""
         image = self._kinds[submission.kind].image_of(policy)
         if image not in self._images:
             self._images[image] = await self._image_key(image)
@@ -168,7 +168,7 @@ class _IncompleteLine:
 
 
 class LineSplitter:
-    """A splitter of bytes into lines. Empty lines are counted and skipped.
+    """A splitter of bytes into lines. Empty lines are counted but skipped.
 
     Args:
         most_bytes: the maximum length of a line; the text of a longer line isn't kept.
@@ -181,7 +181,7 @@ class LineSplitter:
 
     @property
     def held(self) -> int:
-        """Return the number of buffered bytes of an incomplete line."""
+        """Return the number of buffered bytes of the incomplete line."""
         return len(self._rest.text)
 
     def feed(self, data: bytes) -> Iterator[RawLine]:
@@ -193,7 +193,7 @@ class LineSplitter:
         self._rest.add(last, self._most_bytes)
 
     def end(self) -> Iterator[RawLine]:
-        """Return the last line, if any, at the end of the input; it needs no line break."""
+        """Return the last line, if any, at the end of the input; this line needs no line break."""
         rest, self._rest = self._rest, _IncompleteLine()
         self._number += 1
         if rest.length > self._most_bytes:
@@ -212,7 +212,7 @@ class ReadLine:
 
 
 def read_line(raw: RawLine, read: Callable[[bytes], Submission], most_bytes: int) -> ReadLine:
-    """Parse one line; an error affects only this line."""
+    """Parse one line; return any error as this line's result."""
     if raw.text is None:
         refusal = RequestError("too_large", f"the line is longer than {most_bytes} bytes")
         return ReadLine(raw=raw, refusal=refusal)

@@ -1,7 +1,8 @@
 """The JSON documents of the wire contract. Only this package knows the wire names.
 
-It defines the form of requests and the serialization of results; milliseconds exist only here. Each document
-is a pydantic model, which writes the JSON, describes it for `/openapi.json`, and types the client.
+This package defines the form of requests and the serialization of results; only this package uses
+milliseconds. Each document is a pydantic model, which writes the JSON, describes it for `/openapi.json`,
+and provides types to the client.
 """
 
 from assayd.documents.attempts import attempt_body, attempt_document

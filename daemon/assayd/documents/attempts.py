@@ -18,7 +18,7 @@ from assayd.model.submission import Peer
 
 
 class TimingsDocument(BaseDocument):
-    """Durations in milliseconds; null for phases that didn't happen."""
+    """Durations of phases in milliseconds; null for phases that didn't happen."""
 
     queued: float | None = Field(description="From accepted to started.")
     static: float | None = Field(description="Static stages.")
@@ -81,7 +81,7 @@ class AttemptDocument(BaseDocument):
 
 
 class AttemptPageDocument(BaseDocument):
-    """A page of attempts, newest first."""
+    """A page of attempts, with the newest first."""
 
     attempts: list[AttemptDocument] = Field(description="The attempts, without reports.")
     next_cursor: str | None = Field(description="Start of the next page; null on the last page.")
@@ -108,7 +108,7 @@ def attempt_document(
         report: the report in its bundle, if any.
         execution: the execution record, if a container ran.
         replay_diff: the differences of a replay from its original.
-        bundle_path: the folder of its bundle.
+        bundle_path: the folder of its bundle, if known.
     """
     times = attempt.timings_s
     return AttemptDocument.from_value(
@@ -139,7 +139,7 @@ def attempt_body(
 ) -> bytes:
     """Return an attempt as JSON text.
 
-    The embedded documents are JSON text already, because they may be large.
+    The embedded documents are passed as JSON text, because they may be large.
     """
     written = {"report": report, "execution": execution, "replay_diff": compact(replay_diff)}
     return with_texts(attempt_document(attempt, bundle_path=bundle_path), written)

@@ -1,9 +1,11 @@
-"""The base class of all documents: a frozen model that serializes and describes itself.
+"""The base class of all documents: a frozen model that can serialize and describe itself.
 
-A model value that has exactly the fields of a document serves as its own document (`model.document`).
+If a value of the model has exactly the fields of its document, the value itself is the document
+(`model.document`).
 
-The daemon builds documents with `from_value`, without validation: its own values are correct, and guest text
-in them may contain lone surrogates, which pydantic rejects. Clients validate the documents that they read.
+The daemon builds documents with `from_value`, without validation, because its values are correct, and
+because guest text in them may contain lone surrogates, which pydantic rejects. Clients validate the
+documents that they read.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ Timestamp = Annotated[str, WithJsonSchema({"type": "string", "format": "date-tim
 
 
 class BaseDocument(BaseModel):
-    """A JSON object whose fields are all known. `canonical` and `compact` serialize it."""
+    """A JSON object that has only known fields. `canonical` and `compact` serialize it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -42,7 +44,7 @@ class BaseDocument(BaseModel):
 
 
 def timestamp(moment: datetime | None) -> str | None:
-    """Return a time as RFC 3339 in UTC, or None."""
+    """Return a time as RFC 3339 in UTC; None for None."""
     return None if moment is None else format_time(moment)
 
 
@@ -64,7 +66,7 @@ def plain(value: Any) -> Any:  # any, because a type for JSON isn't narrower
 
 
 class ErrorDetail(BaseDocument):
-    """The reason why a request was rejected."""
+    """The details of an error: why a request was rejected."""
 
     code: str = Field(description="Stable name of the reason.")
     message: str = Field(description="One sentence for a person.")
@@ -79,5 +81,5 @@ class ErrorDocument(BaseDocument):
 
 
 def error_document(error: AssaydError) -> ErrorDocument:
-    """Return the response body for an error."""
+    """Return the response body that describes an error."""
     return ErrorDocument.model_construct(error=ErrorDetail.from_value(error))

@@ -15,7 +15,7 @@ from assayd.model.submission import Peer
 
 
 class CountsDocument(BaseDocument):
-    """The number of items of a batch, by result."""
+    """The numbers of a batch's items, by result."""
 
     total: int = Field(description="All items.")
     waiting: int = Field(description="Items without a verdict, including running ones.")
@@ -28,7 +28,7 @@ class CountsDocument(BaseDocument):
 
 
 class BatchDocument(BaseDocument):
-    """A set of submissions that were sent as lines."""
+    """A batch: a set of submissions that were sent as lines."""
 
     id: str = Field(description="ULID.")
     name: str = Field(description="Unique among its user's batches.")
@@ -46,14 +46,14 @@ class BatchDocument(BaseDocument):
 
 
 class BatchPageDocument(BaseDocument):
-    """A page of batches, newest first."""
+    """A page of batches, with the newest first."""
 
     batches: list[BatchDocument] = Field(description="The batches.")
     next_cursor: str | None = Field(description="Start of the next page; null on the last page.")
 
 
 class ItemDocument(BaseDocument):
-    """One line of a batch."""
+    """An item: one line of a batch."""
 
     line: int = Field(description="Its number, from 1.")
     input_digest: str = Field(description="SHA-256 of kind and payload; of the line, when malformed.")
@@ -72,13 +72,13 @@ class ItemPageDocument(BaseDocument):
 
 
 class BatchResultDocument(ItemDocument):
-    """One line of a batch with its attempt."""
+    """One item of a batch, together with its attempt."""
 
     attempt: AttemptDocument | None = Field(description="Its attempt, with the report once it is finished.")
 
 
 class BatchEventDocument(BaseDocument):
-    """The progress of a batch. Each event is complete, so that clients don't need earlier events."""
+    """The progress of a batch. Each event is complete and doesn't depend on earlier events."""
 
     id: str = Field(description="Its time, in microseconds.")
     batch_id: str = Field(description="The batch.")
@@ -88,7 +88,7 @@ class BatchEventDocument(BaseDocument):
 
 
 def batch_document(progress: Progress, received: ReceivedLines | None = None) -> BatchDocument:
-    """Return the document of a batch; `received` counts the lines of this request."""
+    """Return the document of a batch; `received` is the number of lines in this request."""
     return BatchDocument.from_value(
         progress.batch,
         counts=counts_document(progress.tally, progress.running),
@@ -97,12 +97,12 @@ def batch_document(progress: Progress, received: ReceivedLines | None = None) ->
 
 
 def counts_document(tally: Tally, running: int) -> CountsDocument:
-    """Return the number of items by result."""
+    """Return the document with the number of items per result."""
     return CountsDocument.from_value(tally, running=running)
 
 
 def progress_document(progress: Progress) -> BatchEventDocument:
-    """Return an event of a batch."""
+    """Return the document of a batch's progress event."""
     counts = counts_document(progress.tally, progress.running)
     return BatchEventDocument.model_construct(
         id=str(int(progress.at.timestamp() * 1_000_000)),

@@ -1,6 +1,6 @@
 """Documents of repairs and generations, and the requests that start them.
 
-This module has only the models; `assayd_chains` decides their contents.
+This module only defines the models; `assayd_chains` decides their contents.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from assayd.documents.submission import FreeLabelText, IntentText, LabelText, Ul
 
 
 class RepairBody(BaseModel):
-    """The terms of a repair."""
+    """The options of a requested repair."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -28,7 +28,7 @@ class RepairBody(BaseModel):
 
 
 class FixDocument(BaseDocument):
-    """One fix of a repair, and its outcome."""
+    """One fix of a repair, together with its outcome."""
 
     attempt_id: str | None = Field(description="The attempt that ran it; null for a duplicate.")
     number: int = Field(description="Number of the answer, from 1.")
@@ -72,7 +72,7 @@ class AppliedDocument(BaseDocument):
 
 
 class FallbackDocument(BaseDocument):
-    """Declarative rules, without code, that are offered if no fix succeeded."""
+    """Declarative rules without code, which are offered if no fix succeeded."""
 
     trigger: str = Field(description="Why: `security`, `timeout` or `computed_fields`.")
     reason: str = Field(description="The trigger as a sentence.")
@@ -84,7 +84,7 @@ class FallbackDocument(BaseDocument):
 
 
 class RepairDocument(BaseDocument):
-    """A repair: a failed attempt and the fixes tried for it."""
+    """A repair: a failed attempt, and the fixes that were tried for it."""
 
     id: str = Field(description="ULID.")
     attempt_id: str = Field(description="The attempt that it began with.")
@@ -115,7 +115,7 @@ class RepairDocument(BaseDocument):
 
 
 class StepDocument(BaseDocument):
-    """One raw answer of a provider with its prompt."""
+    """One unparsed answer of a provider, together with its prompt."""
 
     number: int = Field(description="Number of the answer, from 1.")
     provider: str = Field(description="The user who gave it.")
@@ -127,14 +127,14 @@ class StepDocument(BaseDocument):
 
 
 class RepairPageDocument(BaseDocument):
-    """A page of repairs, newest first."""
+    """A page of repairs, with the newest first."""
 
     repairs: list[RepairDocument] = Field(description="The repairs.")
     next_cursor: str | None = Field(description="Start of the next page.")
 
 
 class RepairEventDocument(BaseDocument):
-    """The progress of a repair."""
+    """An event with the progress of a repair."""
 
     id: str = Field(description="Its number, from 1.")
     kind: str = Field(description="`repair`, at last `finished`.")
@@ -143,7 +143,7 @@ class RepairEventDocument(BaseDocument):
 
 
 class GenerationBody(BaseModel):
-    """A request in natural language, with its data."""
+    """The body of a generation request: a request in natural language, with its data."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -175,7 +175,7 @@ class GenerationBody(BaseModel):
 
 
 class HintBody(BaseModel):
-    """The request body with a person's hint."""
+    """A request body that contains a person's hint."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -186,14 +186,14 @@ class HintBody(BaseModel):
 
 
 class ApprovedDocument(BaseDocument):
-    """The name and version of an approval."""
+    """The library name and version under which a submission was approved."""
 
     name: str = Field(description="The name.")
     version: int = Field(description="The version, from 1.")
 
 
 class GrantDocument(BaseDocument):
-    """A hint that granted a new budget."""
+    """A person's hint that granted a chain a new budget."""
 
     uid: int = Field(description="The user who gave it.")
     at: Timestamp = Field(description="When.")
@@ -201,7 +201,7 @@ class GrantDocument(BaseDocument):
 
 
 class GenerationDocument(BaseDocument):
-    """A generation: a request in natural language, and the submissions written for it."""
+    """A generation: a request in natural language, and the submissions that were written for it."""
 
     id: str = Field(description="ULID.")
     kind: str = Field(description="Kind to generate.")
@@ -233,14 +233,14 @@ class GenerationDocument(BaseDocument):
 
 
 class GenerationPageDocument(BaseDocument):
-    """A page of generations, newest first."""
+    """A page of generations, with the newest first."""
 
     generations: list[GenerationDocument] = Field(description="The generations, without contexts.")
     next_cursor: str | None = Field(description="Start of the next page.")
 
 
 class GenerationEventDocument(BaseDocument):
-    """The progress of a generation."""
+    """An event with the progress of a generation."""
 
     id: str = Field(description="Its number, from 1.")
     kind: str = Field(description="`state`, `attempt`, `stage`, `answer`, `fix`, finally `finished`.")
@@ -255,7 +255,7 @@ class GenerationEventDocument(BaseDocument):
 
 
 class AnswerRuleDocument(BaseDocument):
-    """A rule that failed attempts of a repair broke."""
+    """A rule that was broken by failed attempts of a repair."""
 
     rule: str = Field(description="Id of the rule.")
     attempts: int = Field(description="Failed attempts that broke it.")
@@ -266,7 +266,7 @@ class AnswerRuleDocument(BaseDocument):
 
 
 class AnswerWeekDocument(BaseDocument):
-    """The answers of one provider for one kind, to chains that began in one week."""
+    """The answers of one provider for one kind to all chains that began in the same week."""
 
     kind: str = Field(description="The kind of submission.")
     provider: str = Field(description="Name of the provider.")
@@ -283,7 +283,7 @@ class AnswerWeekDocument(BaseDocument):
 
 
 class AnswersDocument(BaseDocument):
-    """Counts of providers' answers and their results, without code."""
+    """Counts of providers' answers and of the results, without any code."""
 
     since: Timestamp = Field(description="Chains that began at or after this time are counted.")
     complete: bool = Field(description="False if there were too many chains, and only the newest count.")

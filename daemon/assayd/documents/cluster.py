@@ -1,4 +1,4 @@
-"""Documents of a gateway's tokens and nodes."""
+"""Documents of the tokens and nodes of a gateway."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NodeName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?$"
 
 
 class TokenBody(BaseModel):
-    """`POST /v1/tokens`: the requested token."""
+    """The body of `POST /v1/tokens`: the requested token."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -44,7 +44,7 @@ class TokenDocument(BaseDocument):
 
 
 class NewTokenDocument(TokenDocument):
-    """A new token with its secret, which is shown only once."""
+    """A new token, with the secret that is shown only once."""
 
     token: str = Field(description="The token, shown only in this answer.")
     broker_url: str | None = Field(
@@ -54,13 +54,13 @@ class NewTokenDocument(TokenDocument):
 
 
 class TokenListDocument(BaseDocument):
-    """All tokens."""
+    """A list of all tokens."""
 
     tokens: list[TokenDocument] = Field(description="The tokens, newest first.")
 
 
 class NodeDocument(BaseDocument):
-    """A node's last reported state."""
+    """The last state that a node reported."""
 
     name: str = Field(description="Its name.")
     state: NodeState = Field(
@@ -76,7 +76,7 @@ class NodeDocument(BaseDocument):
 
 
 class NodeListDocument(BaseDocument):
-    """All nodes."""
+    """A list of all nodes."""
 
     nodes: list[NodeDocument] = Field(description="The nodes, by name.")
 

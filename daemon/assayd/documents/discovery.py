@@ -1,4 +1,4 @@
-"""Documents of the available kinds, with payloads and rules, and of the profiles."""
+"""Documents of the available kinds, with their payloads and rules, and of the profiles."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:  # The client reads documents but doesn't have these modules.
 
 
 class KindOptionDocument(BaseDocument):
-    """An option of `assay validate`."""
+    """A command-line option of `assay validate`."""
 
     name: str = Field(description="Its name, as in `--option NAME=VALUE`.")
     help: str = Field(description="Meaning of the option.")
 
 
 class KindDocument(BaseDocument):
-    """A kind of submission."""
+    """A kind of submission, with its payload, stages and rules."""
 
     kind: str = Field(description="Its name.")
     default_policy: str = Field(description="The default profile.")
@@ -47,7 +47,7 @@ class KindListDocument(BaseDocument):
 
 
 class PolicyListDocument(BaseDocument):
-    """The profiles."""
+    """A list of all profiles."""
 
     policies: list[dict[str, Any]] = Field(description="The profiles with effective values.")
 
@@ -68,9 +68,9 @@ class PolicyCheckDocument(BaseDocument):
 
 
 def kind_document(validator: Kind, shown: CommandLine, writers: Sequence[str]) -> KindDocument:
-    """Return the document of a kind. `shown` is its command-line description.
+    """Return the document of a kind. `shown` is the kind's description for the command line.
 
-    `writers` are the configured providers that write code.
+    `writers` contains the configured providers that can write code.
     """
     good = next((sample for sample in validator.samples if sample.verdict == "validated"), None)
     return KindDocument.from_value(

@@ -1,4 +1,4 @@
-"""Events of an attempt: their ids, and their bodies by kind."""
+"""Events of an attempt: their ids, and the bodies for each kind of event."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EVENT_ID_DIGITS = 18
 
 
 class EventDocument(BaseDocument):
-    """One event of an attempt. The members of its `body` depend on its kind.
+    """One event of an attempt. The members of `body` depend on the event's kind.
 
     - state: state
     - stage: name, status, duration_ms, findings (their number)
@@ -37,20 +37,20 @@ class EventDocument(BaseDocument):
 
 
 def event_document(event: Event, place: str | None = None) -> EventDocument:
-    """Return the document of an event. Its id is `place` in a stream of several attempts."""
+    """Return the document of an event; in a stream of several attempts, `place` is its id."""
     return EventDocument.from_value(event, id=place or event_id(event))
 
 
 def event_id(event: Event) -> str:
-    """Return the event id that a stream sends and that clients return in `Last-Event-ID`."""
+    """Return an event's id, which a stream sends and a client returns in `Last-Event-ID`."""
     return f"{event.run_number}.{event.seq}"
 
 
 def read_event_id(text: str) -> tuple[int, int]:
-    """Parse an event id into run number and sequence number.
+    """Parse an event id into its run number and sequence number.
 
     Raises:
-        RequestError: ``invalid``, if the text isn't a result of `event_id`.
+        RequestError: ``invalid``, if `event_id` can't have produced the text.
     """
     run, dot, seq = text.partition(".")
     if not (dot and all(n.isascii() and n.isdigit() and len(n) <= _EVENT_ID_DIGITS for n in (run, seq))):
@@ -59,12 +59,12 @@ def read_event_id(text: str) -> tuple[int, int]:
 
 
 def state_body(state: State) -> dict[str, object]:
-    """Return the body of a state change."""
+    """Return the event body for a change of state."""
     return {"state": state.value}
 
 
 def stage_body(stage: StageReport) -> dict[str, object]:
-    """Return the body of the end of a stage."""
+    """Return the event body for the end of a stage."""
     return {
         "name": stage.name,
         "status": stage.status.value,
@@ -74,7 +74,7 @@ def stage_body(stage: StageReport) -> dict[str, object]:
 
 
 def unit_body(units: tuple[Unit, ...], index: int, status: str, duration_s: float = 0.0) -> dict[str, object]:
-    """Return the body of the start of a unit, or of its end with its cause."""
+    """Return the event body for the start of a unit, or for its end with the cause."""
     return {
         "name": units[index].name,
         "index": index + 1,
@@ -85,10 +85,10 @@ def unit_body(units: tuple[Unit, ...], index: int, status: str, duration_s: floa
 
 
 def output_body(unit: Unit, data: bytes) -> dict[str, object]:
-    """Return the body of a piece of output."""
+    """Return the event body for a piece of output."""
     return {"unit": unit.name, "text": data.decode("utf-8", "replace")}
 
 
 def finished_body(attempt: Attempt) -> dict[str, object]:
-    """Return the body of the verdict."""
+    """Return the event body for the verdict."""
     return {"verdict": attempt.verdict.value if attempt.verdict else None, "cause": attempt.cause}

@@ -1,4 +1,4 @@
-"""The execution record of an attempt: the activity of its container, summed over its units."""
+"""The execution record of an attempt: what its container did, summed over its units."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from assayd.model.run import AccessProtocol, CapturedOutput, Cause, Limits, Poli
 
 
 class ImportDocument(BaseDocument):
-    """One import by submitted code."""
+    """One import that submitted code executed."""
 
     module: str = Field(description="Dotted name.")
     file: str | None = Field(description="Submitted file of the import.")
@@ -24,7 +24,7 @@ class ImportDocument(BaseDocument):
 
 
 class NetworkViolationDocument(BaseDocument):
-    """One connection that the policy doesn't allow."""
+    """One connection that the policy refused."""
 
     host: str = Field(description="Host, address, or the attempted operation.")
     port: int | None = Field(description="Port, if known.")
@@ -34,7 +34,7 @@ class NetworkViolationDocument(BaseDocument):
 
 
 class NetworkAttemptDocument(BaseDocument):
-    """One host that submitted code requested from the relay, allowed or not."""
+    """One host that submitted code requested from the relay, whether or not the access was allowed."""
 
     unit: int = Field(description="Index of the requesting unit, from 0.")
     host: str = Field(description="The requested host; empty if unreadable.")
@@ -51,7 +51,7 @@ class NetworkAttemptDocument(BaseDocument):
 
 
 class ContainerDocument(BaseDocument):
-    """The container of a run; it is used once."""
+    """The container of a run, which is used only once."""
 
     id: str = Field(description="The engine's id.")
     image: str = Field(description="Name of the image.")
@@ -101,7 +101,7 @@ class JoinedOutput:
 
 
 def joined_output(streams: Sequence[CapturedOutput], *, kept_bytes: int) -> JoinedOutput:
-    """Concatenate the output of units; keep start and end if it exceeds `kept_bytes`."""
+    """Concatenate the output of units; if it exceeds `kept_bytes`, keep only its start and end."""
     whole = "".join(stream.text() for stream in streams).encode()
     cut = CapturedOutput(
         head=whole[: kept_bytes // 2] if len(whole) > kept_bytes else whole,
@@ -172,7 +172,7 @@ def _network_violations(units: Sequence[UnitResult]) -> list[NetworkViolationDoc
 
 
 def _network_attempts(units: Sequence[UnitResult]) -> list[NetworkAttemptDocument]:
-    """Return the relay accesses of all units in order, with the index of the unit."""
+    """Return the relay accesses of all units in order, each with the index of its unit."""
     asked = [(index, event) for index, unit in enumerate(units) for event in unit.network]
     return [
         NetworkAttemptDocument.from_value(event, unit=index, duration_ms=milliseconds(event.duration_s))
@@ -188,5 +188,5 @@ def _split_address(detail: str) -> dict[str, Any]:
 
 
 def _distinct_events(units: Sequence[UnitResult], *, kind: str) -> list[PolicyEvent]:
-    """Return the distinct events of a kind; duplicates occur because the same code runs for every path."""
+    """Return the distinct events of a kind, which repeat because the same code runs for every path."""
     return list(dict.fromkeys(event for unit in units for event in unit.events if event.kind == kind))

@@ -1,4 +1,4 @@
-"""Converts a report to JUnit XML, which CI servers read."""
+"""Converts a report to JUnit XML for CI servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ILLEGAL = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(report: Report) -> bytes:
-    """Return the JUnit XML of a report: one test case per case, or per stage if nothing was run."""
+    """Return a report as JUnit XML: one test case per case, or one per stage if nothing was run."""
     suite = ET.Element("testsuite", name=_replace_illegal(f"{report.kind} {report.attempt_id}"))
     if report.cases:
         for case in report.cases:

@@ -14,7 +14,7 @@ LibraryName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,6
 
 
 class ApproveBody(BaseModel):
-    """The name for an approved attempt."""
+    """The request body with the name for an approved attempt."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -39,20 +39,20 @@ class LibraryEntryDocument(BaseDocument):
 
 
 class LibraryPageDocument(BaseDocument):
-    """Entries of the library."""
+    """A page of library entries."""
 
     entries: list[LibraryEntryDocument] = Field(description="The entries, without submissions.")
     next_cursor: str | None = Field(description="Start of the next page.")
 
 
 def library_entry_document(entry: LibraryEntry) -> LibraryEntryDocument:
-    """Return the document of an entry for lists, without its submission."""
+    """Return the document of an entry without its submission, for lists."""
     return LibraryEntryDocument.from_value(entry, chain=list(entry.chain), submission=None)
 
 
 def library_entry_body(entry: LibraryEntry) -> bytes:
-    """Return an entry with its submission as JSON text.
+    """Return an entry as JSON text, including its submission.
 
-    The submission is JSON text already, and may be large.
+    The submission, which may be large, is passed as JSON text.
     """
     return with_texts(library_entry_document(entry), {"submission": entry.document})

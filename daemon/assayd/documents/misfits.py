@@ -1,7 +1,7 @@
 """Rejects requests with very many validation errors before pydantic reads them.
 
-pydantic collects every error, at a few microseconds and a kilobyte each, and blocks the event loop in the
-meantime: a few megabytes of unknown fields would block the daemon for seconds.
+pydantic collects all errors, each of which costs a few microseconds and a kilobyte, and blocks the event
+loop until it has finished. A few megabytes of unknown fields would therefore block the daemon for seconds.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _PLAIN = (str, int, float, bool)
 
 
 def place_of(parts: Sequence[object]) -> str:
-    """Return the dotted path of an error in a document, shortened."""
+    """Return the dotted path of an error in a document; shorten a long path."""
     return ".".join(str(part)[:MOST_PLACE_CHARS] for part in parts)[:MOST_PLACE_CHARS]
 
 
 def message_of(fault: Mapping[str, Any]) -> str:
-    """Return the message of a pydantic error, without the prefix for errors of custom validators."""
+    """Return the message of a pydantic error without the prefix that custom validators add."""
     return str(fault["msg"]).removeprefix("Value error, ")
 
 
 def refuse_many_errors(model: type[BaseModel], value: object, within: str = "") -> None:
-    """Check that a value has at most `MOST` errors against a model; pydantic reports those.
+    """Check that a value has at most `MOST` errors against a model; pydantic then reports these errors.
 
-    Raises: RequestError ``invalid``, with the first error.
+    Raises: RequestError ``invalid``, with the first error, if there are more.
     """
     found = list(islice(_error_paths(model, value), MOST + 1))
     if len(found) > MOST:
@@ -45,7 +45,7 @@ def refuse_many_errors(model: type[BaseModel], value: object, within: str = "") 
 
 
 def _error_paths(kind: Any, value: object) -> Iterator[str]:
-    """Yield the paths of unknown fields and of scalars of a wrong type, as determined by annotations."""
+    """Yield the paths of unknown fields and of scalars whose type differs from the annotation."""
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     parts = get_args(kind)
@@ -79,9 +79,9 @@ def _model_error_paths(model: type[BaseModel], value: object) -> Iterator[str]:
 
 
 def _union_error_paths(kinds: Sequence[Any], value: object) -> Iterator[str]:
-    """Yield the errors of a value against a union, if it matches none of the types.
+    """Yield the error paths of a value against a union, if the value matches none of its types.
 
-    pydantic would report the errors against each type.
+    pydantic would report the errors against every type of the union.
     """
     if value is None:
         return

@@ -37,19 +37,19 @@ class DaemonDocument(BaseDocument):
 
 
 class StatusDocument(BaseDocument):
-    """The daemon's response that it is running."""
+    """A document that reports that the daemon is running."""
 
     status: str = Field(description="`ok` or `ready`.")
 
 
 class ReadinessDocument(StatusDocument):
-    """The daemon's response that it can run attempts."""
+    """A document that reports that the daemon can run attempts."""
 
     max_runs: int = Field(description="The largest `max_runs` that a submission can have.")
 
 
 class GarbageDocument(BaseDocument):
-    """What garbage collection deleted, or would delete."""
+    """The attempts and bundles that garbage collection deleted, or would delete in a dry run."""
 
     dry_run: bool = Field(description="Whether nothing was removed.")
     attempts: int = Field(description="Finished attempts, with their bundles.")

@@ -1,4 +1,4 @@
-"""Documents about changes of a policy: trials of profiles, and suggested additions."""
+"""Documents about policy changes: trials of profiles, and suggested additions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SNIPPET_CHARS = 16 * 2**10
 
 
 class ReviewBody(BaseModel):
-    """The attempts to review: finished ones that the caller can see, newest first."""
+    """The attempts to review: finished attempts that the caller can see, beginning with the newest."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -29,7 +29,7 @@ class ReviewBody(BaseModel):
 
 
 class TryBody(ReviewBody):
-    """The profile to try: an existing one, or the text of a file."""
+    """The profile to try: an existing profile, or the text of a profile file."""
 
     policy: str = Field(max_length=64, description="Profile name; the name of the file, with `profile`.")
     profile: str | None = Field(
@@ -47,7 +47,7 @@ class SuggestBody(ReviewBody):
 
 
 class ExplainBody(BaseModel):
-    """Code to check with a profile's static rules."""
+    """A piece of code to check with a profile's static rules."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -60,7 +60,7 @@ class ExplainBody(BaseModel):
 
 
 class ExplainedDocument(BaseDocument):
-    """The result of a rule for the code."""
+    """The result that one rule has for the code."""
 
     rule: str = Field(description="Rule.")
     severity: Literal["error", "warning"] = Field(description="An error refuses the code.")
@@ -71,7 +71,7 @@ class ExplainedDocument(BaseDocument):
 
 
 class ExplanationDocument(BaseDocument):
-    """The decision of a profile's static rules about a piece of code."""
+    """The decision that a profile's static rules make about a piece of code."""
 
     policy: str = Field(description="The profile.")
     kind: str = Field(description="The kind that read it.")
@@ -99,7 +99,7 @@ class TrialChangeDocument(BaseDocument):
 
 
 class TrialDocument(BaseDocument):
-    """The verdicts of stored submissions under a profile."""
+    """The verdicts that stored submissions would get under a profile."""
 
     policy: str = Field(description="The profile.")
     mode: Literal["static", "run"] = Field(description="Static stages only, or full validation.")
@@ -123,7 +123,7 @@ class TrialEventDocument(BaseDocument):
 
 
 class AdditionDocument(BaseDocument):
-    """A name that caused rejections, to be added to a profile."""
+    """A name to add to a profile because it caused rejections."""
 
     key: str = Field(description="The profile's key.")
     name: str = Field(description="The name.")
@@ -135,7 +135,7 @@ class AdditionDocument(BaseDocument):
 
 
 class SuggestionDocument(BaseDocument):
-    """The smallest additions that would have let the attempts pass."""
+    """The smallest additions to a profile that would have let the attempts pass."""
 
     policy: str = Field(description="The profile that they are for.")
     seen: int = Field(description="Number of attempts that rules of a profile refused or reported.")

@@ -1,4 +1,4 @@
-"""Compares two runs of one submission (without the volatile fields), and two submissions."""
+"""Compares two runs of a submission without volatile fields, and compares two submissions."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class ChangeDocument(BaseDocument):
 
 
 class VerdictChangeDocument(BaseDocument):
-    """The verdicts of an attempt and of its replay."""
+    """The verdict of an attempt, and the verdict of its replay."""
 
     before: Verdict | None = Field(description="Verdict of the attempt.")
     after: Verdict | None = Field(description="Verdict of the replay.")
 
 
 class ReplayDiffDocument(BaseDocument):
-    """The differences of a replay from its original, without volatile fields."""
+    """The differences between a replay and its original, without volatile fields."""
 
     of: str = Field(description="The attempt that was repeated.")
     same: bool = Field(description="Whether nothing differs.")
@@ -77,12 +77,12 @@ class ReplayDiffDocument(BaseDocument):
 
 
 def replay_diff(first: Attempt, again: Attempt, before: Json, after: Json) -> ReplayDiffDocument:
-    """Return the differences of a replay from its original.
+    """Return the differences between a replay and its original.
 
     Args:
         first: the original attempt.
         again: its finished replay.
-        before: report and execution record of the original, as an object with these two keys.
+        before: report and execution record of the original, as an object with a key for each.
         after: the same for the replay.
     """
     whole_before = {**_attempt_summary(first), **before}
@@ -109,7 +109,7 @@ def _attempt_summary(attempt: Attempt) -> dict[str, Json]:
 
 
 def _differences(path: str, place: str, one: Json, other: Json) -> Iterator[tuple[str, Json, Json]]:
-    """Yield the differences between two values; `path` includes indexes, `place` omits them."""
+    """Yield the differences between two values; `path` includes list indexes, `place` omits them."""
     if isinstance(one, dict) and isinstance(other, dict):
         passed_over = VOLATILE.get(place, frozenset()) | _REPEATED.get(place, frozenset())
         for key in sorted(one.keys() | other.keys()):
@@ -139,7 +139,7 @@ Texts = Mapping[str, str]
 
 
 def submission_diff(before: object, after: object) -> str:
-    """Return a diff of two payloads, truncated; empty if all strings are equal."""
+    """Return a truncated diff of two payloads; empty if all strings are equal."""
     old, new = dict(_iter_strings("payload", before)), dict(_iter_strings("payload", after))
     lines = [
         line for name in sorted({*old, *new}) for line in _diff_string(name, old.get(name), new.get(name))
@@ -163,7 +163,7 @@ def _iter_strings(name: str, value: object) -> Iterator[tuple[str, str]]:
 
 
 def _diff_string(name: str, old: str | None, new: str | None) -> Iterator[str]:
-    """Yield a string's changes as a single hunk."""
+    """Yield the changes of a string as a single hunk."""
     if old == new:
         return
     before, after = (old or "").splitlines(), (new or "").splitlines()

@@ -1,4 +1,4 @@
-"""Documents of reports: results of stages and run, rejected imports, and fix hints."""
+"""Documents of reports: results of the stages and of the run, rejected imports, and fix hints."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class StageDocument(BaseDocument):
 
 
 class CaseDocument(BaseDocument):
-    """One executed item: a sample path, a step, a test, a node."""
+    """One executed item, e.g. a sample path, a step, a test or a node."""
 
     name: str = Field(description="Name of the unit.")
     status: CaseStatus = Field(description="How it ended.")
@@ -84,7 +84,7 @@ class CaseDocument(BaseDocument):
 
 
 class RuntimeResultsDocument(BaseDocument):
-    """All cases with their counts."""
+    """All cases of a run, with their counts by result."""
 
     total: int = Field(description="Number of cases.")
     passed: int = Field(description="Number of passed cases.")
@@ -230,7 +230,7 @@ class ImportViolationDocument(BaseDocument):
 def list_violations(
     findings: Iterable[Finding], events: Iterable[PolicyEvent]
 ) -> list[ImportViolationDocument]:
-    """Return the import violations, static ones first, up to `MAX_LISTED`."""
+    """Return up to `MAX_LISTED` import violations, static violations first."""
     return [*_static_violations(findings), *runtime_violations(events)][:MAX_LISTED]
 
 
@@ -239,7 +239,7 @@ _NAMED = re.compile(r"""__import__\(\s*["']([\w.]{1,200})["']""")
 
 
 def _static_violations(findings: Iterable[Finding]) -> Iterator[ImportViolationDocument]:
-    """Yield a violation for each finding of an import."""
+    """Yield a violation for each static finding about an import."""
     for finding in findings:
         if finding.layer is not Layer.STATIC or not finding.is_error:
             continue
@@ -254,7 +254,7 @@ def _static_violations(findings: Iterable[Finding]) -> Iterator[ImportViolationD
 
 
 def runtime_violations(events: Iterable[PolicyEvent]) -> Iterator[ImportViolationDocument]:
-    """Yield a violation for each import that the policy rejected at run time."""
+    """Yield a violation for each import that the policy refused at run time."""
     for event in events:
         if event.kind == "import" and not event.allowed:
             yield ImportViolationDocument.from_value(
@@ -263,6 +263,6 @@ def runtime_violations(events: Iterable[PolicyEvent]) -> Iterator[ImportViolatio
 
 
 def _quoted_module(finding: Finding) -> str | None:
-    """Return the module that a finding's message quotes; None if the name is known only at run time."""
+    """Return the module that a finding's message quotes; None if only the run reveals the name."""
     _, quote, rest = finding.message.partition("'")
     return rest.partition("'")[0] if quote else None

@@ -1,4 +1,4 @@
-"""Previews of arrays and tables in a result: size, types and the first rows, as text.
+"""Text previews of the arrays and tables in a result: their size, types and first rows.
 
     dataframe, 300 rows × 2 columns
        region      n
@@ -7,8 +7,8 @@
     1   south      2
     … 298 more rows
 
-Guest code controls the result: a value with a table's tag but another shape has no preview, and only a
-limited part of a large value is read.
+Guest code controls the result. Therefore, a value that is tagged as a table but has another shape gets no
+preview, and only a limited part of a large value is read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Rows = Sequence[Sequence[str]]
 
 
 def preview_of(result: JsonValue) -> str | None:
-    """Return a preview of the first tables and arrays in a result, or None."""
+    """Return a preview of the first tables and arrays in a result; None if it has none."""
     return "\n\n".join(islice(_render_previews(result, "", _DEPTH), MOST_TABLES)) or None
 
 
@@ -109,7 +109,7 @@ def _render_array(held: JsonValue, kind: str) -> list[str]:
 
 
 def _shape(value: JsonValue) -> list[int]:
-    """Return the lengths of nested arrays, following the first element of each."""
+    """Return the lengths of nested arrays, always descending into the first element."""
     found = []
     while isinstance(value, list):
         found.append(len(value))
@@ -142,7 +142,7 @@ def _render_cells(values: Sequence[JsonValue]) -> list[str]:
 
 
 def _render_nested(value: list[JsonValue] | dict[str, JsonValue]) -> str:
-    """Return an array as text, e.g. the labels of a multi-level index; deeper nesting is omitted."""
+    """Return an array as text, e.g. the labels of a multi-level index; omit deeper levels."""
     if isinstance(value, dict):
         return "{…}" if value else "{}"
     parts = ["…" if isinstance(one, list | dict) else _render_cell(one) for one in value[:_LEVELS]]
@@ -150,7 +150,7 @@ def _render_nested(value: list[JsonValue] | dict[str, JsonValue]) -> str:
 
 
 def _render_cell(value: JsonValue) -> str:
-    """Return a value in one line of limited length; nested values are abbreviated."""
+    """Return a value as one line of limited length; abbreviate nested values."""
     if isinstance(value, dict) and "$py" in value:
         held = value.get("value")
         value = held if isinstance(held, str) else f"{_render_cell(value['$py'])} …"

@@ -1,4 +1,4 @@
-"""The document of a static check: the static results that an attempt would report."""
+"""The document of a static check, with the static results that an attempt would report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assayd.model.submission import Submission
 
 
 class StaticCheckDocument(BaseDocument):
-    """The static stages of a submission that was checked and not recorded."""
+    """The static stages of a submission that was checked without being recorded."""
 
     kind: str = Field(description="Kind of the submission.")
     policy: str = Field(description="Its profile.")

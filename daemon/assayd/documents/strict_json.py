@@ -1,4 +1,4 @@
-"""Parses the JSON of requests within limits, and serializes JSON canonically."""
+"""Parses the JSON of requests within limits, and serializes JSON in canonical form."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TEXT_CHARS = 2**18
 
 @cache
 def _member_reader(kind: Any) -> Callable[[object], dict[str, object]] | None:
-    """Return the function that reads the members of a document class, or None for other classes."""
+    """Return a function that reads the members of a document class; None for other classes."""
     if issubclass(kind, BaseModel):
         return vars
     if getattr(kind, "__pydantic_config__", None) is not DOCUMENT:
@@ -57,7 +57,7 @@ def _member_reader(kind: Any) -> Callable[[object], dict[str, object]] | None:
 
 
 def members_of(value: Any) -> dict[str, object] | None:
-    """Return the members of a document by name, or None for any other value."""
+    """Return the members of a document by name; None if the value isn't a document."""
     read = _member_reader(type(value))  # type: ignore[arg-type]  # every class is hashable
     return None if read is None else read(value)
 
@@ -78,11 +78,11 @@ _COMPACT = json.JSONEncoder(
 
 
 def read_json(text: bytes, *, most_values: int = MAX_VALUES) -> JsonValue:
-    """Parse one JSON text strictly.
+    """Parse a JSON text strictly.
 
     Raises:
-        RequestError: ``malformed``, with the position or the key at fault; ``too_large``, before parsing, for
-            more than `MAX_CONTAINERS` or `most_values`.
+        RequestError: ``malformed``, with the position or the key of the error; ``too_large``, before
+            parsing, if there are more containers than `MAX_CONTAINERS` or more values than `most_values`.
     """
     try:
         return parse_strictly(text, replace(_LIMITS, values=most_values))
@@ -91,15 +91,15 @@ def read_json(text: bytes, *, most_values: int = MAX_VALUES) -> JsonValue:
 
 
 def read_bytes(text: bytes) -> int:
-    """Estimate the memory in bytes that a parsed text needs in addition to the text itself."""
+    """Estimate the bytes of memory that a parsed text takes in addition to the text itself."""
     return len(text) + 64 * count_containers(text) + 32 * text.count(b",")
 
 
 def canonical(value: object) -> bytes:
-    """Serialize JSON canonically: sorted keys, no spaces, UTF-8.
+    """Serialize JSON in canonical form: UTF-8 with sorted keys and without spaces.
 
     Values of requests are preserved exactly. Guest text may contain lone surrogates, which UTF-8 can't
-    encode: each becomes a question mark.
+    encode; each is replaced with a question mark.
     """
     written = BytesIO()
     _write(value, written)
@@ -107,12 +107,12 @@ def canonical(value: object) -> bytes:
 
 
 def compact(value: object) -> bytes:
-    """Serialize JSON without sorting its keys, for responses that people read."""
+    """Serialize JSON in a form for people, without sorting the keys."""
     return _COMPACT.encode(value).encode("utf-8", "replace")
 
 
 def with_texts(document: BaseModel, texts: Mapping[str, bytes]) -> bytes:
-    """Serialize a document like `compact`, with some members that are JSON text already."""
+    """Serialize a document like `compact`; some of its members are given as JSON text."""
     parts: list[bytes] = []
     others: dict[str, object] = {}
     for name, value in (*vars(document).items(), ("", None)):
@@ -128,7 +128,7 @@ def with_texts(document: BaseModel, texts: Mapping[str, bytes]) -> bytes:
 
 
 def _write(value: object, to: BytesIO) -> None:
-    """Serialize JSON canonically; write large parts piece by piece."""
+    """Serialize JSON in canonical form; write large parts piece by piece."""
     if (members := members_of(value)) is not None:
         value = members
     if _estimate_size(value) < _PIECE:
@@ -180,7 +180,7 @@ def _encode(value: object) -> bytes:
 
 
 def _estimate_size(value: object) -> int:
-    """Return an estimate of how much there is to write, up to the size of one piece."""
+    """Return an estimate of the size of the output, up to the size of one piece."""
     weight, waiting = 1, [value]
     for each in waiting:  # The list grows during the loop.
         kind = each.__class__  # Common types are recognized by their class alone, without a call.

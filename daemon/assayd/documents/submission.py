@@ -1,6 +1,6 @@
-"""Parses an untrusted submission into a `Submission`, or rejects it, naming the field.
+"""Parses an untrusted submission into a `Submission`, or rejects it with the field's name.
 
-Oversized parts are rejected before they are copied (`PayloadCaps`).
+Parts larger than their cap (`PayloadCaps`) are rejected before they are copied.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Ulid = Annotated[str, StringConstraints(pattern=r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 
 
 class Resources(BaseModel):
-    """Tighter limits for this attempt. A value wider than the policy's is rejected."""
+    """Tighter limits for this attempt. A value above the policy's limit is rejected."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -74,7 +74,7 @@ class Resources(BaseModel):
 
 
 class Overrides(BaseModel):
-    """A request's changes to its policy. They can only tighten it, as `policies` ensures."""
+    """A request's changes to its policy. `policies` ensures that they only tighten it."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -89,7 +89,7 @@ class Overrides(BaseModel):
 
 
 class RepairRequest(BaseModel):
-    """A repair that starts if the attempt fails."""
+    """A request for a repair that starts if the attempt fails."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -100,7 +100,7 @@ class RepairRequest(BaseModel):
 
 
 class SubmissionBody(BaseModel):
-    """The body of a submission: one piece of code, and the options of its validation."""
+    """The body of a submission: one piece of code, with options for its validation."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -144,7 +144,7 @@ Part = tuple[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayloadCaps:
-    """The maximum sizes of the parts of a payload; each field is named like a `Cap`."""
+    """The maximum sizes of the parts of a payload. Each field has the name of a `Cap`."""
 
     source_bytes: int = MAX_SOURCE_BYTES
     inputs_bytes: int = 12 * 2**20
@@ -155,7 +155,7 @@ class PayloadCaps:
 def refuse_large_parts(
     validator: Kind, payload: Mapping[str, object], caps: PayloadCaps, *, body_bytes: int
 ) -> None:
-    """Check that no part of a payload exceeds its cap. Args: body_bytes: the size of the request body.
+    """Check that no part of a payload exceeds its cap. Args: `body_bytes` is the request body's size.
 
     Raises: RequestError ``too_large``, with the part's path.
     """
@@ -170,7 +170,7 @@ def refuse_large_parts(
 
 
 def texts_at(payload: Mapping[str, object], paths: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the strings at some dotted paths of a payload, each with its location.
+    """Return the strings at the given dotted paths of a payload, each with its location.
 
     A location is a dotted path, e.g. ``files.adapter.py``.
     """
@@ -179,7 +179,7 @@ def texts_at(payload: Mapping[str, object], paths: Sequence[str]) -> list[tuple[
 
 
 def checked_texts(validator: Kind, prepared: BaseModel) -> list[tuple[str, str]]:
-    """Return the texts that are checked and run, with their places; omit data and prose around code.
+    """Return the texts to check and run, with their locations; omit data and the prose around code.
 
     Args: `prepared` is the payload that `Kind.prepare` has returned.
     """
@@ -189,7 +189,7 @@ def checked_texts(validator: Kind, prepared: BaseModel) -> list[tuple[str, str]]
 
 
 def _capped_parts(validator: Kind, payload: Mapping[str, object]) -> list[tuple[Part, Cap]]:
-    """Return the parts of a payload that have a cap, with their caps."""
+    """Return all parts of a payload that have a cap, each with its cap."""
     from assayd.kind import Cap
 
     if validator.bounded is None:
@@ -199,7 +199,7 @@ def _capped_parts(validator: Kind, payload: Mapping[str, object]) -> list[tuple[
 
 
 def _describe_excess(value: object, cap: Cap, most: int) -> str:
-    """Return a description of the excess; empty if there is none, or if pydantic will reject the part."""
+    """Return a description of the excess; empty if the part fits, or if pydantic will reject it."""
     from assayd.kind import Cap
 
     match cap:
@@ -219,7 +219,7 @@ def _format_size(count: int) -> str:
 
 
 def _parts_at(whole: Part, path: str) -> list[Part]:
-    """Return the parts of a payload at a path; empty if the payload has another shape."""
+    """Return the parts of a payload at a path; empty if the payload has no such path."""
     parts = [whole]
     for name in path.split("."):
         parts = [inner for part in parts for key, inner in _child_parts(part) if name in {"*", key}]
@@ -227,7 +227,7 @@ def _parts_at(whole: Part, path: str) -> list[Part]:
 
 
 def _iter_strings(whole: Part) -> Iterator[Part]:
-    """Yield every string at any depth, including the keys."""
+    """Yield every string at any depth, including keys."""
     waiting = [whole]
     while waiting:
         part = waiting.pop()
@@ -239,7 +239,7 @@ def _iter_strings(whole: Part) -> Iterator[Part]:
 
 
 def _child_parts(part: Part) -> list[tuple[str, Part]]:
-    """Return the direct entries of a part, by key."""
+    """Return the direct children of a part, by key."""
     field, value = part
     if isinstance(value, dict):
         return [(name, (f"{field}.{name[:_NAME_CHARS]}", inner)) for name, inner in value.items()]
@@ -256,11 +256,11 @@ _ACCEPTED = PayloadCaps(inputs_bytes=2**40)
 def read_submission(body: bytes, kinds: Mapping[str, Kind], *, caps: PayloadCaps = _USUAL) -> Submission:
     """Parse a request body.
 
-    Parsing the resulting `document` returns an equal submission.
+    If the resulting `document` is parsed again, the submission is equal.
 
     Raises:
         RequestError: ``malformed`` for invalid JSON; ``too_large`` for a part above one of the `caps`;
-            ``kind.unknown``; ``invalid`` for any other fault, with the field's path.
+            ``kind.unknown``; ``invalid``, with the field's path, for any other error.
     """
     raw = read_json(body)
     if not isinstance(raw, dict):
@@ -295,7 +295,7 @@ def read_submission(body: bytes, kinds: Mapping[str, Kind], *, caps: PayloadCaps
 def _canonical_document(
     envelope: SubmissionBody, policy: str, overrides: Mapping[str, object], payload_text: bytes
 ) -> bytes:
-    """Return the submission in canonical form; the payload, which may be large, is canonical already."""
+    """Return the submission in canonical form; its payload, which may be large, already has this form."""
     before: dict[str, object] = {
         "kind": envelope.kind,
         "labels": envelope.labels,
@@ -320,7 +320,7 @@ def with_payload(
 
 
 async def read_accepted(document: bytes, kinds: Mapping[str, Kind]) -> Submission:
-    """Parse an accepted submission, in a thread if it is large, to keep the event loop free."""
+    """Parse an accepted submission; use a thread for a large one, to keep the event loop free."""
     read = partial(read_submission, document, kinds, caps=_ACCEPTED)
     return await asyncio.to_thread(read) if len(document) > LARGE_DOCUMENT_BYTES else read()
 
@@ -343,7 +343,7 @@ def _read_payload(validator: Kind, text: bytes) -> BaseModel:
 
 
 def _implied_labels(validator: Kind, payload: BaseModel) -> dict[str, str]:
-    """Return the labels that a payload implies; omit invalid labels."""
+    """Return the labels that a payload implies, without invalid labels."""
     implied = validator.labels(payload)
     return {name: value for name, value in implied.items() if re.fullmatch(_LABEL, value)}
 

@@ -18,7 +18,7 @@ class SummaryBucketDocument(BaseDocument):
 
 
 class SlowestDocument(BaseDocument):
-    """One of the attempts that took the longest."""
+    """One of the attempts with the longest duration."""
 
     attempt_id: str = Field(description="The attempt.")
     kind: str = Field(description="Its kind.")
@@ -27,7 +27,7 @@ class SlowestDocument(BaseDocument):
 
 
 class SummaryDocument(BaseDocument):
-    """The counts of finished attempts that match a query."""
+    """Counts of the finished attempts that match a query."""
 
     total: int = Field(description="Number of attempts.")
     verdicts: dict[str, int] = Field(description="By verdict.")

@@ -1,4 +1,4 @@
-"""Webhook messages: the finished object, its result and its path, but never the output of code."""
+"""Webhook messages: the finished object, its result and its path, but never the code's output."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class EndedBatchDocument(BaseDocument):
 
 
 class EndedGenerationDocument(BaseDocument):
-    """A generation with its outcome."""
+    """A generation, together with its outcome."""
 
     id: str = Field(description="ULID.")
     kind: str = Field(description="Kind to generate.")
@@ -57,7 +57,7 @@ Ended = Literal["attempt.finished", "batch.finished", "generation.finished"]
 
 
 class WebhookDocument(BaseDocument):
-    """The body of a message."""
+    """The body of a webhook message."""
 
     type: Ended = Field(description="Type of the event.")
     timestamp: Timestamp = Field(description="When.")
@@ -85,5 +85,5 @@ def batch_message(batch: Batch, tally: Tally, at: datetime) -> WebhookDocument:
 def webhook_message(
     kind: Ended, at: datetime, data: EndedAttemptDocument | EndedBatchDocument | EndedGenerationDocument
 ) -> WebhookDocument:
-    """Return the body of a message."""
+    """Return the body of a webhook message."""
     return WebhookDocument.model_construct(type=kind, timestamp=format_time(at), data=data)

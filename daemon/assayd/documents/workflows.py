@@ -1,6 +1,6 @@
-"""Workflows as the contract names them, and the requests that check, run or resume one.
+"""Documents of workflows, and of the requests that check, run or resume a workflow.
 
-This module contains only the models; `assayd_workflows` decides their contents.
+This module only defines the models; `assayd_workflows` decides their contents.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class WorkflowBody(WorkflowCheckBody):
 
 
 class WorkflowResumeBody(BaseModel):
-    """How to resume a workflow that has ended; missing fields keep their earlier values."""
+    """The request to resume a workflow that has ended; missing fields keep their earlier values."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -44,13 +44,13 @@ class WorkflowResumeBody(BaseModel):
 
 
 class WorkflowFindingDocument(FindingDocument):
-    """One finding of the check; its line is a line of the workflow document."""
+    """One finding of a workflow check; `line` refers to the workflow document."""
 
     node: str | None = Field(description="The node; null for the document and its outputs.")
 
 
 class PlannedNodeDocument(BaseDocument):
-    """One node of a workflow."""
+    """One node of a workflow that was checked."""
 
     id: str = Field(description="The node's id.")
     line: int | None = Field(description="Its line in the document.")
@@ -59,7 +59,7 @@ class PlannedNodeDocument(BaseDocument):
 
 
 class WorkflowCheckDocument(BaseDocument):
-    """The findings of a check. Nothing is run or recorded."""
+    """The findings of a check. A check neither runs nor records anything."""
 
     runnable: bool = Field(description="Whether no finding is an error.")
     name: str | None = Field(description="The workflow's name.")
@@ -105,7 +105,7 @@ class WorkflowDocument(BaseDocument):
 
 
 class WorkflowPageDocument(BaseDocument):
-    """Workflows, newest first."""
+    """A page of workflows, with the newest first."""
 
     workflows: list[WorkflowDocument] = Field(description="The workflows, without their findings.")
     next_cursor: str | None = Field(description="For the next page; null on the last.")

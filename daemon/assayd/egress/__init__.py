@@ -1,4 +1,4 @@
-"""The daemon's side of egress: reads guest requests to the proxy, decides, connects, and records.
+"""The daemon's side of egress: reads guest requests to the proxy, decides on them, connects, and records.
 
 Start with docs/egress.md.
 """

@@ -1,4 +1,4 @@
-"""One access to a host: checked with each new fact, connected, and recorded."""
+"""One access to a host, which is checked with each new fact, connected, and recorded."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ LOOK_UPS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EgressContext:
-    """The policy, resolver, address check and ledger for the accesses of one attempt.
+    """The context of an attempt's accesses: its policy, resolver, address check and ledger.
 
-    `places` limits the connections of all attempts; a connection waits at most `wait_s` for a free one.
-    `turn` waits for the connection's next turn in the event loop.
+    `places` limits the connections of all attempts; an access waits at most `wait_s` seconds for a free
+    slot. `turn` waits for the connection's next turn in the event loop.
     """
 
     owner: int
@@ -46,7 +46,7 @@ class EgressContext:
 
 
 class Access:
-    """The facts of one access, and its outcome."""
+    """The known facts of one access, and its outcome."""
 
     def __init__(self, way: EgressContext, target: Target | NoTarget, entry: Entry) -> None:
         self._way = way
@@ -61,7 +61,7 @@ class Access:
         addresses: tuple[str, ...] | None = None,
         server_name: str | NetworkRule | None = None,
     ) -> Decision:
-        """Add new facts about the access and check all known facts.
+        """Add new facts about the access, and check all facts known so far.
 
         Raises: NotServed, if a rule denies the access.
         """
@@ -84,9 +84,9 @@ class Access:
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Upstream]:
-        """Resolve the name, check the addresses, and connect to an allowed one.
+        """Resolve the name, check the addresses, and connect to an allowed address.
 
-        Raises: NotServed.
+        Raises: NotServed, if any of these steps fails.
         """
         target, way = self.target(), self._way
         found, left_s = await self._resolve_target(target)
@@ -103,9 +103,9 @@ class Access:
             way.places.release(way.owner)
 
     async def _resolve_target(self, target: Target) -> tuple[tuple[str, ...], float]:
-        """Return the target's addresses, and the remaining seconds to connect.
+        """Return the target's addresses, and the number of seconds that remain to connect.
 
-        The wait for a free slot doesn't count. Raises: NotServed.
+        The wait for a free slot isn't counted. Raises: NotServed.
         """
         way = self._way
         looking = Lookup(host=target.host, port=target.port, owner=way.owner, own=way.look_ups)
@@ -115,7 +115,7 @@ class Access:
 
 
 async def timed(work: Coroutine[object, object, T], left_s: float) -> tuple[T, float]:
-    """Return the result of `work`, and the remaining seconds. Raises: NotServed, if none remain."""
+    """Return the result of `work`, and the remaining seconds. Raises: NotServed, if no time remains."""
     until = asyncio.get_running_loop().time() + left_s
     try:
         async with asyncio.timeout_at(until):

@@ -1,7 +1,8 @@
-"""Decides which addresses are public. Pure.
+"""Decides which addresses are public, with pure functions.
 
-It has its own table, because `ipaddress` of Python 3.11 treats 64:ff9b::/96, 2002::/16 and fec0::/10 as
-global. Of IPv6, only 2000::/3 is assigned to global unicast, so all other addresses are rejected.
+This module has a separate table, because Python 3.11's `ipaddress` treats 64:ff9b::/96, 2002::/16 and
+fec0::/10 as global. In IPv6, only 2000::/3 is assigned to global unicast; therefore, all other addresses
+are rejected.
 
 Source: the special-purpose address registries of IANA; RFC 6890, 6052, 3056, 4380.
 """

@@ -1,12 +1,12 @@
-"""Decides whether an access is allowed: one pure function, called again with each new fact.
+"""Decides whether an access is allowed, with one pure function that is called for each new fact.
 
     target          the request line
     named           the Host header                            (plain HTTP)
     addresses       the resolved addresses
     server_name     the server name of the TLS client          (after CONNECT)
 
-An unknown fact is None and isn't checked. The first rule that denies decides. docs/egress-decisions.md has a
-table of the rules, from which the tests are generated.
+An unknown fact is None and isn't checked. The first rule that denies the access is decisive. The tests are
+generated from the table of rules in docs/egress-decisions.md.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class AccessRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The decision so far, the rule that decided, and the reason for a person.
+    """The decision so far, with the decisive rule and a reason that a person can read.
 
-    `addresses` are the allowed addresses.
+    `addresses` contains the allowed addresses.
     """
 
     rule: NetworkRule
@@ -50,12 +50,12 @@ class Decision:
 
     @property
     def hint(self) -> str:
-        """Return the suggested fix."""
+        """Return the suggestion for fixing a denied access."""
         return WORDINGS[self.rule].hint
 
 
 def decide(policy: NetworkPolicy, ask: AccessRequest, public: Public = is_public) -> Decision:
-    """Decide on an access by all known facts.
+    """Decide on an access, based on all known facts.
 
     Args:
         policy: the attempt's network policy.
@@ -87,7 +87,7 @@ def _target_denials(policy: NetworkPolicy, ask: AccessRequest) -> Iterator[Netwo
 
 
 def _http_denials(target: Target, rules: tuple[HttpRule | None, ...]) -> Iterator[NetworkRule]:
-    """Yield the denials by the entries' HTTP rules; one entry that allows the request is enough."""
+    """Yield the denials by the entries' HTTP rules; a single entry that allows the request is enough."""
     held = [rule for rule in rules if rule is not None]
     if len(held) < len(rules):
         return

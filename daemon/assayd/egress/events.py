@@ -1,8 +1,8 @@
-"""Reads HTTP events from bytes, a limited number at a time, and charges for each.
+"""Reads HTTP events from bytes, a limited number at a time, and charges for each event.
 
-A message in chunks of one byte, or after a thousand informational responses, costs its reader per event, not
-per byte. So no step reads more than `MOST_EVENTS`, adjacent content is joined, and each event counts at least
-as many bytes as the smallest piece of a stream.
+Reading costs time per event rather than per byte, e.g. for a message in chunks of one byte, or for one
+after a thousand informational responses. Therefore, a step reads at most `MOST_EVENTS` events, adjacent
+content is joined, and each event counts as at least the bytes of a stream's smallest piece.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BODY_BYTES = 8192
 
 
 class HttpReader:
-    """A reader of the HTTP events of one side of a connection."""
+    """A reader of the HTTP events that one end of a connection sends."""
 
     def __init__(self, http: h11.Connection) -> None:
         self._http = http
@@ -50,7 +50,7 @@ class HttpReader:
 
     @property
     def cut_off(self) -> bool:
-        """Return whether the stream has ended and all of its bytes were read."""
+        """Return whether the stream has ended and all of its bytes have been read."""
         return self._ended and not self._rest
 
     @property
@@ -95,14 +95,14 @@ class HttpReader:
         return list(_join_content(events))
 
     def unpaid_cost(self) -> int:
-        """Return the cost of the events since the last call that exceeds the number of their bytes."""
+        """Return the amount by which the cost of the events since the last call exceeds their bytes."""
         price, self._read = self._read * LEAST_COST, 0
         extra = max(price - self._paid, 0)
         self._paid = max(self._paid - price, 0)
         return extra
 
     def _feed_more(self) -> bool:
-        """Feed h11 more of the received bytes. Return False if none are left."""
+        """Feed h11 more of the received bytes; return False if none remain."""
         if not self._rest:
             if self._ended and not self._http.trailing_data[1]:
                 self._http.receive_data(b"")
@@ -120,7 +120,7 @@ class HttpReader:
 
 
 def _join_content(events: list[h11.Event]) -> Iterator[h11.Event]:
-    """Join adjacent content events."""
+    """Join adjacent events that contain content."""
     for is_content, run in groupby(events, lambda event: isinstance(event, h11.Data)):
         if is_content:
             yield h11.Data(data=b"".join(event.data for event in run if isinstance(event, h11.Data)))

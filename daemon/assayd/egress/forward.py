@@ -1,8 +1,8 @@
-"""Plain HTTP: each request is checked separately and sent on a separate connection.
+"""Serves plain HTTP: each request is checked separately and sent on a separate connection.
 
-The request is rebuilt from h11's events rather than copied, so that the host can't find another request in
-it. Headers for the proxy aren't forwarded. Redirects are returned as responses: if the guest follows one,
-that is its next request.
+The request is rebuilt from h11's events rather than copied, so that no second request can be hidden in it.
+Headers for the proxy aren't forwarded. Redirects are returned as responses: if the guest follows a
+redirect, it sends a new request.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NOT_DOWN = _HOP_BY_HOP | {RULE_HEADER.lower()}
 
 
 async def serve_request(guest: Guest, access: Access, request: h11.Request) -> bool:
-    """Serve a plain HTTP request. Return whether another may follow on this connection.
+    """Serve a plain HTTP request. Return whether another request may follow on this connection.
 
     Raises: NotServed.
     """
@@ -51,7 +51,7 @@ async def serve_request(guest: Guest, access: Access, request: h11.Request) -> b
 
 
 class _Exchange:
-    """One request and its response in progress."""
+    """One exchange in progress: a request and its response."""
 
     def __init__(
         self, *, guest: Guest, upstream: Upstream, host: h11.Connection, moved: Callable[[], None]
@@ -63,7 +63,7 @@ class _Exchange:
         self._answer = HttpReader(host)
 
     async def answer(self) -> AsyncIterator[list[h11.Event]]:
-        """Yield the host's response in groups of events, until its end."""
+        """Yield the host's response in groups of events, until the response ends."""
         while True:
             try:
                 events = self._answer.step()
@@ -88,7 +88,7 @@ class _ResponseComplete(Exception):
 async def _exchange(exchange: _Exchange) -> None:
     """Send the request's body and receive the response concurrently.
 
-    If the response completes first, sending the request's body stops.
+    If the response completes first, the rest of the request's body isn't sent.
     """
     with suppress(_ResponseComplete):
         await together(_forward_response(exchange), _send_body(exchange))
@@ -134,7 +134,7 @@ def _event_for_guest(event: h11.Event) -> h11.Event | None:
 
 
 def _host_request(request: h11.Request, target: Target) -> h11.Request:
-    """Return the request for the host, addressed by its target alone."""
+    """Return the request to send to the host, addressed only by its target."""
     place = target.host if target.port == HTTP_PORT else f"{target.host}:{target.port}"
     headers = [
         (b"Host", place.encode()),
@@ -145,7 +145,7 @@ def _host_request(request: h11.Request, target: Target) -> h11.Request:
 
 
 def _forwarded_headers(headers: Iterable[tuple[bytes, bytes]], dropped: frozenset[bytes]) -> Pairs:
-    """Return the headers to forward: without `dropped`, and without those that Connection names."""
+    """Return the headers to forward, without `dropped` and without the headers that Connection names."""
     pairs = list(headers)
     named = b",".join(value for name, value in pairs if name == b"connection").lower().split(b",")
     gone = dropped | {name.strip() for name in named} - _FRAMING
@@ -160,7 +160,7 @@ def _encode_event(host: h11.Connection, event: h11.Event) -> bytes:
 
 
 def _refuse_ambiguous_length(request: h11.Request) -> None:
-    """Reject a request with an ambiguous end; h11 itself rejects two different lengths."""
+    """Reject a request whose end is ambiguous; h11 itself rejects two different lengths."""
     names = [name for name, _ in request.headers]
     by_chunks = b"transfer-encoding" in names
     if by_chunks and (b"content-length" in names or request.http_version < b"1.1"):

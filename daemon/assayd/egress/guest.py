@@ -1,8 +1,8 @@
-"""The guest's side of a proxy connection: its HTTP/1.1 requests, read by h11, and the responses.
+"""The guest's end of a proxy connection: h11 reads its HTTP/1.1 requests and writes the responses.
 
-All input is hostile. A request must arrive in time and within the head limit. A rejected connection is
-answered, ended, and then read a little longer, so that a client that is still sending doesn't lose the
-answer.
+All input is hostile. A request must arrive in time and within the head limit. After a rejection, the relay
+sends the response, ends its side, and reads a little longer, so that a client that is still sending doesn't
+lose the response.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ METHOD_BYTES = 32
 
 
 class Phase(Enum):
-    """The data that the guest waits for, which decides how to report a failure."""
+    """The phase of a connection: what the guest waits for, which determines how a failure is reported."""
 
     ANSWER = auto()
     """An HTTP response."""
@@ -41,8 +41,8 @@ class Guest:
     """One connection of guest code.
 
     Args:
-        stream: its byte stream.
-        ledger: counts all bytes read; raises NotServed at the limit.
+        stream: the byte stream of the connection.
+        ledger: counts all bytes that are read, and raises NotServed at the limit.
         limits: the time limits.
         turn: waits for the connection's turn.
     """
@@ -58,9 +58,9 @@ class Guest:
         self._method = b""
 
     async def read(self) -> bytes:
-        """Return the next bytes; empty at the end of the guest's side.
+        """Return the next bytes; empty once the guest has sent everything.
 
-        Raises: NotServed, if the attempt has sent its limit.
+        Raises: NotServed, if the attempt has reached the limit of sent bytes.
         """
         data = await self.stream.read()
         if data:
@@ -69,7 +69,7 @@ class Guest:
         return data
 
     async def request(self) -> h11.Request | None:
-        """Return the next request; None if the guest sends no more.
+        """Return the next request; None if the guest sends no more requests.
 
         Raises: NotServed, if the input isn't a request or arrives too slowly.
         """
@@ -119,7 +119,7 @@ class Guest:
                 yield bytes(event.data)
 
     async def send(self, *events: h11.Event) -> None:
-        """Send parts of the response together. Raises: NotServed, if a part doesn't fit the earlier ones."""
+        """Send parts of the response together. Raises: NotServed, if a part contradicts earlier parts."""
         try:
             data = b"".join(self._http.send(event) or b"" for event in events)
         except h11.LocalProtocolError as problem:
@@ -130,12 +130,12 @@ class Guest:
             await self.stream.write(data)
 
     async def accept_connect(self) -> None:
-        """Accept a CONNECT request; afterwards, the connection carries no more HTTP."""
+        """Accept a CONNECT request; afterwards, the connection doesn't carry HTTP anymore."""
         await self.stream.write(ESTABLISHED)
         self._phase = Phase.GREETING
 
     def mark_greeted(self) -> None:
-        """Record that the guest now communicates with the host itself."""
+        """Record that the guest now communicates directly with the host."""
         self._phase = Phase.CONTENT
 
     def prepare_next_request(self) -> bool:
@@ -155,7 +155,7 @@ class Guest:
         await self.leave()
 
     async def leave(self) -> None:
-        """End this side, then read until the guest ends its side; reset the stream at the timeout."""
+        """End this side, then read until the guest ends the other; at the timeout, reset the stream."""
         await self.stream.end()
         try:
             async with asyncio.timeout(self.limits.head_s):
@@ -170,7 +170,7 @@ class Guest:
         return event
 
     def _next_event(self) -> h11.Event | None:
-        """Return an event that is already complete, or None if more bytes are needed."""
+        """Return an event that is already complete; None if more bytes are needed."""
         with self._translate_errors():
             event = self._events.next()
         if event is None and self._http.their_state in {h11.DONE, h11.CLOSED}:
@@ -192,7 +192,7 @@ class Guest:
     def _translate_errors(self) -> Iterator[None]:
         """Translate protocol errors into NotServed, and charge for events.
 
-        A client that hangs up violates no rule.
+        A client that disconnects violates no rule.
         """
         try:
             yield

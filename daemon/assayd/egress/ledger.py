@@ -1,4 +1,4 @@
-"""Records an attempt's accesses and its remaining budgets; writes the log and metrics of both."""
+"""Records an attempt's accesses and remaining budgets, and writes their log entries and metrics."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Entry:
         )
 
     def connected(self, address: str) -> None:
-        """Record the connected address."""
+        """Record the address to which the access is connected."""
         self.event = replace(self.event, address=address)
 
     def sent(self, count: int) -> None:
@@ -45,27 +45,27 @@ class Entry:
         self.event = replace(self.event, bytes_up=self.event.bytes_up + count)
 
     def received(self, count: int) -> None:
-        """Count bytes from the host. Raises: NotServed, if the attempt has reached its limit."""
+        """Count bytes received from the host. Raises: NotServed, if the attempt has reached its limit."""
         self.event = replace(self.event, bytes_down=self.event.bytes_down + count)
         self._ledger.spend_down(count)
 
     def charged(self, extra: int) -> None:
-        """Charge the cost of the host's events beyond their bytes. Raises: NotServed."""
+        """Charge the part of the events' cost that exceeds their bytes. Raises: NotServed, at the limit."""
         self._ledger.charge_down(extra)
 
     def record_failure(self, end: NotServed) -> None:
-        """Record the reason why the access wasn't served, or not completely."""
+        """Record the reason why the access wasn't served completely."""
         if isinstance(end.why, NetworkRule):
             self.event = replace(self.event, allowed=False, rule=end.why.value, reason=end.reason)
         else:
             self.event = replace(self.event, trouble=end.why.value)
 
     def mark_unfinished(self) -> None:
-        """Record that the unit ended before the access did."""
+        """Record that the unit ended before the access."""
         self.event = replace(self.event, finished=False)
 
     def close(self) -> None:
-        """Record the end. Further calls do nothing."""
+        """Record the end of the access; further calls do nothing."""
         if self._open:
             self._open = False
             duration_s = self._ledger.clock.monotonic() - self._began
@@ -74,7 +74,7 @@ class Entry:
 
 
 class Ledger:
-    """All accesses of one attempt."""
+    """The ledger of one attempt, with all of its accesses."""
 
     def __init__(self, limits: EgressLimits, clock: Clock, metrics: Metrics) -> None:
         self.clock = clock
@@ -88,7 +88,7 @@ class Ledger:
     def open(self, unit: int, target: Target | NoTarget) -> Entry:
         """Begin an access.
 
-        Raises: NotServed, if the attempt has reached its limit, which is recorded once per unit.
+        Raises: NotServed, if the attempt has reached its limit; this is recorded once per unit.
         """
         if len(self._entries) >= self._connections:
             self.used_up(unit, target)
@@ -98,13 +98,13 @@ class Ledger:
         return entry
 
     def unread(self, unit: int, end: NotServed) -> None:
-        """Record an unreadable request. Raises: NotServed, as `open`."""
+        """Record an unreadable request. Raises: NotServed, under the same condition as `open`."""
         entry = self.open(unit, NoTarget(via=AccessProtocol.HTTP, rule=NetworkRule.HTTP_MALFORMED))
         entry.record_failure(end)
         entry.close()
 
     def used_up(self, unit: int, target: Target | NoTarget | None = None) -> None:
-        """Record, once per unit, that the unit exceeded the limit of connections."""
+        """Record, once per unit, that the unit exceeded the limit on connections."""
         if unit not in self._used_up:
             self._used_up.add(unit)
             entry = Entry(
@@ -115,29 +115,29 @@ class Ledger:
             entry.close()
 
     def spend_up(self, count: int) -> None:
-        """Charge the budget of sent bytes. Raises: NotServed."""
+        """Charge bytes to the budget of sent bytes. Raises: NotServed, if the budget is exceeded."""
         self._metrics.egress_bytes.labels("up").inc(count)
         self.charge_up(max(count, LEAST_COST))
 
     def spend_down(self, count: int) -> None:
-        """Charge the budget of received bytes. Raises: NotServed."""
+        """Charge bytes to the budget of received bytes. Raises: NotServed, if the budget is exceeded."""
         self._metrics.egress_bytes.labels("down").inc(count)
         self.charge_down(max(count, LEAST_COST))
 
     def charge_up(self, cost: int) -> None:
-        """Charge the bytes read from guest code. Raises: NotServed."""
+        """Charge the bytes read from guest code. Raises: NotServed, if the budget is exceeded."""
         self._up -= cost
         if self._up < 0:
             raise refused_by(NetworkRule.TOO_MANY_BYTES)
 
     def charge_down(self, cost: int) -> None:
-        """Charge the bytes read from a host. Raises: NotServed."""
+        """Charge the bytes read from a host. Raises: NotServed, if the budget is exceeded."""
         self._down -= cost
         if self._down < 0:
             raise refused_by(NetworkRule.TOO_MANY_BYTES)
 
     def events(self, unit: int) -> tuple[NetworkEvent, ...]:
-        """Return the accesses of a unit, in order."""
+        """Return the accesses of a unit as events, in order."""
         return tuple(entry.event for entry in self._entries if entry.unit == unit)
 
     def tell(self, event: NetworkEvent) -> None:

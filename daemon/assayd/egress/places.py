@@ -1,6 +1,7 @@
-"""A semaphore shared fairly: a user can take another slot while holding fewer than are free.
+"""A fair semaphore: a user can take another slot only while holding fewer slots than are free.
 
-A single user gets half of the slots, the next user a quarter, and so on, so that a new user always finds one.
+A single user gets half of the slots, the next user a quarter, and so on, so that a new user always finds a
+free slot.
 
 Source: Choudhury and Hahne, Dynamic Queue Length Thresholds for Shared-Memory Packet Switches, 1998.
 """
@@ -54,7 +55,7 @@ class ThresholdSemaphore:
         self._held[owner] += 1
 
     def _assign_slots(self) -> None:
-        """Assign slots to waiters until none of them may take one."""
+        """Assign slots to waiters until no waiter may take another slot."""
         given = True
         while given:
             given = False
@@ -62,7 +63,7 @@ class ThresholdSemaphore:
                 given |= self._serve_owner(owner)
 
     def _serve_owner(self, owner: int) -> bool:
-        """Assign a slot to one waiter of a user, if the user may take one."""
+        """Assign a slot to one waiter of a user, if the user may take another slot."""
         waiting = self._waiting[owner]
         while waiting and waiting[0].done():  # cancelled in the meantime
             waiting.popleft()

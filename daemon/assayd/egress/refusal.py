@@ -1,4 +1,4 @@
-"""The answer to guest code after a denial or a failure: HTTP with the rule, or a TLS alert."""
+"""The response to guest code after a denial or a failure: HTTP with the rule's name, or a TLS alert."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REFUSED, _TROUBLE = 403, 502
 
 
 class NotServed(Exception):
-    """An exception that ends an access: a rule denied it, or it failed. It never leaves `egress`."""
+    """An exception that ends an access that was denied or failed. It never leaves the package `egress`."""
 
     def __init__(self, why: NetworkRule | NetworkTrouble, reason: str, hint: str = "") -> None:
         super().__init__(why)
@@ -40,7 +40,7 @@ def refused(decision: Decision) -> NotServed:
 
 
 def refused_by(rule: NetworkRule, detail: str = "") -> NotServed:
-    """Return the exception for a rule outside the allowlist. Args: detail: trusted text."""
+    """Return the exception for a rule outside the allowlist. Args: `detail` is trusted text."""
     reason = WORDINGS[rule].reason + (f" ({detail})" if detail else "")
     return NotServed(rule, reason, WORDINGS[rule].hint)
 
@@ -51,7 +51,7 @@ def failed(trouble: NetworkTrouble) -> NotServed:
 
 
 def answer(end: NotServed, *, with_body: bool = True) -> bytes:
-    """Return the HTTP response. Its reason phrase is the rule, because clients show it in their errors."""
+    """Return the HTTP response. Its reason phrase is the rule, since clients show it in their errors."""
     default = _REFUSED if isinstance(end.why, NetworkRule) else _TROUBLE
     body = f"{end.why}: {end.reason}\n{end.hint}\n".encode() if with_body else b""
     head = (

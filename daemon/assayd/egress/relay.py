@@ -1,4 +1,4 @@
-"""The relay: a session with its own allowlist and budgets for each attempt that has an allowlist."""
+"""The relay: a separate session, with its allowlist and budgets, for each attempt with an allowlist."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from assayd.ports.egress import EgressLimits, GuestStream
 
 
 class Relay:
-    """The relay for guest code's connections. Implements `ports.egress.Egress`.
+    """The relay for guest code's connections. It implements `ports.egress.Egress`.
 
     Args:
-        limits: the limits of each attempt, and of all together.
+        limits: the limits of each attempt, and of all attempts together.
         clock: measures the duration of accesses.
         metrics: the counters.
-        look_up: resolves names.
+        look_up: a function that resolves a name.
         public: returns whether an address counts as public.
     """
 
@@ -57,7 +57,7 @@ class Relay:
         self._lanes = count()
 
     def session(self, policy: NetworkPolicy, owner: int = 0) -> RelaySession:
-        """Return a session for an attempt. Args: owner: the user's id."""
+        """Return a session for an attempt. Args: `owner` is the user's id."""
         way = EgressContext(
             owner=owner,
             policy=policy,
@@ -73,7 +73,7 @@ class Relay:
 
 
 class RelaySession:
-    """The relay's session for one attempt. Implements `ports.egress.EgressSession`."""
+    """The relay's session for one attempt. It implements `ports.egress.EgressSession`."""
 
     def __init__(self, way: EgressContext, limits: EgressLimits) -> None:
         self._way = way
@@ -93,7 +93,7 @@ class RelaySession:
                 await guest.refuse(end)
 
     async def _serve_next(self, guest: Guest, unit: int) -> bool:
-        """Serve the next request, if any. Return whether another may follow."""
+        """Serve the next request, if any; return whether another request may follow."""
         request = await self._read_request(guest, unit)
         if request is None:
             return False
@@ -105,7 +105,7 @@ class RelaySession:
             return await serve_request(guest, asked, request)
 
     async def _read_request(self, guest: Guest, unit: int) -> h11.Request | None:
-        """Read the next request, and record it if it is unreadable."""
+        """Read the next request; if it is unreadable, record that."""
         try:
             return await guest.request()
         except NotServed as end:

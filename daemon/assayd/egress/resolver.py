@@ -1,8 +1,8 @@
 """Resolves names in threads, with a limited wait.
 
-`getaddrinfo` can't be cancelled. So each lookup runs in a separate daemon thread, and its slot is released
-only when the lookup really ends. Slow names of an attempt first use up the attempt's slots, then its user's
-share.
+`getaddrinfo` can't be cancelled. Therefore, each lookup runs in a separate daemon thread, and its slot is
+released only when the lookup really ends. If an attempt looks up slow names, it first uses up the attempt's
+slots, then the user's share.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ PLACES = 32
 
 
 def look_up(host: str, port: int) -> tuple[str, ...]:
-    """Resolve a name with the system's resolver. This blocks. Raises: OSError."""
+    """Resolve a name with the system's resolver. This call blocks. Raises: OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     return tuple(dict.fromkeys(str(place[0]) for *_, place in found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookup:
-    """One lookup: the folded name, the port, the user, and the attempt's slots."""
+    """One lookup, with the folded name, the port, the user, and the attempt's slots."""
 
     host: str
     port: int
@@ -39,16 +39,17 @@ class Lookup:
 
 
 class Resolver:
-    """A resolver of names, with a limited number of concurrent lookups that users share."""
+    """A resolver of names; users share a limited number of concurrent lookups."""
 
     def __init__(self, look_up: LookUp = look_up, *, places: int = PLACES) -> None:
         self._look_up = look_up
         self._places = ThresholdSemaphore(places)
 
     async def acquire(self, looking: Lookup) -> None:
-        """Wait for a slot of the user. If the wait is cancelled, release the attempt's slot, too.
+        """Wait for a slot of the user; if the wait is cancelled, also release the attempt's slot.
 
-        The caller already holds the attempt's slot. `resolve` must follow immediately; it releases both.
+        The caller already holds the attempt's slot. The caller must call `resolve` next, which releases
+        both slots.
         """
         try:
             await self._places.acquire(looking.owner)
@@ -57,9 +58,9 @@ class Resolver:
             raise
 
     async def resolve(self, looking: Lookup) -> tuple[str, ...]:
-        """Return the addresses of a name; empty if it has none.
+        """Return the addresses of a name; empty if the name has no addresses.
 
-        Can be cancelled at any time; the slots are released when the lookup ends.
+        The call can be cancelled at any time; the slots are released when the lookup ends.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[tuple[str, ...]] = loop.create_future()

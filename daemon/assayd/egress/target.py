@@ -1,8 +1,8 @@
-"""Parses the target that guest code requests from the proxy. Pure.
+"""Parses the target that guest code requests from the proxy, with pure functions.
 
 Only two forms are accepted: ``host:port`` after CONNECT, and an absolute ``http://`` URL after any other
-method. Anything that other parsers could read as another host (user names, backslashes, fragments) isn't a
-target.
+method. Any text in which other parsers could read another host (user names, backslashes, fragments) is
+rejected.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoTarget:
-    """An invalid target: the rule that rejects it, and `host` and `port` as far as they can be shown."""
+    """An invalid target: the rule that rejects it, and its `host` and `port` if they can be shown."""
 
     via: AccessProtocol
     rule: NetworkRule
@@ -89,7 +89,7 @@ def _parse_target(
 
 
 def _refusing_rule(host: str, port: int | None) -> NetworkRule | None:
-    """Return the rule that rejects this host, or None if it is valid."""
+    """Return the rule that rejects this host; None if the host is valid."""
     if "@" in host:
         return NetworkRule.USER_IN_URL
     if not host:
@@ -100,9 +100,9 @@ def _refusing_rule(host: str, port: int | None) -> NetworkRule | None:
 
 
 def _split_authority(authority: str, default_port: int | None) -> tuple[str, int | None]:
-    """Split host and port. Without a port, the whole string is the host.
+    """Split a host from its port; without a port, the whole string is the host.
 
-    An empty port counts as none (RFC 3986, 3.2.3).
+    An empty port is treated like a missing one (RFC 3986, 3.2.3).
     """
     host, colon, port = authority.rpartition(":")
     if not colon or not _PORT.fullmatch(port):

@@ -1,9 +1,9 @@
-"""CONNECT: a TLS tunnel to a listed host, opened once the client names that host, and not inspected.
+"""CONNECT: an uninspected TLS tunnel to a listed host, which is opened once the client names that host.
 
 This module reads the server name in the client's ClientHello, with pure functions and with limits.
 
-It reads only the first handshake message, which must be a ClientHello in few records. Anything that parsers
-could interpret as different names (a second extension, two names, bytes after the end) is malformed.
+Only the first handshake message is read, which must be a ClientHello in few records. Data in which parsers
+could find different names (a second extension, two names, bytes after the end) is rejected as malformed.
 
 Source: RFC 8446 (4.1.2, 5.1), RFC 6066 (3), RFC 9849 (encrypted ClientHello).
 """
@@ -43,13 +43,13 @@ class HelloError(ValueError):
 
 
 class HelloReader:
-    """A reader of a client's first bytes, in pieces of any size, up to the end of its ClientHello."""
+    """A reader of a client's first bytes, in pieces of any size, until its ClientHello is complete."""
 
     def __init__(self) -> None:
         self.taken = b""
 
     def feed(self, data: bytes) -> str | None:
-        """Add bytes. Return the server name once it is known, and None before.
+        """Add bytes; return the server name once it is known, otherwise None.
 
         Raises: HelloError.
         """
@@ -62,7 +62,7 @@ class HelloReader:
         return _parse_server_name(message)
 
     def _first_message(self) -> bytes | None:
-        """Return the first handshake message, joined from its records, or None while it is incomplete."""
+        """Return the first handshake message, joined from its records; None while it is incomplete."""
         message, at = b"", 0
         for _ in range(MOST_RECORDS):
             head = self.taken[at : at + _RECORD_HEADER]
@@ -90,7 +90,7 @@ def _check_record(head: bytes) -> None:
 
 
 def _message_length(message: bytes) -> int | None:
-    """Return the length of the handshake message with its header, or None while unknown."""
+    """Return the length of the handshake message including its header; None while it is unknown."""
     if message and message[0] != _CLIENT_HELLO:
         raise HelloError(NetworkRule.NOT_TLS)
     if len(message) < 4:
@@ -114,7 +114,7 @@ def _parse_server_name(message: bytes) -> str:
 
 
 def _parse_extensions(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the extensions of a ClientHello, each of which can occur once."""
+    """Yield the extensions of a ClientHello; each extension may occur only once."""
     hello = _FieldReader(message[4:])
     hello.take(2 + 32)  # version, random
     for length in (1, 2, 1):  # session id, cipher suites, compression methods
@@ -189,7 +189,7 @@ async def serve_tunnel(guest: Guest, access: Access) -> None:
 
 
 async def _read_hello(guest: Guest, access: Access, early: bytes) -> bytes:
-    """Read the ClientHello and check its server name. Return its bytes; empty if the guest sends none."""
+    """Read the ClientHello and check its server name; return its bytes, or none if the guest sends none."""
     reader, data = HelloReader(), early
     try:
         async with asyncio.timeout(guest.limits.head_s):
@@ -206,7 +206,7 @@ async def _read_hello(guest: Guest, access: Access, early: bytes) -> bytes:
 
 
 async def _relay_both_ways(guest: Guest, upstream: Upstream) -> None:
-    """Relay bytes in both directions until both have ended."""
+    """Relay bytes in both directions until both directions have ended."""
     async with idle_after(guest.limits.idle_s) as moved:
 
         async def up() -> None:

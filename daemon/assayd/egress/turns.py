@@ -1,9 +1,9 @@
-"""Shares the event loop among the relay's connections, and limits their total share.
+"""Shares the event loop among the relay's connections, and limits the relay's total share.
 
-Bytes of guest code and of hosts are processed in turns: one per iteration of the event loop, alternating
-between users, then between their attempts. A turn lasts until its connection waits for something. Its
-duration is measured, and a pause follows, so that the relay never takes more than its share of the loop,
-whatever it receives.
+Bytes from guest code and from hosts are processed in turns, with one turn per iteration of the event loop.
+Turns alternate between users, then between each user's attempts. A turn lasts until its connection waits
+for something. Its duration is measured, and a pause follows, so that the relay never exceeds its share of
+the loop, regardless of the data that it receives.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Turn = Callable[[], Awaitable[None]]
 
 
 class Turns:
-    """Grants turns, one at a time."""
+    """A scheduler that grants turns, one at a time."""
 
     def __init__(
         self, *, share: float = SHARE, burst_s: float = BURST_S, clock: Callable[[], float] = perf_counter
@@ -40,7 +40,7 @@ class Turns:
         self._paid_until = 0.0
 
     async def take(self, owner: int, lane: str) -> None:
-        """Wait for a turn, which ends when the caller next waits for something."""
+        """Wait for a turn, which ends the next time the caller waits for something."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.put(owner, lane, str(next(self._keys)), turn)
         if not self._given:
@@ -49,7 +49,7 @@ class Turns:
         await turn
 
     def _grant_turn(self) -> None:
-        """Begin the next turn, and schedule its measurement right after it."""
+        """Begin the next turn, and schedule the measurement of its duration."""
         loop = asyncio.get_running_loop()
         while len(self._waiting):
             turn = self._waiting.pop()

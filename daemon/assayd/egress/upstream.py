@@ -1,4 +1,4 @@
-"""A connection to a host, by an address that was checked."""
+"""A connection to a host at an address that was checked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from assayd.findings.network_rules import NetworkTrouble
 
 @asynccontextmanager
 async def idle_after(idle_s: float) -> AsyncIterator[Callable[[], None]]:
-    """Limit the seconds between calls of the yielded function while the body runs.
+    """While the body runs, limit the time between calls of the yielded function.
 
     Raises: NotServed ``network.idle``.
     """
@@ -43,7 +43,7 @@ MOST_TRIES = 4
 
 
 class Upstream:
-    """The host's end of an access. All of its failures are NotServed."""
+    """The host's end of an access. All of its failures are raised as NotServed."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, entry: Entry, turn: Turn
@@ -54,7 +54,7 @@ class Upstream:
         self.turn = turn
 
     async def read(self) -> bytes:
-        """Return the next bytes, after waiting for a turn; empty at the end of the host's side."""
+        """Wait for a turn, and return the next bytes; empty once the host has sent everything."""
         try:
             data = await self._reader.read(READ_BYTES)
         except OSError as problem:
@@ -65,7 +65,7 @@ class Upstream:
         return data
 
     async def send(self, data: bytes) -> None:
-        """Send bytes, as fast as the host reads them."""
+        """Send bytes at the speed at which the host reads them."""
         self.entry.sent(len(data))
         try:
             self._writer.write(data)
@@ -74,7 +74,7 @@ class Upstream:
             raise failed(NetworkTrouble.BROKEN_OFF) from problem
 
     def end(self) -> None:
-        """Signal the end of data to the host."""
+        """Signal the end of the data to the host."""
         try:
             self._writer.write_eof()
         except OSError as problem:
@@ -87,7 +87,7 @@ async def connected(
 ) -> AsyncIterator[Upstream]:
     """Connect to the first address that responds; close the connection after the body.
 
-    Raises: NotServed, if none responds in time.
+    Raises: NotServed, if no address responds in time.
     """
     reader, writer, address = await _connect_first(addresses[:MOST_TRIES], port, timeout_s)
     try:
@@ -100,7 +100,7 @@ async def connected(
 async def _connect_first(
     addresses: Sequence[str], port: int, timeout_s: float
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str]:
-    """Try each address in turn, with its share of the remaining time."""
+    """Try each address in turn, for its share of the remaining time."""
 
     async def connect(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str]:
         reader, writer = await asyncio.open_connection(address, port, limit=AHEAD_BYTES)

@@ -1,1 +1,1 @@
-"""Container engines behind `ports.engine`: one package each, independent of one another."""
+"""Container engines that implement `ports.engine`: one independent package for each engine."""

@@ -14,12 +14,12 @@ from assayd.ports.engine import Capabilities, Engine
 
 
 def measured(engine: Engine, metrics: Metrics, clock: Clock) -> Engine:
-    """Return the engine with metrics for its calls: durations, and the codes of errors."""
+    """Return the engine, wrapped so that the durations and error codes of its calls are measured."""
     return cast("Engine", _MeasuredEngine(engine, metrics, clock))
 
 
 class _MeasuredEngine:
-    """A proxy of an engine, which measures all awaited calls."""
+    """A proxy of an engine that measures all awaited calls."""
 
     def __init__(self, engine: Engine, metrics: Metrics, clock: Clock) -> None:
         self._engine = engine
@@ -27,7 +27,7 @@ class _MeasuredEngine:
         self._clock = clock
 
     def capabilities(self) -> Capabilities:
-        """Return the engine's capabilities. A separate method, because frequent calls need no lookup."""
+        """Return the engine's capabilities; a separate method, so that frequent calls need no lookup."""
         return self._engine.capabilities()
 
     def __getattr__(self, name: str) -> object:

@@ -1,1 +1,1 @@
-"""Findings about runs, the retry context, and source positions."""
+"""Findings about runs, the retry context built from them, and source positions."""

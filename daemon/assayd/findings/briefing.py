@@ -1,6 +1,6 @@
-"""Parts of prompts that all kinds share: answer formats, examples, and the policy's allowances.
+"""The parts of prompts that all kinds share: answer formats, examples, and the policy's allowances.
 
-The allowances describe imports, hosts, and rejected names.
+The allowances describe allowed imports, reachable hosts, and rejected names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FORMS = {
 
 
 def answer_form(form: str) -> str:
-    """Return the JSON form of an answer: ``code``, ``files`` or ``steps``."""
+    """Return the JSON form of an answer with ``code``, ``files`` or ``steps``."""
     return f'{{"{form}": {_FORMS[form]}, "reason": "<what it does>"}}'
 
 
@@ -32,7 +32,7 @@ def code_example(sample: Sample, *, request: str, reason: str, field: str = "cod
 
 
 def describe_file_head(path: str, content: bytes, most: int) -> PromptContext:
-    """Return the beginning of a file with its path in the sandbox and the size of the shown part."""
+    """Return the beginning of a file, with its path in the sandbox and the size of the shown part."""
     size = f"{len(content)} bytes" if len(content) <= most else f"first {most} of {len(content)} bytes"
     return PromptContext(title=f"file {path} ({size})", text=content[:most].decode("utf-8", "replace"))
 
@@ -47,13 +47,13 @@ def allowances(
     also: Sequence[str] = (),
     imports: bool = True,
 ) -> Iterator[str]:
-    """Yield sentences about what code can import and which hosts it can reach; none without a policy.
+    """Yield sentences about allowed imports and reachable hosts; yield nothing without a policy.
 
     Args:
         policy: the effective policy.
         offer: the modules of the image, if imports aren't restricted.
         also: additional modules that code can import.
-        imports: whether imports are relevant, which they aren't for a bash step.
+        imports: whether imports are relevant; for a bash step, they aren't.
     """
     if policy is None:
         return
@@ -84,7 +84,7 @@ _RARE = frozenset({
 
 
 def usual(policy: ExecutionPolicy) -> ExecutionPolicy:
-    """Return a policy as prompts show it: without allowed modules that code rarely imports."""
+    """Return a policy for display in prompts, without allowed modules that code rarely imports."""
     return replace(policy, imports=replace(policy.imports, allowed=policy.imports.allowed - _RARE))
 
 

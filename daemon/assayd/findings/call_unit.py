@@ -1,7 +1,7 @@
-"""Judges one `call` unit: whether it returned a value, and with which findings if it didn't.
+"""Judges one `call` unit: whether it returned a value and, if not, with which findings.
 
-The guest controls its input. A value counts only with the cause `completed`, which the sandbox decides.
-The validator compares the value with the expected one.
+The input of this module is controlled by the guest. A value is accepted only if the cause, which the
+sandbox determines, is `completed`. The validator compares the value with the expected value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAY_HOLD_A_RECORD = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO, Cause.POL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The result of one call. `value` is set only if the call returned and nothing contradicts it.
+    """The result of one call. `value` is set only if the call returned and no other fact contradicts this.
 
     `again` contains the results of repeated calls, which affect only warnings.
     """
@@ -41,7 +41,7 @@ class Tried:
 
 
 def judge_call(name: str, unit: UnitResult | None, *, text: str, function: str) -> Tried:
-    """Judge a unit that called `function` of `text`; None means that the unit never started."""
+    """Judge a unit that called `function` of `text`; return None if the unit never started."""
     if unit is None:
         return Tried(case=Case(name=name, status=CaseStatus.SKIPPED, message="never started"))
     events = tuple(event_findings(unit.events, text))
@@ -61,7 +61,7 @@ def judge_call(name: str, unit: UnitResult | None, *, text: str, function: str) 
 
 
 def case_of(unit: UnitResult, status: CaseStatus, message: str | None, value: JsonValue = None) -> Case:
-    """Return the case of a unit; its duration is the runner's measurement, not the guest's."""
+    """Return the case of a unit; its duration is measured by the runner, not by the guest."""
     return Case(
         name=unit.name,
         status=status,
@@ -75,7 +75,7 @@ def case_of(unit: UnitResult, status: CaseStatus, message: str | None, value: Js
 
 
 def _record(unit: UnitResult) -> Record | None:
-    """Parse the child's record, if its end allows one."""
+    """Parse the child's record, if the way in which the child ended allows a record."""
     if unit.outcome.cause not in _MAY_HOLD_A_RECORD or len(unit.results) != 1 or unit.malformed is not None:
         return None
     return read_record(unit.results[0])

@@ -1,4 +1,4 @@
-"""Adds the corrected line to a hint, for readers who see only hints and not edits.
+"""Adds the corrected line to a hint, for readers who see only the hints and not the edits.
 
 Remove the comma.    ->    Remove the comma. Write `SELECT a, b FROM t`.
 """
@@ -15,11 +15,11 @@ _HINT_CHARS = 240
 
 
 def with_correction(finding: Finding, text: str) -> Finding:
-    """Return the finding with the corrected line in its hint, unless the hint already shows it.
+    """Return the finding; add the corrected line to its hint unless the hint already contains the line.
 
     Args:
-        finding: a finding, perhaps with an edit.
-        text: the text that the edit applies to.
+        finding: a finding, which can have an edit.
+        text: the text to which the edit applies.
     """
     edit = finding.edit
     old = line_at(text, edit.start_line) if edit is not None else None
@@ -34,7 +34,7 @@ def with_correction(finding: Finding, text: str) -> Finding:
 
 
 def _is_shown(old: str, new: str, hint: str) -> bool:
-    """Return whether a hint contains the new line, or the whole part that the edit changes."""
+    """Return whether a hint contains the new line, or the whole part changed by the edit."""
     if new in hint:
         return True
     before, after = old.split(), new.split()

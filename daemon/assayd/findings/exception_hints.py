@@ -1,14 +1,15 @@
-"""Suggests fixes for exceptions of submitted code: by type, message, and similar names.
+"""Suggests fixes for exceptions of submitted code, based on type, message and similar names.
 
-The guest controls all of these. They only affect wording, and an edit of the guest's own line.
+The guest controls all of these inputs. They only affect the wording of a hint and an edit of the guest's
+code.
 
     AttributeError: 'list' object has no attribute 'appned'     Did you mean 'append'?
     KeyError: 'prcie'                                           Did you mean 'price'? …
     AttributeError: 'NoneType' object has no attribute 'x'      The value is None: …
     KeyError: 'amount'               … Values on this line: “row = {'id': 1, 'amount_eur': 2}”
 
-`value_hints` names a fix that follows from the values on the failing line, `line_hints` one that follows from
-its expression.
+`value_hints` derives fixes from the values on the failing line; `line_hints` derives fixes from the line's
+expression.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ def hint_by_type(error_type: str) -> str:
 
 
 def exception_hint(record: Raised, text: str = "") -> str:
-    """Return the fix for this exception, and the values on its line. Args: text: the source."""
+    """Return the fix for this exception, with the values on its line. Args: `text` is the source."""
     seen = "; ".join(f"{name} = {value}" for name, value in record.values)
     there = f" Values on this line: {_QUOTES[0]}{_one_line(seen)}{_QUOTES[1]}." if seen else ""
     return _choose_hint(record, text) + there
@@ -181,7 +182,7 @@ def _choose_hint(record: Raised, text: str) -> str:
 
 
 def _hint_by_line(record: Raised, error_type: str, text: str) -> str | None:
-    """Return the fix that the line and its values show, rather than the message."""
+    """Return the fix that follows from the line and its values rather than from the message."""
     line = line_at(text, record.line) or ""
     if error_type == "FileNotFoundError" and _STARTS_PROGRAM.search(line):
         told = "The image doesn't have this program."
@@ -196,7 +197,7 @@ def _hint_by_line(record: Raised, error_type: str, text: str) -> str | None:
 
 
 def _explain_none(record: Raised, text: str) -> str:
-    """Return the origin of a None value, with the line that assigned it, if that line is known."""
+    """Return the origin of a None value; include the line that assigned it, if this is known."""
     lines = text.split("\n", _MOST_LINES)[: min((record.line or 1) - 1, _MOST_LINES)]
     for name in (each for each, value in record.values if value == "None"):
         assigned = re.compile(rf"\s*+{re.escape(name)}\s*+=[^=]")
@@ -214,7 +215,7 @@ def _explain_none(record: Raised, text: str) -> str:
 
 
 def _no_match(pattern: str, lines: Sequence[str], name: str) -> str:
-    """Return the fix for a pattern that doesn't match, with the line that compiles the pattern."""
+    """Return the fix for a pattern that doesn't match; include the line that compiles the pattern."""
     bound = re.compile(rf"\s*+{re.escape(pattern)}\s*+=")
     made = next((n for n, line in enumerate(lines, 1) if bound.match(line)), None)
     where = f" in line {made} ({_shown(lines[made - 1])})" if made else ""
@@ -231,7 +232,7 @@ def _pydantic_v1_hint(record: Raised) -> str | None:
 
 
 def _similar_field_hint(record: Raised) -> str | None:
-    """Return the fix for a missing field of a model, if a value with a similar name was passed."""
+    """Return the fix for a model's missing field, if a value with a similar name was passed."""
     missing = re.findall(r"^(\w{3,60})\n +field required", record.message, re.MULTILINE)
     given = [key for _, value in record.values for key in re.findall(r"'(\w{3,60})':", value)]
     for field in missing:
@@ -248,7 +249,7 @@ def _one_line(text: str) -> str:
 
 
 def misspelling_edit(record: Raised, text: str) -> Edit | None:
-    """Return the edit of a misspelled name, if it is certain and the name occurs once in the line."""
+    """Return the edit of a misspelled name, if it is certain and the name occurs only once in the line."""
     line = line_at(text, record.line)
     wrong = _misspelled_name(record)
     if record.meant is None or not record.certain or line is None or wrong is None or record.line is None:

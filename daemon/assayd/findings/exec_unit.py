@@ -1,7 +1,7 @@
 """Judges one `exec` unit: whether the program started, and whether it succeeded.
 
-The program's wait status is its result. Its output is shown but never trusted. A record can only report
-that the program never started, because the program itself can't write a record.
+The result is the program's wait status; its output is shown, but never trusted. Since the program can't
+write a record, an existing record can only report that the program never started.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _AT_FAULT = frozenset({Cause.EXITED_NONZERO, Cause.SIGNALLED})
 
 
 def judge_exec(name: str, unit: UnitResult | None, *, program: str, offer: str = "") -> Tried:
-    """Judge a unit that should run `program`; None means that the unit never started.
+    """Judge a unit that should have run `program`; return None if the unit never started.
 
     Args:
         name: the name of the case.
-        unit: its result.
+        unit: the result of the unit.
         program: the program that the unit should run.
         offer: a sentence that lists the programs in the image.
     """
@@ -64,7 +64,7 @@ def judge_exec(name: str, unit: UnitResult | None, *, program: str, offer: str =
 
 
 def exit_code(unit: UnitResult) -> int | None:
-    """Return the exit code of a process that exited by itself, or None."""
+    """Return the exit code of a process that exited by itself; otherwise None."""
     status = unit.wait_status
     return os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else None
 

@@ -1,7 +1,8 @@
-"""Compares a result of code with the expected result of a case, and describes the difference.
+"""Compares the result of code with a case's expected result, and describes the difference.
 
-Expected fields must be equal at any depth; further fields may exist. Lists are compared element by element.
-The values come from a guest: this module runs no code, and truncates shown values.
+Expected fields must be equal at any depth; additional fields are allowed. Lists are compared element by
+element. Since the guest controls the values, this module runs no code and truncates the values that it
+shows.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ RULES = (DIFFERS_RULE, CUT_RULE)
 
 
 class Compare(StrEnum):
-    """The comparison of a received value with the expected one."""
+    """How a received value is compared with the expected value."""
 
     EXACT = "exact"
     """Strings are equal character by character, numbers by value."""
@@ -58,7 +59,7 @@ class Compare(StrEnum):
 
 
 class ExpectedCase(BaseModel):
-    """The fields that all cases have, whatever their input."""
+    """The fields that all cases share, regardless of their input."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -68,7 +69,7 @@ class ExpectedCase(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The first location at which two values differ, with both parts as text."""
+    """The first location at which two values differ, with the text of both parts."""
 
     place: str
     expected: str
@@ -85,7 +86,7 @@ def require_unique_names(cases: Sequence[ExpectedCase]) -> None:
 
 
 def difference(expected: object, received: object, compare: Compare, place: str = "") -> Difference | None:
-    """Return the first difference of a received value; None if it equals the expected value."""
+    """Return the first difference between a received and an expected value; None if they are equal."""
     if isinstance(expected, dict):
         return _field_difference(expected, received, compare, place)
     if isinstance(expected, list):
@@ -110,7 +111,7 @@ def find_text_difference(expected: str, received: str, compare: Compare) -> Diff
 
 
 def judge_value(tried: Tried, wanted: ExpectedCase, expected: JsonValue) -> Tried:
-    """Compare the result of a completed case; leave other cases unchanged."""
+    """Compare the result of a completed case with the expected result; return other cases unchanged."""
     tried = _add_expectation(tried, wanted, expected)
     if tried.case.status is not CaseStatus.PASSED:
         return tried
@@ -119,7 +120,7 @@ def judge_value(tried: Tried, wanted: ExpectedCase, expected: JsonValue) -> Trie
 
 
 def judge_output(tried: Tried, wanted: ExpectedCase, expected: str, stdout: CapturedOutput) -> Tried:
-    """Compare the output of a completed case; leave other cases unchanged."""
+    """Compare the output of a completed case with the expected output; return other cases unchanged."""
     tried = _add_expectation(tried, wanted, expected)
     if tried.case.status is not CaseStatus.PASSED:
         return tried
@@ -130,7 +131,7 @@ def judge_output(tried: Tried, wanted: ExpectedCase, expected: str, stdout: Capt
 
 
 def together(tries: Sequence[Tried]) -> tuple[Finding, ...]:
-    """Return the findings of all runs; equal findings of several runs are merged."""
+    """Return the findings of all runs; merge findings that several runs share."""
     if len(tries) == 1:
         return tries[0].findings
     alike = [(one.case.name, finding) for one in tries for finding in one.findings if not finding.context]
@@ -245,7 +246,7 @@ def _is_same_number(expected: object, received: object, compare: Compare) -> boo
 
 
 def _is_close(one: object, other: object) -> bool:
-    """Return whether two numbers, or words that are numbers, are equal within the tolerance."""
+    """Return whether two numbers, or two words that are numbers, are equal within the tolerance."""
     try:
         first, second = float(one), float(other)  # type: ignore[arg-type]  # it raises for other values
     except (ValueError, OverflowError):
@@ -266,7 +267,7 @@ def _shown(value: object) -> str:
 
 
 def _truncate_pieces(encoded: Iterable[str]) -> Iterator[str]:
-    """Yield the shown part of an encoded value, truncated."""
+    """Yield the pieces of an encoded value that are shown, truncated."""
     length = 0
     for piece in encoded:
         yield piece[: _SHOWN_CHARS + 1]
@@ -276,5 +277,5 @@ def _truncate_pieces(encoded: Iterable[str]) -> Iterator[str]:
 
 
 def _shorten_end(text: str) -> str:
-    """Return the end of a string, because white space often differs there."""
+    """Return a shortened string that keeps its end, because whitespace often differs there."""
     return _shown(text if len(text) <= _PLACE_CHARS else "…" + text[-_PLACE_CHARS:])

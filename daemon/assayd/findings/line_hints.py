@@ -1,11 +1,11 @@
-"""Names the fix of an exception by the expression on its line: a slice, a split, an operand, a call of json.
+"""Derives an exception's fix from the expression on its line: a slice, a split, an operand or a json call.
 
     x, y, z = parts[2:4]                  The slice `[2:4]` gives at most 2 values for 3 names. …
     region, name = stem.split("_")        … Write `stem.rsplit('_', 1)`. …
     total = item["price"] + item["qty"]   `item['qty']` is the string '2'. Write `int(item['qty'])`.
     json.load(sys.stdin)                  … Write `[json.loads(line) for line in sys.stdin]`.
 
-Lines and values come from submitted code. They only affect wording.
+The submitted code controls lines and values. They only affect the wording of hints.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 def hint_by_expression(record: Raised, error_type: str, line: str) -> str | None:
-    """Return the fix, or None if the line doesn't show it."""
+    """Return the fix; None if it can't be derived from the line."""
     match error_type:
         case "ValueError" if (found := _UNPACKED.match(record.message)) is not None:
             return _unpacking(parse_line(line), int(found[2]), is_short=found[1] == "not enough")
@@ -40,7 +40,7 @@ def hint_by_expression(record: Raised, error_type: str, line: str) -> str | None
 
 
 def parse_line(line: str) -> ast.Module:
-    """Return the tree of a line, also of one that opens a block; empty if it isn't a complete statement."""
+    """Return the tree of a line, even if it opens a block; empty if the line isn't a complete statement."""
     text = line.strip()[:_MOST_CHARS]
     for tried in (text, f"{text} pass", f"{text.removeprefix('el')} pass"):
         try:
@@ -51,7 +51,7 @@ def parse_line(line: str) -> ast.Module:
 
 
 def integer_of(node: ast.expr | None, values: Mapping[str, str]) -> int | None:
-    """Return the value of an integer expression: constants, names with a value, sums and differences."""
+    """Return the value of an integer expression of constants, names with a value, sums and differences."""
     match node:
         case ast.Constant(value=int(number)):
             return number
@@ -90,7 +90,7 @@ def _unpacking(tree: ast.Module, names: int, *, is_short: bool) -> str | None:
 
 
 def _slice(name: str, bounds: ast.Slice, names: int) -> str | None:
-    """Return the fix of a slice with constant bounds that has too few or too many elements."""
+    """Return the fix for a slice with constant bounds that has too few or too many elements."""
     low = 0 if bounds.lower is None else integer_of(bounds.lower, {})
     high = integer_of(bounds.upper, {})
     shown = f"[{ast.unparse(bounds)}]"
@@ -113,7 +113,7 @@ def _slice(name: str, bounds: ast.Slice, names: int) -> str | None:
 
 
 def _string_operand(tree: ast.Module, values: Mapping[str, str]) -> str | None:
-    """Return the fix if a single operand of the line is a string that contains a number."""
+    """Return the fix if exactly one operand of the line is a string that contains a number."""
     strings = {
         ast.unparse(node): found
         for node in _operands(tree)
@@ -135,7 +135,7 @@ def _operands(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def _value_of(node: ast.expr, values: Mapping[str, str]) -> object:
-    """Return the value of a name, or of an item of it with a constant key; None if unknown."""
+    """Return the value of a name, or of the name's item with a constant key; None if it is unknown."""
     try:
         match node:
             case ast.Name(id=name):

@@ -1,15 +1,16 @@
-"""Recognizes network access in the exceptions of submitted code, and the requested host.
+"""Recognizes network access, and the requested host, in the exceptions of submitted code.
 
     urllib3   HTTPSConnectionPool(host='api.example.com', port=443): …      api.example.com:443
     aiohttp   Cannot connect to host api.example.com:443 ssl:default        api.example.com:443
 
-The guest controls an exception's text: it affects the wording of a hint but decides nothing.
+The guest controls an exception's text. Therefore, the text affects only the wording of a hint.
 
 Under an allowlist, the wording of findings also depends on the results of accesses to listed hosts. A
-finding from an exception or a timeout alone would blame the code ("a loop that never ends") or the profile
-("blocks the network"). The relay knows which host hung, was down, or couldn't be resolved.
+finding based only on an exception or a timeout would blame the code ("a loop that never ends") or the
+profile ("blocks the network"). The relay knows which host hung, was down, or couldn't be resolved.
 
-    The code ran out of time (after 5 s).   api.example.com:443 had not answered to its end when time was up …
+    The code ran out of time (after 5 s).   api.example.com:443 had not answered to its end when time was up
+    …
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def network_hint(error_type: str, message: str, text: str = "") -> str | None:
     Args:
         error_type: the exception's class.
         message: the exception's text.
-        text: the source that raised the exception. If it is a test, the fix can be to mock a client's
+        text: the source that raised the exception. If this is a test, the fix can be to mock a client's
             responses.
     """
     if error_type.rpartition(".")[2] not in _TYPES:
@@ -75,7 +76,7 @@ def network_hint(error_type: str, message: str, text: str = "") -> str | None:
 
 
 def is_network_hint(suggestion: str | None) -> bool:
-    """Return whether a suggestion was returned by `network_hint`."""
+    """Return whether `network_hint` produced this suggestion."""
     return suggestion is not None and suggestion.startswith(_REACHES)
 
 
@@ -98,7 +99,7 @@ _SET_TIMEOUT = "Set a client timeout that is shorter than the unit's, and handle
 
 
 def add_network_facts(judgement: Judgement, result: RunResult) -> Judgement:
-    """Return the judgement of a run under an allowlist, with the relay's facts in its suggestions."""
+    """Return the judgement of a run under an allowlist; add the relay's facts to its suggestions."""
     waited = _last_or_none(
         event for event in _late_accesses(result) if not event.finished or event.trouble in _WAITED
     )

@@ -1,7 +1,7 @@
 """The rules that allow or deny network accesses, each with its fix.
 
-This module contains only the wording: `egress.decision` decides which rule applies.
-docs/egress-decisions.md shows an example of each.
+This module contains only the wording; `egress.decision` decides which rule applies. For an example of each
+rule, see docs/egress-decisions.md.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class NetworkRule(StrEnum):
 
 
 class NetworkTrouble(StrEnum):
-    """The cause of a failure of an allowed access, which isn't the policy's fault."""
+    """The cause if an allowed access failed; the policy isn't responsible for such a failure."""
 
     NOT_RESOLVED = "network.not_resolved"
     """The name has no address."""
@@ -187,5 +187,5 @@ TROUBLES: Mapping[NetworkTrouble, str] = {
 
 
 def hook_rule(mode: NetworkMode) -> NetworkRule:
-    """Return the rule by which the run-time policy, in the guest's process, denies an access that it sees."""
+    """Return the rule under which the runtime policy, in the guest's process, denies an access."""
     return NetworkRule.NOT_PROXIED if mode is NetworkMode.ALLOWLIST else NetworkRule.BLOCKED

@@ -1,7 +1,7 @@
 """Describes exceptions of code nodes and scripts about undefined names and failed imports.
 
-The guest controls an exception's type and text: they affect wording but decide nothing. Wording that isn't
-the interpreter's own (a NameError that code raised itself) is shown unchanged.
+The guest controls an exception's type and text, which therefore affect only wording. A message that the
+interpreter didn't produce (e.g. of a NameError raised explicitly by code) is shown unchanged.
 
     total = sum(prices)               sandbox.name_undefined   'prices' is not defined
     def f(): n += 1                   sandbox.name_unbound     'n' is read before it has a value
@@ -33,7 +33,7 @@ _MOST_COMPARED = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NearestName:
-    """The nearest name. `certain` means that it is one edit step away and no other name is as near."""
+    """The nearest name. `certain` means that only this name is a single edit step away."""
 
     name: str
     certain: bool
@@ -42,12 +42,12 @@ class NearestName:
 def nearest_name(
     name: str, circles: Sequence[Iterable[str]], fitting: Iterable[str] = ()
 ) -> NearestName | None:
-    """Return the name that was most likely meant; None if all are too different.
+    """Return the name that was most likely meant; None if all names are too different.
 
     Args:
         name: the written name.
-        circles: the visible names, the nearest scope first.
-        fitting: names that fit the use; at the same distance, they precede other names.
+        circles: the visible names of each scope, beginning with the nearest scope.
+        fitting: names that fit the use; they are preferred to other names at the same distance.
     """
     if len(name) > MOST_CHARS:
         return None
@@ -157,9 +157,10 @@ _TYPING = frozenset(typing.__all__)
 class ExceptionContext:
     """The context for explaining an exception.
 
-    `offer` is a sentence about the importable modules. `required` are the requirements that the submission
-    states, `awaited` the names that it expects to be set but that weren't. `files` are the submitted texts by
-    name, if there are several, or if the kind adds a harness in another file; `text` is the main one.
+    `offer` is a sentence about the importable modules. `required` contains the requirements that the
+    submission states; `awaited` contains the names that it expected to be set, but that weren't set.
+    `files` contains the submitted texts by name, if there are several or if the kind adds a harness in
+    another file; `text` is the main text.
     """
 
     text: str
@@ -170,7 +171,7 @@ class ExceptionContext:
 
 
 def failure_finding(record: Raised, around: ExceptionContext) -> Finding:
-    """Return the finding for an uncaught exception of the submitted code, or of its kind's harness."""
+    """Return the finding for an uncaught exception of the submitted code or of its kind's harness."""
     if is_harness_error(record, around):
         return _harness_finding(record)
     if record.file is not None and record.file in around.files:
@@ -188,7 +189,7 @@ def failure_finding(record: Raised, around: ExceptionContext) -> Finding:
 
 
 def is_harness_error(record: Raised, around: ExceptionContext) -> bool:
-    """Return whether code that the kind added raised the exception: in another file, or after the text."""
+    """Return whether the kind's harness raised the exception: code in another file or after the text."""
     if record.file is not None and around.files:
         return record.file not in around.files
     text = around.text
@@ -196,9 +197,9 @@ def is_harness_error(record: Raised, around: ExceptionContext) -> bool:
 
 
 def _harness_finding(record: Raised) -> Finding:
-    """Return the finding for an exception of the kind's own code.
+    """Return the finding for an exception raised by the kind's harness.
 
-    It has no lines, because the author can't see that code.
+    The finding has no line numbers, because the author can't see the harness.
     """
     plain = raised_finding(record, "")
     return replace(
@@ -297,7 +298,7 @@ def _explain_no_name(found: re.Match[str], around: ExceptionContext) -> tuple[st
 
 
 def _current_module(name: str) -> str | None:
-    """Return the module that now has a name, e.g. `collections.abc` for Mapping, or None."""
+    """Return the module that now contains a name, e.g. `collections.abc` for Mapping; None if unknown."""
     return next((module for module, names in _HOMES.items() if name in names), None)
 
 

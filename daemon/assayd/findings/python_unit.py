@@ -1,7 +1,7 @@
-"""Judges one `python` unit that didn't succeed: reads its record and describes the failure.
+"""Judges a `python` unit that didn't succeed: reads its record, and describes the failure.
 
-The record only affects the wording. Other code decides from the unit's status, its limits and the form of
-its record whether it succeeded.
+The record affects only the wording. Other code decides whether the unit succeeded, based on its status, its
+limits and the form of its record.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def never_started(name: str) -> Tried:
 
 
 def read(unit: UnitResult) -> Record | None:
-    """Return the only record of a unit, if its end allows a record, otherwise None.
+    """Return a unit's only record; None if the way in which the unit ended doesn't allow a record.
 
-    Raises: GuestJsonError, if it isn't a record of the protocol.
+    Raises: GuestJsonError, if it doesn't conform to the protocol.
     """
     if unit.outcome.cause not in _TELLING or len(unit.results) != 1 or unit.malformed is not None:
         return None
@@ -46,10 +46,10 @@ def read(unit: UnitResult) -> Record | None:
 
 
 def judge_end(unit: UnitResult, around: ExceptionContext, *, what: str) -> Tried:
-    """Return the result of a unit: passed if it succeeded and the policy rejected nothing.
+    """Return the result of a unit; it passes if it succeeded and the policy refused nothing.
 
     Args:
-        unit: its result.
+        unit: the result of the unit.
         around: the context for explaining an exception.
         what: the subject of the sentences, e.g. ``The script``.
     """
@@ -92,7 +92,7 @@ def _failure_finding(unit: UnitResult, record: Record | None, around: ExceptionC
 
 
 def _exit_status_hint(unit: UnitResult, text: str) -> str:
-    """Return the fix for a program that exited with a status other than 0."""
+    """Return the fix for a program with an exit status other than 0."""
     said = unit.stderr.text()
     if _ARGUMENTS.search(said):
         lines = [n for n, line in enumerate(text.split("\n"), 1) if "required=True" in line]

@@ -1,8 +1,8 @@
 """Formats the findings of a failed stage as the retry context for a model.
 
-This module decides only form and size: a headline; up to twenty findings, where equal ones are merged with
-their lines; the number of further findings; and reminders. Text that a guest may control is in quotation
-marks, each field on one line.
+This module only decides form and size. The context contains a headline, up to twenty findings, the number
+of further findings, and reminders. Equal findings are merged, with a list of their lines. Each field is on
+one line; text that a guest may control is in quotation marks.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ PASSED = "complete"
 
 
 def headline_of(headlines: Mapping[str, str], stage: str) -> str:
-    """Return the headline: the failed stage, or that the submission passed with quality findings."""
+    """Return the headline: either the failed stage, or that the submission passed with quality findings."""
     if stage == PASSED:
         return "The submission passed, but its result may be of little use:"
     return headlines.get(stage, f"The submission failed at {stage}:")
 
 
 def retry_context(findings: Sequence[Finding], *, headline: str, reminders: Sequence[str] = ()) -> str:
-    """Return the retry context: errors and quality findings, or warnings if there are neither."""
+    """Return the retry context with errors and quality findings; if there are neither, with warnings."""
     told = [f for f in findings if f.is_error or is_quality_finding(f)]
     told = told or [f for f in findings if f.severity is Severity.WARNING]
     lines = [headline, ""]
@@ -50,16 +50,16 @@ def retry_context(findings: Sequence[Finding], *, headline: str, reminders: Sequ
 
 
 def without_reminders(text: str) -> str:
-    """Return a retry context without its reminders, which a prompt states separately.
+    """Return a retry context without reminders, for a prompt that states them separately.
 
-    No finding can contain the line that begins the reminders, because each of its fields follows fixed words
-    on a single line.
+    No finding can contain the line that begins the reminders, because each field of a finding follows fixed
+    words on a single line.
     """
     return text.partition(_REMINDERS)[0]
 
 
 def _group_findings(findings: Sequence[Finding]) -> list[list[Finding]]:
-    """Group findings that differ only in their line."""
+    """Group findings that differ only in their line number."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for f in findings:
         key = (f.file, f.rule, f.message, f.suggestion, f.context, id(f) if f.line is None else None)
@@ -91,12 +91,12 @@ def _describe(number: int, group: Sequence[Finding]) -> Iterator[str]:
 
 
 def _quote(text: str) -> str:
-    """Return text that a guest may control, in quotation marks that it can't contain."""
+    """Return text that a guest may control, in quotation marks that the text can't contain."""
     return _QUOTES[0] + _to_single_line(text).translate(_NO_QUOTES) + _QUOTES[1]
 
 
 def _to_single_line(text: str) -> str:
-    """Return text on one line without invisible characters, so that guest text can't start a new line."""
+    """Return text as one line without invisible characters, so that guest text can't begin a new line."""
     seen = text
     if not text.isprintable():
         seen = "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text)
@@ -134,10 +134,10 @@ def repair_context(  # noqa: PLR0913  (each says another thing of the request)
     title: str = "",
     other_forms: Sequence[str] = (),
 ) -> RepairContext:
-    """Return the request to fix a passage, with the contents of its report.
+    """Return the request to fix a passage; it includes the contents of the passage's report.
 
-    `about` selects the hints about the passage, whose edits apply to it. `others` are further passages with
-    their selectors.
+    `about` selects the hints about the passage, i.e. those whose edits apply to it. `others` contains
+    further passages with their selectors.
     """
     return RepairContext(
         passage=passage,
@@ -170,14 +170,14 @@ def is_unreadable(report: Report) -> bool:
 def needs_allowances(report: Report, runtime_stages: Sequence[str]) -> bool:
     """Return whether a fix may depend on the allowed modules and commands.
 
-    It does if the approach may be wrong, and unless all errors are about something other than names.
+    This is the case if the approach may be wrong, or if not all errors are known to be unrelated to names.
     """
     rules = [str(finding.get("rule")) for finding in errors_of(report)]
     return _worth(report, runtime_stages) is RetryBenefit.MEDIUM or not all(map(_LOCAL.match, rules))
 
 
 def _worth(report: Report, runtime_stages: Sequence[str]) -> RetryBenefit:
-    """Return MEDIUM for a wrong result or an exceeded limit; other failures are local faults."""
+    """Return MEDIUM for a wrong result or an exceeded limit, since other failures are local faults."""
     rules = [str(finding.get("rule")) for finding in errors_of(report)]
     ran = report.get("stage_reached") in runtime_stages
     return RetryBenefit.MEDIUM if ran and any(map(_APPROACH.match, rules)) else RetryBenefit.HIGH
@@ -186,14 +186,14 @@ def _worth(report: Report, runtime_stages: Sequence[str]) -> RetryBenefit:
 def _edited_passages(
     report: Report, others: Sequence[tuple[SourcePart, Callable[[Hint], bool]]]
 ) -> Iterator[EditedPart]:
-    """Yield the passages for which a hint contains an edit."""
+    """Yield the passages that are edited by a hint."""
     for passage, about in others:
         if edits := tuple(_edits(report, about)):
             yield EditedPart(passage=passage, edits=edits)
 
 
 def _stderr_surrounding(report: Report) -> Iterator[PromptContext]:
-    """Yield the end of the first failed case's standard error, if any."""
+    """Yield the end of the standard error of the first failed case, if there is any."""
     results = report.get("runtime_results")
     cases = _get_objects(results, "cases") if isinstance(results, dict) else []
     failed = [case for case in cases if case.get("status") in {"failed", "error"}]
@@ -221,7 +221,7 @@ def _get_objects(report: Report, name: str) -> list[Mapping[str, object]]:
 
 
 def strip_layout(text: str, comment: str) -> bytes:
-    """Return the words of a source without whole-line comments and layout, for comparisons."""
+    """Return a source's words, without whole-line comments and layout, for comparisons."""
     lines = (" ".join(line.split()) for line in text.splitlines())
     kept = (line for line in lines if line and not line.startswith(comment))
     return "\n".join(kept).encode("utf-8", "surrogatepass")

@@ -1,7 +1,7 @@
-"""Describes the failures of a run (causes, policy events, exceptions) for every kind that runs code.
+"""Describes a run's failures (causes, policy events, exceptions) for every kind that runs code.
 
-This module makes no decisions: the sandbox determines the cause. An exception's type and message, which the
-guest controls, are truncated and shown, but never trusted.
+This module makes no decisions; the sandbox determines the cause. The guest controls an exception's type and
+message, which are therefore shown truncated, but never trusted.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _LINE_CHARS = 200
 
 
 def last_lines(text: str) -> str | None:
-    """Return the last non-empty lines of an output, truncated, or None."""
+    """Return the last non-empty lines of an output, truncated; None if there are none."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()][-_LINES:]
     return "\n".join(shorten(line, _LINE_CHARS) for line in lines) or None
 
 
 def quoted_end(text: str) -> str | None:
-    """Return a sentence with the last lines of standard error; None if it is empty."""
+    """Return a sentence that quotes the last lines of standard error; None if standard error is empty."""
     lines = last_lines(text)
     return None if lines is None else f"standard error ended with:\n{lines}"
 
@@ -108,7 +108,7 @@ def unfinished(result: RunResult, what: str) -> tuple[Finding, ...]:
 
 
 def limit_details(unit: UnitResult) -> str:
-    """Return the details of the limit that a unit reached; the module `timeout` describes time limits."""
+    """Return the details of the limit that a unit reached; for time limits, see the module `timeout`."""
     evidence = unit.outcome.evidence
     limit = evidence.get("limit_bytes")
     if isinstance(limit, int):
@@ -134,7 +134,7 @@ def raised_finding(record: Raised, text: str) -> Finding:
 
 
 def not_compiled_finding(record: NotCompiled, text: str) -> Finding:
-    """Return the finding for source that only the container's Python rejects."""
+    """Return the finding for source that is rejected only by the container's Python."""
     return Finding(
         rule=NOT_COMPILED_RULE.id,
         category="syntax",
@@ -205,7 +205,7 @@ def file_events(
     """Yield every violation with its finding, for kinds with several files.
 
     Args:
-        file: the executed file, which is used if the event has no location.
+        file: the executed file, which is reported if an event has no location.
         events: the events of the run-time policy.
         texts: the submitted texts by file name.
     """
@@ -216,9 +216,9 @@ def file_events(
 
 
 def grouped(found: Iterable[tuple[str, Finding]]) -> tuple[Finding, ...]:
-    """Merge findings of the same kind on the same line into the first one, which counts the other cases.
+    """Merge findings of the same kind on the same line into the first, which counts the other cases.
 
-    Text after a colon (an exception's message) often differs between cases and is ignored.
+    Text after a colon, such as an exception's message, is ignored, because it often differs between cases.
     """
     first: dict[tuple[object, ...], Finding] = {}
     names: dict[tuple[object, ...], list[str]] = {}
@@ -252,7 +252,7 @@ def _event_message(event: PolicyEvent) -> str:
 
 
 def _event_hint(event: PolicyEvent) -> str | None:
-    """Return the fix for a policy event; network rules have separate wording."""
+    """Return the fix for a policy event other than a network access, whose rules have separate wording."""
     if event.rule is not None:
         return WORDINGS[NetworkRule(event.rule)].hint
     return "Remove this operation: the policy doesn't allow it." if event.enforced else None

@@ -1,6 +1,6 @@
-"""Positions in a source: line numbers as Python counts them, snippets, and columns in characters.
+"""Positions in a source: Python's line numbers, snippets, and columns in characters.
 
-Only LF ends a line; to the compiler, form feeds and Unicode separators are ordinary characters.
+Only LF ends a line; for the compiler, form feeds and Unicode separators are ordinary characters.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from assayd.model.text_limits import SNIPPET_CHARS, shorten
 
 
 class SplitText(str):
-    """Source that is split into lines at most once, for a judge that quotes many of its lines."""
+    """A source that is split into lines at most once, for judges that quote many of its lines."""
 
     @cached_property
     def lines(self) -> list[str]:
@@ -25,7 +25,7 @@ def line_of(text: str, index: int) -> int:
 
 
 def line_at(text: str, line: int | None) -> str | None:
-    """Return a line without its line end, or None if it doesn't exist."""
+    """Return a line without its line end; None if the line doesn't exist."""
     if line is None or not 1 <= line <= len(text) + 1:
         return None
     lines = text.lines if isinstance(text, SplitText) else text.split("\n", line)
@@ -33,7 +33,7 @@ def line_at(text: str, line: int | None) -> str | None:
 
 
 def snippet(text: str, line: int | None) -> str | None:
-    """Return a line, truncated if it is long, or None if it doesn't exist."""
+    """Return a line, truncated if it is long; None if the line doesn't exist."""
     found = line_at(text, line)
     return None if found is None else shorten(found.rstrip(), SNIPPET_CHARS)
 

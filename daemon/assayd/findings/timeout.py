@@ -1,11 +1,12 @@
-"""Explains how a unit that timed out spent its time: computing, waiting, or starved of processor time.
+"""Explains how a unit that timed out spent its time: computing, waiting, or in run-queue delay.
 
     while True: pass        … ran out of time (limit 5 s): it used 5 s of processor time.
     time.sleep(60)          … (limit 5 s): it waited 5 s without computing.
     (a very busy machine)   … (limit 5 s): it computed for 0.9 s and waited 14 s for a processor.
 
-On a busy machine an endless loop looks like a program that only waits. Hence the suggestion names the loops
-of the source in each case. It decides nothing. Figures have two digits, so that repeated runs read the same.
+On a busy host, an endless loop looks like a program that only waits. Therefore, the suggestion always names
+the loops of the source. The explanation affects no decision. Figures have two digits, so that repeated runs
+produce the same text.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _THREADS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeShare:
-    """A share of the unit's time, with its wording and its fix."""
+    """A share of the unit's time, with the wording and the fix for it."""
 
     seconds: float
     words: str
@@ -54,7 +55,7 @@ class TimeShare:
 
 
 def timeout_finding(unit: UnitResult, what: str) -> Finding:
-    """Return the finding for a unit that reached its time limit. Args: what: the subject of the sentence."""
+    """Return the finding for a unit that reached its time limit. Args: `what` is the sentence's subject."""
     return replace(
         cause_finding(Cause.TIMEOUT, what),
         message=shorten(f"{what} ran out of time ({_format_limit(unit)}){describe_time_use(unit)}."),
@@ -63,13 +64,13 @@ def timeout_finding(unit: UnitResult, what: str) -> Finding:
 
 
 def describe_time_use(unit: UnitResult) -> str:
-    """Return how the time was spent, as the end of a sentence; empty if unknown."""
+    """Return a description of how the time was spent, as the end of a sentence; empty if unknown."""
     said = [spent.words.format(f"{spent.seconds:.2g} s") for spent in _time_shares(unit)]
     return f": it {' and '.join(said)}" if said else ""
 
 
 def time_hint(unit: UnitResult) -> str:
-    """Return the fix for a timeout, according to what took most of the time."""
+    """Return the fix for a timeout, based on what took most of the time."""
     return next((spent.hint for spent in _time_shares(unit)), COMPUTING)
 
 
@@ -81,7 +82,7 @@ def _format_limit(unit: UnitResult) -> str:
 
 
 def _time_shares(unit: UnitResult) -> Iterator[TimeShare]:
-    """Yield what most of the time was spent on, the largest part first; computing precedes being starved."""
+    """Yield the largest shares of the time in descending order; computing precedes run-queue delay."""
     usage = unit.usage
     parts: tuple[TimeShare, ...] = (
         TimeShare(seconds=usage.cpu_s, words="used {} of processor time", hint=COMPUTING),
@@ -105,7 +106,7 @@ def _time_shares(unit: UnitResult) -> Iterator[TimeShare]:
 
 
 def add_endless_parts(finding: Finding, text: str) -> Finding:
-    """Add the parts of a Python source that may never end: its `while` loops or its threads."""
+    """Add the parts of a Python source that can run endlessly: its `while` loops or its threads."""
     if finding.suggestion == WAITING and "threading.Thread(" in text:
         return replace(finding, suggestion=_THREADS)
     if text.count("\n") >= _MOST_LINES:

@@ -1,11 +1,11 @@
-"""Suggests the fix for an exception from the values on its line, if they show a single cause.
+"""Suggests the fix for an exception from the values on its line, if they indicate a single cause.
 
     IndexError      values[i + window], where i + window is 5      but the last index is 4
     TypeError       at = … 12:00:00+00:00; cutoff = … 00:00:00     cutoff has no time zone
     ValueError      int(parts[4]); parts = ('/', '2024', '05.csv') '05.csv' is the last part
     RecursionError  parent = 'a', in a function with a base case   the data contains a cycle
 
-The values come from the guest. They are parsed as literals, and only affect wording.
+The guest controls the values. They are parsed as literals, and affect only the wording of hints.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DEF = re.compile(r"[ \t]*+(?:async )?def (\w{1,80})\(")
 
 
 def hint_by_values(record: Raised, error_type: str, text: str) -> str | None:
-    """Return the fix that the values show, or None if they show none. Args: text: the source."""
+    """Return the fix that the values indicate; None if they indicate none. Args: `text` is the source."""
     match error_type:
         case "IndexError":
             return _index(record, line_at(text, record.line) or "")
@@ -50,9 +50,9 @@ def _without_zone(record: Raised) -> str | None:
 
 
 def _short_path(record: Raised) -> str | None:
-    """Return the fix if the string that isn't a number is a file name, the last part of a split path."""
+    """Return the fix if a string that isn't a number is a file name at the end of a split path."""
     found = _NOT_INTEGER.fullmatch(record.message)
-    if found is None or "." not in found[1]:
+    if found is None or "." not in found[1] or not found[1].isprintable():
         return None
     for name, value in record.values:
         if value[:1] in {"(", "["} and value[:-1].endswith(f", {found[1]}"):
@@ -64,7 +64,7 @@ def _short_path(record: Raised) -> str | None:
 
 
 def _endless(record: Raised, text: str) -> str | None:
-    """Return the fix if the function has a base case: a `return` without a recursive call."""
+    """Return the fix if the function has a base case, i.e. a `return` without a recursive call."""
     if record.line is None:
         return None
     lines = text.split("\n", record.line)[max(record.line - _MOST_BACK, 0) : record.line - 1]
@@ -87,7 +87,7 @@ def _endless(record: Raised, text: str) -> str | None:
 
 
 def _index(record: Raised, line: str) -> str | None:
-    """Return the fix for an index out of range, with the requested and the last index."""
+    """Return the fix for an index out of range, naming the requested and the last index."""
     values = dict(record.values)
     for node in _subscripts(line):
         index, length = integer_of(node.slice, values), _length(values.get(node.value.id, ""))
@@ -121,6 +121,6 @@ def _length(text: str) -> int | None:
         return int(counted[1])
     try:
         value = ast.literal_eval(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return None
     return len(value) if isinstance(value, list | tuple | str) else None

@@ -1,4 +1,4 @@
-"""Starts the guest runner; in an image, this whole package is one file (`imaging/guest_file.py`)."""
+"""Starts the guest runner; an image contains this whole package as one file (`imaging/guest_file.py`)."""
 
 import gc
 import os

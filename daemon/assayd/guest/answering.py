@@ -1,7 +1,7 @@
-"""The solution's process: imports the code, then handles the requests of the tests, one call at a time.
+"""Runs the solution's process: imports the code, then handles the tests' requests, one call at a time.
 
-It contains only the code and the arguments of the current call. Other modules decide whether its responses
-are correct.
+The process contains only the code and the arguments of the current call. Other processes decide whether its
+responses are correct.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _load_module(code: str, context: str, policy: RuntimePolicy, peer: Peer) -> 
 
 
 def own_classes(names: Mapping[str, object]) -> dict[str, type]:
-    """Return the plain classes that a context defines; their instances are passed as copies."""
+    """Return the plain classes that a context defines, whose instances are passed as copies."""
     return {
         name: value
         for name, value in names.items()
@@ -92,7 +92,7 @@ def own_classes(names: Mapping[str, object]) -> dict[str, type]:
 
 
 def _offer(module: ModuleType, entry: str, peer: Peer) -> list[object]:
-    """Return the functions and classes that the module defines, each with its number."""
+    """Return the functions and classes that the module defines, each with a number."""
     offered: list[object] = []
     for name, value in list(module.__dict__.items()):
         described = _describe(value) if type(name) is str else None
@@ -133,7 +133,7 @@ def _make_callback(peer: Peer, number: int, _: str, names: list[str]) -> Callabl
 
 
 def _explain(problem: BaseException, operation: str, name: str, texts: Texts) -> Raised:
-    """Return an exception's description by its nearest built-in type; the text is shown but never run."""
+    """Return the description of an exception as its nearest built-in type; the text is only for display."""
     kind = type(problem)
     silent = issubclass(kind, NOT_RAISED) and not (
         kind is StopIteration and (operation in _STOPPING or name in _STOPPING)
@@ -166,7 +166,7 @@ def _refuse_value(_: object) -> None:
 def perform(
     operation: str, value: object, name: str, args: list[object], kwargs: dict[str, object]
 ) -> object:
-    """Perform one operation on a value of the solution."""
+    """Perform one operation on one of the solution's values."""
     if operation not in _OPERATIONS:
         raise PeerFault("an operation that doesn't exist")
     return _OPERATIONS[operation](value, name, args, kwargs)

@@ -1,8 +1,8 @@
-"""Passes calls and results, as bytes, between a tests' process and the solution's.
+"""Passes calls and results as bytes between the process of the tests and that of the solution.
 
 The two processes have no descriptor, file or memory in common. The runner counts and times the messages
-between them; it reads only which process has the turn, never a value. The tests are notified if a solution
-is late, sends a message out of turn, or ends.
+between them; it reads only whose turn it is, never a value. The tests are notified if a solution is late,
+sends a message out of turn, or exits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FROM_SOLUTION = frozenset({"ready", "broken", "ask", "answer"})
 
 
 class _Endpoint:
-    """One of the two processes: the data received from it, and the data to be sent to it."""
+    """One of the two processes, with the data received from it and the data to send to it."""
 
     def __init__(self, reading: int, writing: int, kinds: frozenset[str]) -> None:
         self.reading, self.writing, self.kinds = reading, writing, kinds
@@ -46,7 +46,7 @@ class _Endpoint:
 
 
 class TestSession:
-    """The two processes of one test, for the solution and for the tests. The session ends with `close`."""
+    """The two processes of one test: the solution and the tests. Use `close` to end the session."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class TestSession:
             self._end_solution(f"a call took more than {self._call_s:g} s")
 
     def close(self) -> None:
-        """Stop watching the two processes after both have ended."""
+        """Stop watching the two processes once both have exited."""
         self._selector.unregister(self._nursery.descriptor)
         for end in (self._tests, self._solution):
             if end.watched:
@@ -175,7 +175,7 @@ class TestSession:
                 os.kill(self._pid, signal.SIGKILL)
 
     def _end_tests(self, why: str) -> None:
-        """Notify the tests that the solution has ended."""
+        """Notify the tests that the solution has exited."""
         if not self._told:
             self._told, self._why = True, why
             self._send_ended()

@@ -1,7 +1,7 @@
-"""The values of the names in a failing line, which the text of an exception doesn't contain.
+"""Records the values of the names in a failing line, which an exception's text doesn't contain.
 
-Only the beginnings of values of exact built-in types, paths and times are shown; no code of a guest's class
-is run for this. The values are part of the exception's record, which is controlled by the guest.
+Only values of exact built-in types, paths and times are shown, limited to their beginning, so that no code
+of a guest's class is run. The values are part of the exception's record, which the guest controls.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PATHS = ("PurePosixPath", "PureWindowsPath", "PosixPath", "PurePath")
 
 
 def failing_line(problem: BaseException, texts: Texts) -> tuple[FrameType, str] | None:
-    """Return the last frame of a submitted text that an exception passed through, and its line there."""
+    """Return the last frame of a submitted text through which an exception passed, and the line in it."""
     found: tuple[FrameType, int] | None = None
     traceback = problem.__traceback__
     while traceback is not None:
@@ -49,7 +49,7 @@ def failing_line(problem: BaseException, texts: Texts) -> tuple[FrameType, str] 
 
 
 def names_of(line: str) -> Iterator[str]:
-    """Return the words of a line that can be names made of ASCII characters."""
+    """Return the words of a line that can be names consisting of ASCII characters."""
     plain = "".join(
         letter if letter.isascii() and (letter.isalnum() or letter == "_") else " " for letter in line
     )
@@ -92,7 +92,7 @@ def _render_value(value: object, depth: int) -> str | None:
 
 
 def _render_items(value: object, kind: type, depth: int) -> str:
-    """Render the first items of a container, up to two levels deep."""
+    """Return the first items of a container as text, up to two levels deep."""
     brackets = _BRACKETS.get(kind, "{}")
     if depth >= _MOST_DEPTH:
         return f"{brackets[0]}…{brackets[1]}" if value else brackets
@@ -114,7 +114,7 @@ def _render_inner(value: object, depth: int) -> str:
 
 
 def _render_special(value: object, kind: type) -> str | None:
-    """Render times, paths and generators that never ran; return None for all other values."""
+    """Render times, paths and generators that never ran; return None for other values."""
     if kind is date or kind is timedelta:
         return str(value)
     if kind is datetime or kind is time:

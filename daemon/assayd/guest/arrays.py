@@ -1,4 +1,4 @@
-"""Forms of numpy and pandas values: scalars as plain values, arrays and tables with their kind.
+"""Represents numpy and pandas values: scalars as plain values, arrays and tables with their kind.
 
     numpy.int64(3)                  3
     numpy.array([[1, 2]])           {"$py": "ndarray", "value": [[1, 2]], "type": "int64"}
@@ -6,8 +6,8 @@
     pandas.DataFrame({"a": [5]})    {"$py": "dataframe", "value": {"columns": ["a"], "dtypes": ["int64"], …}, …}
     pandas.Timestamp, NaT, NA       a datetime; null
 
-No module is loaded for this. Modules with these names in `sys.modules` may be guest code, whose errors are
-handled like other errors of the guest.
+This module loads neither library. Modules with these names in `sys.modules` may be guest code; their errors
+are handled like other errors of the guest.
 """  # noqa: E501 - a line is a form
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _mro_of = type.__dict__["__mro__"].__get__
 
 
 def array_form(value: Any) -> tuple[str, object, str] | None:
-    """Return tag (may be empty), content and type of a numpy or pandas value; None for other values.
+    """Return the tag (can be empty), content and type of a numpy or pandas value; None for other values.
 
     Raises: any exception that guest code raises.
     """
@@ -59,7 +59,7 @@ def _scalar_form(value: Any, kind: type) -> tuple[str, object, str] | None:
 
 
 def _loaded_attribute(module: str, name: str) -> object:
-    """Return an attribute of a loaded module without running its code; None if there is none."""
+    """Return an attribute of a loaded module without running its code; None if it doesn't exist."""
     loaded = sys.modules.get(module)
     return vars(loaded).get(name) if type(loaded) is type(sys) else None
 

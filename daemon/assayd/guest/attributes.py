@@ -1,8 +1,8 @@
-"""Guards for computed attribute names: `getattr` and similar functions for code with safe built-ins.
+"""Guards for computed attribute names: `getattr` and similar functions, for code with safe built-ins.
 
 Static rules check only literal names. These guards check all other names at run time. They refuse special
-names and attributes that lead to frames and code; attributes of modules that the policy doesn't list;
-methods of paths that access files; and attributes of streams that lead to the underlying file.
+names, attributes that lead to frames and code, attributes of modules that the policy doesn't list, methods
+of paths that access files, and attributes of streams that lead to the underlying file.
 """
 
 from __future__ import annotations
@@ -72,17 +72,17 @@ _ABSENT = object()
 
 
 class AttributeGuard:
-    """A guard of access to attributes by computed names; it allows no module names until they are set."""
+    """A guard of access to attributes by computed names; until module names are set, it allows none."""
 
     def __init__(self) -> None:
         self._names: Mapping[str, frozenset[str]] = {}
 
     def allow(self, names: Mapping[str, frozenset[str]]) -> None:
-        """Set the names of each module that may be accessed by a computed name."""
+        """Set, for each module, the names that may be accessed as computed names."""
         self._names = names
 
     def functions(self) -> dict[str, Callable[..., object]]:
-        """Return the guarded functions, by the names of the built-in functions that they replace."""
+        """Return the guarded functions by the names of the built-in functions that they replace."""
 
         def getattr(value: object, name: str, default: object = _ABSENT, /) -> object:  # noqa: A001
             name = self._checked(value, name)
@@ -121,7 +121,7 @@ class AttributeGuard:
         string.Formatter.get_field = get_field
 
     def _checked(self, value: object, name: object) -> str:
-        """Return the name as plain text. Raises: TypeError or PermissionError, if it is refused."""
+        """Return the name as plain text. Raises: TypeError or PermissionError, if the name is refused."""
         if not is_a(name, str):
             raise TypeError("attribute name must be string")
         plain = str.__str__(name)
@@ -147,14 +147,14 @@ class AttributeGuard:
 
 
 def _fields(value: object, /) -> dict[str, object]:
-    """Return the fields of an object, as ``vars(x)`` does; refuse those of modules and classes."""
+    """Return the fields of an object like ``vars(x)``; refuse the fields of modules and classes."""
     if is_a(value, ModuleType) or is_a(value, type):
         raise PermissionError("vars() of a module or class isn't allowed")
     return _vars(value)
 
 
 def _touches_files(value: object, name: str) -> bool:
-    """Return whether a path's method accesses files, or a stream's attribute leads to its file."""
+    """Return whether a path's method accesses files, or whether a stream's attribute leads to its file."""
     pathlib, io = sys.modules.get("pathlib"), sys.modules.get("io")
     kind = value if is_a(value, type) else type(value)
     if pathlib is not None and issubclass(kind, pathlib.PurePath):

@@ -1,8 +1,7 @@
-"""The built-in names that guest code sees: all, or all except those that give access beyond the language.
+"""The built-in names that guest code sees: all, or only those without access beyond the language.
 
-The extractor's page lists the names that must be removed. The names that must be kept were determined by
-running ordinary code: a class statement needs ``__build_class__``, an import statement needs
-``__import__``.
+The extractor's page lists the names that must be removed. Running ordinary code showed which names must be
+kept: a class statement needs ``__build_class__``, and an import statement needs ``__import__``.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ def guest_builtins(
     Args:
         kind: ``safe`` or ``full``.
         guarded_import: the function that import statements call.
-        guarded: replacements of some safe built-ins, by name.
+        guarded: functions that replace some safe built-ins, by name.
 
-    Raises: ValueError for another kind.
+    Raises: ValueError, if `kind` has another value.
     """
     if kind not in {"safe", "full"}:
         raise ValueError(f"builtins must be 'safe' or 'full', not {kind!r}")
@@ -51,7 +50,7 @@ def guest_builtins(
 def opaque(function: Callable[..., _T]) -> Callable[..., _T]:
     """Wrap a function so that its module and closure aren't accessible as attributes.
 
-    The wrapper is a cache of size 0, which calls the function each time and stores nothing.
+    The wrapper is a cache of size 0, which calls the function every time and stores nothing.
     """
     wrapper: Callable[..., _T] = _cached(function, 0, False, None)
     for name in _SHOWN:

@@ -1,12 +1,12 @@
-"""Captures one output stream of a unit: its size, its head as it arrives, its tail at the end."""
+"""Captures an output stream of a unit: its size, its head as it arrives, and its tail at the end."""
 
 from __future__ import annotations
 
 
 class Capture:
-    """A byte counter that returns the first half of `kept_bytes` at once and keeps the last half.
+    """A byte counter that returns the first half of `kept_bytes` at once, and keeps the last half.
 
-    The tail never repeats a part of the head.
+    The tail never overlaps the head.
     """
 
     def __init__(self, kept_bytes: int) -> None:

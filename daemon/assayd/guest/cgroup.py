@@ -1,4 +1,4 @@
-"""Reads the kernel's counters for this container: OOM kills, refused forks, memory, CPU time."""
+"""Reads the kernel's counters for this container: OOM kills, refused forks, memory and CPU time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ ROOT = "/sys/fs/cgroup"
 
 
 class Counters(Value):
-    """Counters that only increase; a unit's share is the difference between two readings."""
+    """Counters that only increase; the usage of a unit is the difference between two readings."""
 
     oom_kills: int
     pids_refused: int
 
 
 class Cgroup:
-    """The container's control group, version 1 or 2; 0 if the files don't exist.
+    """The container's control group, version 1 or 2; values are 0 if the files don't exist.
 
     The files are opened once and read repeatedly, twice per unit.
     """
@@ -55,11 +55,11 @@ class Cgroup:
         return used_s or None
 
     def memory_bytes(self) -> int:
-        """Return the number of bytes of memory that are currently charged."""
+        """Return the number of bytes of memory currently charged to the group."""
         return _parse_number(_read_file(self._current))
 
     def peak_memory_bytes(self) -> int:
-        """Return the peak number of bytes of memory that were charged."""
+        """Return the peak number of bytes of memory charged to the group."""
         return _parse_number(_read_file(self._peak))
 
 

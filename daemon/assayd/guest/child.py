@@ -1,8 +1,9 @@
-"""The steps of a child between the fork and the first line of guest code, and after its last line.
+"""The steps of a child from the fork to the first line of guest code, and after its last line.
 
-The child gives up its privileges in the only order that works: descriptors and signals first, then rlimits,
-`/proc`, the system call filter, and finally the Python audit hook. All steps except the hook are completed
-and reported before the child receives its request, because it may have been forked before its unit begins.
+The child drops its privileges in the only order that is possible: descriptors and signals first, then
+rlimits, `/proc`, the system call filter, and finally the Python audit hook. All steps except the hook are
+completed and reported before the child receives its request, because it may have been forked before its
+unit begins.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _set_recursion_limit = sys.setrecursionlimit
 
 
 class Descriptors(Value):
-    """The runner's descriptors that the child receives. All numbers are above 6.
+    """The runner's descriptors that the child receives. Their numbers are all above 6.
 
     `paired` contains the descriptors of two more pipes, for reading and for writing, if the child
     communicates with another child.
@@ -75,9 +76,9 @@ class Descriptors(Value):
 class Confinement(Value):
     """The restrictions of every child of an attempt, prepared before the first fork.
 
-    `filters` are the filters that the child loads itself; the runner has already loaded the others.
-    `environment` is the environment of programs of the image; `proxies` is the part of it that Python code
-    finds in its environment.
+    `filters` contains the filters that the child loads; the runner has already loaded the other filters.
+    `environment` is the environment for the image's programs; `proxies` is the part of `environment` that
+    Python code gets.
     """
 
     rlimits: tuple[tuple[int, int], ...]
@@ -89,14 +90,14 @@ class Confinement(Value):
 
 
 def order(program: str, arguments: bytes, *, has_input: bool) -> bytes:
-    """Return the request to be written to `ORDER`; without input, the standard input is empty."""
+    """Return the request to write to `ORDER`; without input, standard input is empty."""
     return b"%s %d\n%s" % (program.encode(), has_input, arguments)
 
 
 def confine(
     attempt: BeginFrame, work_path: str, environment: Mapping[str, str], proxies: Mapping[str, str]
 ) -> Confinement:
-    """Prepare the confinement of an attempt's children; this process loads the filter that they inherit.
+    """Prepare the confinement of an attempt's children, and load the filter that they inherit.
 
     Raises: Unconfined.
     """
@@ -130,7 +131,7 @@ def _share_filter(attempt: BeginFrame, shared: bytes) -> bool:
 def become(
     confinement: Confinement, programs: Mapping[str, UnitProgram], descriptors: Descriptors
 ) -> NoReturn:
-    """Turn this fork of the runner into a unit's process, and run the request. Never returns."""
+    """Turn this fork of the runner into a unit's process, and run the request. This call never returns."""
     status = _BROKEN
     try:
         separate(descriptors)
@@ -163,7 +164,7 @@ SOLUTION = Apart(killable=_MOST_KILLABLE, writes=True)
 
 
 def drop_rights(confinement: Confinement, apart: Apart | None) -> None:
-    """Remove the privileges of this process that a child must not have."""
+    """Drop the privileges of this process that a child must not have."""
     for kind, value in confinement.rlimits:
         resource.setrlimit(kind, (value, value))
     _make_killable(_MOST_KILLABLE if apart is None else apart.killable)
@@ -221,7 +222,7 @@ def _empty_input() -> None:
 
 
 def separate(descriptors: Descriptors) -> None:
-    """Leave the runner's session, descriptors, directory and signal settings."""
+    """Leave the runner's session, descriptors, working directory and signal settings."""
     os.setsid()
     os.fchdir(descriptors.work)
     sources = (
@@ -240,7 +241,7 @@ def separate(descriptors: Descriptors) -> None:
 
 
 def _rlimits(limits: GuestLimits) -> Iterator[tuple[int, int]]:
-    """Yield each rlimit with its value, which is at most this process's own limit."""
+    """Yield each rlimit with its value, which is at most this process's limit."""
     for kind, value in (
         (resource.RLIMIT_NOFILE, limits.open_files),
         (resource.RLIMIT_FSIZE, limits.work_bytes),
@@ -251,9 +252,9 @@ def _rlimits(limits: GuestLimits) -> Iterator[tuple[int, int]]:
 
 
 def _make_killable(how: bytes) -> None:
-    """Make the kernel kill this process before the runner if memory runs out.
+    """Make the kernel kill this process rather than the runner if memory runs out.
 
-    A process that isn't dumpable can't write its own `/proc` file, so it is made dumpable for a moment.
+    A process that isn't dumpable can't write its own `/proc` file, so it is made dumpable briefly.
     """
     kernel.set_dumpable(True)
     descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
@@ -276,7 +277,7 @@ def _finish(record: Record, confinement: Confinement, newest: str) -> int:
 
 
 def _flush(stream: str) -> None:
-    """Flush the guest's object under the name of an output stream; ignore all errors."""
+    """Flush the guest's object that has the name of an output stream; ignore all errors."""
     try:
         getattr(sys, stream).flush()
     except BaseException:  # noqa: BLE001 - the guest may have put anything there

@@ -1,12 +1,12 @@
-"""Measures how a unit spends its time: computing, waiting for a processor, or waiting for something else.
+"""Measures how a unit spends its time: computing, in run-queue delay, or waiting for something.
 
-A unit times out when it has used its limit of CPU time, or when that much time has passed. Its run-queue
-delay, in which its tasks could have run but waited for a processor, isn't counted. A unit always times out
-after three times the limit. So a unit that sleeps ends at its limit, and a program on a busy host still
-gets its full limit of CPU time.
+A unit times out when its CPU time, or the elapsed time without its run-queue delay, reaches the limit.
+Run-queue delay is the time in which its tasks could have run but waited for a processor. After three times
+the limit, a unit times out in any case. Therefore, a unit that sleeps ends at its limit, while a program on
+a busy host still gets its full CPU time.
 
 The kernel reports the run-queue delay of each task (`tasks`) until the task ends. It is therefore read
-periodically, which also detects tasks that are waiting at present and accounts for tasks that start and end
+periodically. This also detects tasks that are currently waiting, and accounts for tasks that start and end
 between two readings. If the kernel doesn't report the delay, no time counts as waiting.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
             ...
 
         def used_s(self) -> float:
-            """Return a CPU time in seconds that increases only by the unit's usage."""
+            """Return a CPU time in seconds that increases only while the unit uses CPU time."""
             ...
 
 
@@ -45,13 +45,13 @@ _MOST_OWED_S = 0.1
 class UnitClock:
     """The clock of one unit; it starts when it is created.
 
-    The attributes are as of the last reading: `used_s` is the CPU time of all processes of the unit;
-    `starved_s` is the time in which the unit could have run but no processor was free for it, or for the
-    runner, which reads its output.
+    The attributes have their values at the last reading: `used_s` is the CPU time of all processes of the
+    unit; `starved_s` is the time in which the unit could have run, but no processor was free for the unit
+    or for the runner that reads its output.
 
     Args:
         limit_s: the CPU time that the unit may use.
-        below: the processes that it started.
+        below: the processes that the unit started.
         kept_s: returns the seconds since the last call for which the unit waited for the runner while the
             runner waited for a processor.
         now: returns the monotonic time.
@@ -91,7 +91,7 @@ class UnitClock:
         return self.used_s >= self._limit_s or self._looked >= self._expires_at()
 
     def look(self) -> None:
-        """Add the times since the last reading."""
+        """Take a reading, and add the times since the last one."""
         now = self._now()
         passed_s = now - self._looked
         used_s = max(self._below.used_s() - self._used_before_s, self.used_s)
@@ -108,7 +108,7 @@ class UnitClock:
         return self._began + min(self._limit_s + self.starved_s, MOST * self._limit_s)
 
     def _waited_s(self, passed_s: float) -> float:
-        """Return the run-queue delay of all tasks since the last reading, in seconds."""
+        """Return the run-queue delay of all tasks since the last reading in seconds."""
         before, ahead = self._seen, self._ahead
         self._seen, self._ahead = {}, {}
         waited_s = 0.0

@@ -1,6 +1,6 @@
-"""The database of an attempt: bytes in the runner's memory, and a file only while a `sql` unit runs.
+"""The database of an attempt: bytes in the runner's memory; a file only while a `sql` unit runs.
 
-So no other unit can access the database, and a failing unit leaves it unchanged.
+Therefore, no other unit can access the database, and a unit that fails leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RESULT = "database.sqlite"
 
 
 class AttemptDatabase:
-    """The bytes of a database, which only a unit that ended successfully can change."""
+    """The bytes of a database, which are changed only by units that end successfully."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -26,12 +26,12 @@ class AttemptDatabase:
         self._content: bytes | None = None
 
     def add(self, body: bytes) -> None:
-        """Add a part of the database with which the attempt begins."""
+        """Add a part of the database with which the attempt starts."""
         self._given += body
 
     @property
     def changed(self) -> bytes | None:
-        """Return the database if it differs from the initial one, otherwise None."""
+        """Return the database if it differs from the initial database; otherwise None."""
         return None if self._content is None or self._content == self._given else self._content
 
     def stage(self, work: WorkDirectory) -> None:
@@ -44,7 +44,7 @@ class AttemptDatabase:
             raise
 
     def take(self, work: WorkDirectory, *, keep: bool) -> str | None:
-        """Remove the file, keep its content if requested, and return the problem with it, if any."""
+        """Remove the file; if requested, keep its content. Return the problem with the file, if any."""
         try:
             content = work.read(FILE, self.most_bytes) if keep else None
         except OSError as problem:

@@ -1,9 +1,9 @@
-"""Ends a unit that ran as a program, with those steps of an interpreter's end that affect the program.
+"""Ends a unit that ran as a program, using the steps of an interpreter's exit that affect the program.
 
-Threads are joined, exit functions run, objects finalised, and files flushed and closed. An interpreter
-would then also clear every loaded module and so write to the memory pages that forks share: 7,000 pages and
-40 ms if pandas is loaded. Here, modules of the image are not cleared. If a program leaves threads running,
-the interpreter ends the process, which stops them.
+Threads are joined, exit functions are run, objects are finalised, and files are flushed and closed. An
+interpreter would also clear every loaded module and thereby write to memory pages that forks share: 7,000
+pages and 40 ms if pandas is loaded. Here, modules of the image aren't cleared. If threads are still
+running, the interpreter ends the process, which stops them.
 
 Source: ``Py_FinalizeEx`` in CPython's Python/pylifecycle.c.
 """
@@ -44,7 +44,7 @@ _modules = sys.modules
 
 
 class _NamespaceMark:
-    """A marker among the names of a module, which exists as long as those names."""
+    """A marker object in a module's namespace, which exists as long as the namespace."""
 
     __slots__ = ("__weakref__", "names")
 
@@ -58,10 +58,11 @@ def newest_module() -> str:
 
 
 def end_program(status: int, *, newest: str, libraries: tuple[str, ...]) -> NoReturn:
-    """End this process as a Python program ends.
+    """End this process like a Python program.
 
     Args:
-        status: the exit status; replaced by 120 if standard output or error can't be flushed.
+        status: the exit status; it is replaced with 120 if standard output or standard error can't be
+            flushed.
         newest: the last module that was loaded before the program.
         libraries: the folders of modules that are not cleared.
     """
@@ -90,7 +91,7 @@ def _join_threads() -> None:
 
 
 def _flush_streams() -> bool:
-    """Flush standard output and error; if that fails, report it and return False."""
+    """Flush standard output and standard error; if this fails, report it and return False."""
     flushed = True
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name, None)
@@ -113,13 +114,13 @@ def _is_closed(stream: IO[str]) -> bool:
 
 
 def _restore_streams() -> None:
-    """Restore the initial streams: the program's own streams are deleted with its names."""
+    """Restore the initial streams, since the program's streams are deleted with its names."""
     for name in ("stdout", "stderr"):
         setattr(sys, name, getattr(sys, f"__{name}__", None))
 
 
 def _own_modules(newest: str, libraries: tuple[str, ...]) -> list[str]:
-    """Return the names of the modules that form the program, that it created, or that are in its folder."""
+    """Return the names of modules that form the program, that it created, or that are in its folder."""
     own = [_MAIN]
     for name in reversed(_modules):
         if name == newest:
@@ -137,10 +138,10 @@ def _is_of_image(names: _Names, libraries: tuple[str, ...]) -> bool:
 
 
 def _delete_modules(modules: list[str]) -> None:
-    """Delete modules with all objects that only they reference.
+    """Delete modules, together with all objects that only these modules reference.
 
-    Modules without other references are finalised while their names are still bound. In the others (e.g. if
-    a library references one of their functions), the names are unbound, as the interpreter does.
+    Modules without other references are finalised while their names are still bound. In other modules (e.g.
+    if a library references one of their functions), the names are unbound, as in an interpreter's exit.
     """
     # What is reachable gets into the order of who holds whom, and so is finalised: a text, then its file.
     collect()
@@ -165,7 +166,7 @@ def _mark_modules(modules: list[str]) -> Iterator[ref[_NamespaceMark]]:
 
 
 def _unbind(names: _Names) -> None:
-    """Bind all names to None, beginning with those with one underscore."""
+    """Bind all names to None, beginning with names that start with one underscore."""
     for private_ones in (True, False):
         for name in list(names):
             is_private = name.startswith("_") and not name.startswith("__")

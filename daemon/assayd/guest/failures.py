@@ -1,4 +1,4 @@
-"""Records of exceptions of guest code: type, message, and the submitted lines that raised them."""
+"""Creates records of guest code's exceptions: type, message, and the submitted lines that raised them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_LINE = 400
 
 
 def raised(problem: BaseException, *, filename: str, source: str, phase: str) -> Record:
-    """Return the record of an uncaught exception of the only submitted text.
+    """Return the record of an uncaught exception when only one text was submitted.
 
     Args:
         problem: the exception.
@@ -54,7 +54,7 @@ def told(problem: BaseException, texts: Texts) -> Record:
 
 
 def not_compiled(problem: BaseException) -> Record:
-    """Return the record of a compiler error; line and column count from 1, or are None if unknown."""
+    """Return the record of a compiler error; line and column are counted from 1, or None if unknown."""
     syntax = problem if isinstance(problem, SyntaxError) else None
     return {
         "status": "not_compiled",
@@ -66,7 +66,7 @@ def not_compiled(problem: BaseException) -> Record:
 
 
 def message_of(problem: BaseException) -> str:
-    """Return the exception's text, or a substitute if code of its class raises an exception."""
+    """Return the exception's text, or a substitute if code of its class fails."""
     try:
         text = str(problem)
     except BaseException as second:  # noqa: BLE001 - guest code, which may raise whatever it likes
@@ -75,7 +75,7 @@ def message_of(problem: BaseException) -> str:
 
 
 def clean(text: str) -> str:
-    """Return a text that is truncated and contains only characters that JSON can represent."""
+    """Return the text, truncated and reduced to characters that JSON can represent."""
     return str.__str__(text)[:_MAX_MESSAGE].encode("utf-8", "backslashreplace").decode()
 
 

@@ -1,8 +1,8 @@
-"""Prevents code injection by dataclasses, which generate source from field names and run it.
+"""Prevents code injection through dataclasses, which generate and run source built from field names.
 
-A class statement contains only valid names. Classes that are created by a call (``TypedDict("T", {…})``,
-``Enum("E", {…})``, a metaclass), and fields whose name was changed, can have any text as a name. A check at
-this point covers all of these cases.
+A class statement contains only valid names. In classes created by a call (``TypedDict("T", {…})``,
+``Enum("E", {…})``, a metaclass), and in fields whose name was changed, a name can be any text. A check
+before code generation covers all of these cases.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EVENT = "compile"
 
 
 def check_field_names(places: FrameClassifier, reporter: Reporter) -> bool:
-    """Make the functions that generate code from field names check them; report refusals.
+    """Make the functions that generate code from field names check the names and report refusals.
 
     Returns:
         Whether the check is installed; False as long as the library hasn't been imported.
@@ -53,7 +53,7 @@ def check_field_names(places: FrameClassifier, reporter: Reporter) -> bool:
     kind = dataclasses.Field
 
     def is_named(field: Any) -> bool:
-        """Return whether a field is a plain field whose name is an identifier and not a keyword."""
+        """Return whether a field is a plain field whose name is an identifier, but not a keyword."""
         if type(field) is not kind:
             return False
         name = field.name

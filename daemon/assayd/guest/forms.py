@@ -1,7 +1,7 @@
-"""Forms for values without a JSON form: dates, paths, UUIDs, bytes, enum members, dataclasses, ….
+"""Represents values that JSON lacks: dates, paths, UUIDs, bytes, enum members, dataclasses and others.
 
 Each value is sent as an object with its kind and its form: ``{"$py": "date", "value": "2024-03-01"}``. No
-module is loaded for this: if a module isn't loaded, its classes have no instances.
+module needs to be loaded: as long as a module isn't loaded, its classes have no instances.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ValueForm:
 
 
 def form_of(value: object) -> ValueForm | None:
-    """Return the form of a value, or None if it has none.
+    """Return the form of a value; None if the value has no form.
 
     Raises: any exception that code of the value's class raises; for example, a time zone may be guest code.
     """

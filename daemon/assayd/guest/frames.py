@@ -1,7 +1,7 @@
 """The frame codec for both directions: u32 header length, u32 body length, JSON header, raw body.
 
-The codec checks only form and size. The reader of a frame interprets its header; each end treats the other
-end as hostile. See docs/guest-protocol.md.
+The codec checks only form and size. The reader of a frame interprets the header. Each end treats its peer
+as hostile. See docs/guest-protocol.md.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Header = dict[str, object]
 
 
 class FrameError(ValueError):
-    """Bytes that aren't a frame, or a frame beyond the limits."""
+    """An exception raised for bytes that aren't a frame, or for a frame that exceeds the limits."""
 
 
 def encode(header: Header, body: bytes = b"") -> bytes:
     """Return the bytes of one frame.
 
-    Raises: FrameError, if header or body exceeds its cap.
+    Raises: FrameError, if the header or the body exceeds its cap.
     """
     head = json_text.dumps(header)
     if len(head) > MAX_HEADER or len(body) > MAX_BODY:
@@ -43,12 +43,12 @@ def encode(header: Header, body: bytes = b"") -> bytes:
 
 
 def cost(piece: bytes) -> int:
-    """Return the number of bytes of the window that a piece of a relayed stream uses."""
+    """Return the number of bytes that a piece of a relayed stream uses of the window."""
     return max(len(piece), LEAST_COST)
 
 
 def chunks(content: bytes, size: int = MAX_BODY) -> Iterator[bytes]:
-    """Split content into frame bodies; return one empty body for empty content."""
+    """Split content into frame bodies; for empty content, return a single empty body."""
     for start in range(0, max(len(content), 1), size):
         yield content[start : start + size]
 
@@ -63,7 +63,7 @@ class Decoder:
         """Yield every frame that is complete after adding these bytes.
 
         Raises: FrameError, if a length exceeds its cap or a header isn't a JSON object with a string
-        `type`. Afterwards, the decoder must not be fed again.
+        `type`. After an error, the decoder must not be used anymore.
         """
         self._buffer += data
         while True:
@@ -74,7 +74,7 @@ class Decoder:
 
     @property
     def missing(self) -> int:
-        """Return the missing bytes of the incomplete frame, or of its lengths while they are incomplete."""
+        """Return the number of bytes missing from the incomplete frame, or from its length fields."""
         held = len(self._buffer)
         if held < _LENGTHS_BYTES:
             return _LENGTHS_BYTES - held

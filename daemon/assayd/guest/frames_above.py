@@ -1,8 +1,8 @@
-"""Determines who caused an operation: guest code or a library that it called; and the submitted line.
+"""Determines whether guest code or a library caused an operation, and the submitted line that did so.
 
 Code counts as library code if its file is in a library folder; all other code counts as guest code. To
-create a code object with such a file name, guest code has to compile, load or construct one, which raises
-an audit event.
+create a code object with a library's file name, guest code must compile, load or construct it, each of
+which raises an audit event.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ _IMPORT_MODULES = frozenset({"_frozen_importlib", "importlib", "importlib._boots
 
 
 class CallerLocation:
-    """The facts that the stack frames above an operation show.
+    """The facts about an operation that the stack frames above it show.
 
-    `direct`: guest code performed the operation itself, not through a library. `importing`: it was
-    performed while a module was being loaded. `file` and `line`: the submitted name of the innermost
-    submitted file on the stack, and the line in it; None if no submitted file is on the stack.
+    `direct` is True if guest code performed the operation itself, not through a library. `importing` is
+    True if the operation was performed while a module was being loaded. `file` and `line` are the submitted
+    name of the innermost submitted file on the stack, and the line in this file; None if no submitted file
+    is on the stack.
     """
 
     __slots__ = ("direct", "file", "importing", "line")
@@ -39,7 +40,7 @@ class CallerLocation:
 
 
 class FrameClassifier:
-    """A classifier of stack frames into guest code and library code."""
+    """A classifier that assigns stack frames to guest code or to a library."""
 
     def __init__(self, work_path: str) -> None:
         self.submitted: dict[str, str] = {}
@@ -51,7 +52,7 @@ class FrameClassifier:
         self._trusted = ("<frozen ", *self.libraries)
 
     def locate(self, frame: FrameType | None) -> CallerLocation:
-        """Return the location that the stack shows, from this frame upwards."""
+        """Return the location shown by the stack, from this frame upwards."""
         direct, importing = True, False
         while frame is not None and frame.f_code.co_filename.startswith(self._trusted):
             direct = False
@@ -60,7 +61,7 @@ class FrameClassifier:
         return CallerLocation(direct and frame is not None, importing, *self._find_submitted_line(frame))
 
     def find_guest_caller(self) -> FrameType | None:
-        """Return the frame that called the caller, if that frame is guest code, otherwise None."""
+        """Return the frame that called the caller, if this frame is guest code; otherwise None."""
         thread = get_ident()
         self.looking.add(thread)
         try:
@@ -75,7 +76,7 @@ class FrameClassifier:
         return frame.f_code.co_filename.startswith(self._trusted)
 
     def skip_import_frames(self, frame: FrameType) -> FrameType:
-        """Return the frame that requested an import: the first frame outside the import system itself."""
+        """Return the frame that requested an import, i.e. the first frame outside the import system."""
         while frame.f_back is not None and frame.f_globals.get("__name__") in _IMPORT_MODULES:
             frame = frame.f_back
         return frame

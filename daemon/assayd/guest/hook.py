@@ -1,7 +1,7 @@
-"""The audit hook: judges operations that reach beyond the interpreter, and inspection of its internals.
+"""The audit hook: judges operations that reach beyond the interpreter or inspect its internals.
 
-The hook decides four questions about an event: whether it is judged at all; who caused it (`frames_above`);
-whether the policy allows it; and whether it is refused or only recorded.
+For each event, the hook decides whether to judge it, who caused it (`frames_above`), whether the policy
+allows it, and whether to refuse or only record it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class HookRules(Value):
 
 
 class Act:
-    """A judged event: its description, and whether the policy allows it."""
+    """A judged event, with its description and whether the policy allows it."""
 
     __slots__ = ("allowed", "detail", "kind")
 
@@ -88,7 +88,7 @@ class Act:
 
 
 class AuditHook:
-    """A callable for ``sys.addaudithook``. Raises PermissionError for refused operations."""
+    """A callable for ``sys.addaudithook``. It raises PermissionError for refused operations."""
 
     def __init__(self, rules: HookRules, places: FrameClassifier, reporter: Reporter) -> None:
         self._rules = rules
@@ -160,7 +160,7 @@ class AuditHook:
         return Act(event, event, self._rules.allow_fork)
 
     def _judge_native(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
-        """Judge calls of C functions, except those of modules that are being loaded (e.g. `ctypes`)."""
+        """Judge calls of C functions, but ignore those by modules that are being loaded (e.g. `ctypes`)."""
         if place.importing:
             return None
         named = event.startswith("ctypes.dl") and arguments
@@ -207,7 +207,7 @@ class AuditHook:
         return Act("network", f"socket family {family}", False)
 
     def _judge_destination(self, host: object, port: object) -> Act | None:
-        """Judge a network destination. With an allowlist, guest code can reach only the proxy."""
+        """Judge a network destination; under an allowlist, guest code can reach only the proxy."""
         name = "" if host is None else _text(host)
         if self._rules.allow_inet and name in _LOOPBACK:
             return None
@@ -215,7 +215,7 @@ class AuditHook:
 
 
 def _text(value: object) -> str:
-    """Return a value of any type as a string, without running code of its class."""
+    """Return any value as a string, without running code of its class."""
     if is_a(value, str):
         return str.__str__(value)
     if is_a(value, bytes):
@@ -226,7 +226,7 @@ def _text(value: object) -> str:
 
 
 def _resolve(path: str) -> str:
-    """Return the absolute, normalized form of a path from its text alone, without following links."""
+    """Return a path in absolute, normalized form, based only on its text, without following links."""
     parts: list[str] = []
     for part in (path if path.startswith("/") else f"{getcwd()}/{path}").split("/"):
         if part == "..":

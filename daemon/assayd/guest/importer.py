@@ -1,9 +1,9 @@
-"""The guarded ``__import__``: judges the imports that guest code causes.
+"""The guarded ``__import__``, which judges the imports that guest code causes.
 
 Import statements of libraries aren't judged. If a module is imported by a name that is known only at run
-time, guest code is assumed to have chosen the name, whoever makes the call: ``mock.patch("…")``,
+time, guest code is assumed to have chosen the name, regardless of the caller: ``mock.patch("…")``,
 ``import_string("…")``. If guest code has separate built-in names, only guest code can call the guard; if it
-shares the interpreter's, the guard determines who called, and how.
+shares the interpreter's built-in names, the guard determines who called it, and how.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ImportGuard:
         self._on_import = look
 
     def share(self) -> None:
-        """Prepare for `shared`, before any guest code runs."""
+        """Prepare for calls of `shared`, before any guest code runs."""
         from opcode import opmap  # only where built-in names are shared
 
         self._import_statement = opmap["IMPORT_NAME"]
@@ -81,7 +81,7 @@ class ImportGuard:
         self._begun = True
 
     def allows(self, module: str) -> bool:
-        """Return whether the policy allows an import of the dotted name, whatever the mode."""
+        """Return whether the policy allows an import of the dotted name, regardless of the mode."""
         if _covers(self._rules.denied, module):
             return False
         if self._rules.exact:
@@ -107,7 +107,7 @@ class ImportGuard:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> object:
-        """Import a module in the place of ``__import__``, when built-in names are shared with libraries."""
+        """Import a module in place of ``__import__``, if libraries share the built-in names."""
         frame = self._places.find_guest_caller()
         asked = (name, globals, locals, fromlist, level)
         if frame is not None:
@@ -160,7 +160,7 @@ class ImportGuard:
                 raise ImportError(f"import of {module!r} is not allowed by the policy", name=module)
 
     def _judge_names(self, name: str, wanted: tuple[str, ...]) -> list[tuple[str, bool]]:
-        """Return the imported names, a module or submodules of it, each with the policy's decision."""
+        """Return the imported names (a module or its submodules), each with the policy's decision."""
         inner = [f"{name}.{item}" for item in wanted if item != "*"]
         if self.allows(name):
             refused = [module for module in inner if _covers(self._rules.denied, module)]
@@ -171,7 +171,7 @@ class ImportGuard:
 
 
 def _absolute_name(name: str, names: _Names, level: int) -> str:
-    """Return the module to which a relative import refers; the name with its dots, if that is unknown."""
+    """Return the module to which a relative import refers; if unknown, return the name with its dots."""
     if not level:
         return name
     package = names.get("__package__") if type(names) is dict else None

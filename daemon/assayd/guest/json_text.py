@@ -1,4 +1,4 @@
-"""JSON without the package `json`, which imports `re`: the same C functions, called as the package does."""
+"""Reads and writes JSON with the C functions of the package `json`, which itself would import `re`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ private.isolate(globals())
 
 
 class _ScannerRules:
-    """The settings of a scanner: as in `json.loads`, but without NaN and infinities, which aren't JSON."""
+    """The settings of a scanner, as in `json.loads`, but without NaN and infinities, which aren't JSON."""
 
     strict = True
     object_hook = None
@@ -44,5 +44,5 @@ def loads(text: bytes | bytearray) -> object:
 
 
 def dumps(value: object) -> bytes:
-    """Return a value as ASCII JSON. Raises: ValueError or TypeError for values that JSON can't express."""
+    """Return a value as ASCII JSON. Raises: ValueError or TypeError, if JSON can't express the value."""
     return "".join(_encode(value, 0)).encode()

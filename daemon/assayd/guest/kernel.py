@@ -1,7 +1,7 @@
-"""Kernel and C functions that Python lacks: prctl, signalfd, seccomp filters, exit steps.
+"""Kernel and C functions that Python lacks: prctl, signalfd, seccomp filters and exit steps.
 
-This module calls C functions through `_ctypes` alone: importing the package `ctypes`, which is built on it,
-takes as long as importing half of our code.
+This module calls C functions only through `_ctypes`, because importing the package `ctypes`, which is built
+on it, takes as long as importing half of our code.
 """
 
 from __future__ import annotations
@@ -64,42 +64,42 @@ _fflush_function = _PythonFunction(_ctypes.dlsym(_this_process, "fflush"))
 
 
 def set_dumpable(dumpable: bool) -> None:
-    """Set whether processes of the same user can inspect this one through /proc and ptrace."""
+    """Set whether processes of the same user can inspect this process through /proc and ptrace."""
     _prctl(_PR_SET_DUMPABLE, int(dumpable))
 
 
 def become_subreaper() -> None:
-    """Become the parent of every orphaned descendant, as PID 1 always is."""
+    """Become the parent of every orphaned descendant; PID 1 always has this role."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def forbid_new_privileges() -> None:
-    """Disable new privileges through execve, as the kernel requires before a filter is loaded."""
+    """Forbid new privileges through execve, which the kernel requires before a filter is loaded."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
 def load_filter(program: bytes) -> None:
-    """Apply a seccomp filter (BPF instructions) permanently to this process and all its children."""
+    """Apply a seccomp filter (BPF instructions) permanently to this process and to all of its children."""
     fprog = _Program(len(program) // _INSTRUCTION_BYTES, program)
     _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _ctypes.byref(fprog))
 
 
 def end_interpreter(status: int) -> NoReturn:
-    """End this process like a Python program: join threads, run exit functions, flush open files."""
+    """End this process like a Python program: join threads, run exit functions, and flush open files."""
     _end_interpreter(status)
     raise RuntimeError("the interpreter did not end")
 
 
 def flush_c_streams() -> None:
-    """Flush the output that C code has printed and the C library has buffered."""
+    """Flush the output that C code has written and that the C library has buffered."""
     _fflush_function(None)
 
 
 def child_signals() -> int:
-    """Return a descriptor that is readable when a child has ended; block SIGCHLD from now on.
+    """Return a descriptor that becomes readable when a child exits; block SIGCHLD from now on.
 
-    The signal is blocked and read from a descriptor, because PID 1 must have no signal handlers: processes
-    in the container can't send it signals that have no handler.
+    The signal is blocked and read from a descriptor, so that PID 1 needs no signal handlers: processes in
+    the container can't send PID 1 signals for which it has no handler.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     mask = bytearray(_SIGSET_BYTES)

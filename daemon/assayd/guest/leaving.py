@@ -1,8 +1,8 @@
-"""Refuses ``os._exit`` to a unit's process, so that it can't end before it has sent its record.
+"""Prevents a unit's process from calling ``os._exit``, so that it can't exit before it sends its record.
 
-Of the functions that Python code can call, only this one ends a process at once with exit code 0. Other
-ends are visible in the wait status (a signal) or run our final steps (the end of the program). Processes
-that the unit forks can end in any way.
+Of the functions that Python code can call, only this one ends a process at once with exit code 0. Any other
+exit is visible in the wait status (a signal) or runs our final steps (the end of the program). Processes
+forked by the unit can exit in any way.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _leave = os._exit
 
 
 def refuse_to_leave(places: FrameClassifier, reporter: Reporter) -> None:
-    """Replace ``os._exit`` by a function that refuses and reports the call, in this process only."""
+    """Replace ``os._exit``, in this process only, with a function that refuses and reports the call."""
     ours = getpid()
 
     def refuse(status: int) -> NoReturn:

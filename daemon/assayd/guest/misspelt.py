@@ -1,7 +1,7 @@
-"""Finds the intended name for a misspelled attribute, key or imported name, from the existing objects.
+"""Finds the name meant by a misspelled attribute, key or imported name among existing objects.
 
-It reads only names of attributes and keys that are plain strings, with the methods of the built-in types.
-The result is part of the exception's record, which is controlled by the guest.
+This module reads only names of attributes, and keys that are plain strings, using the methods of the
+built-in types. The result is part of the exception's record, which the guest controls.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def similar_name(problem: BaseException, texts: Texts) -> tuple[str, bool] | Non
 
 
 def _nested_key(key: str, problem: BaseException, texts: Texts) -> str | None:
-    """Return the path of a key in a nested dict of the failing line, e.g. ``raw['data']['items']``."""
+    """Return the path of a key in a nested dict on the failing line, e.g. ``raw['data']['items']``."""
     place = failing_line(problem, texts)
     if place is None:
         return None
@@ -108,7 +108,7 @@ def _has_fields(value: object) -> bool:
 
 
 def _visible_keys(problem: BaseException, texts: Texts) -> Iterator[str]:
-    """Yield the keys of the dicts that are named in the failing line."""
+    """Yield the keys of the dicts whose names occur in the failing line."""
     place = failing_line(problem, texts)
     if place is None:
         return
@@ -125,7 +125,7 @@ def _visible_keys(problem: BaseException, texts: Texts) -> Iterator[str]:
 
 
 def _iter_dicts(value: object, depth: int = 0) -> Iterator[Mapping[object, object]]:
-    """Yield a dict, and the dicts inside it or a list, up to two levels deep."""
+    """Yield a dict, and the dicts that it or a list contains, up to two levels deep."""
     if is_a(value, dict):
         yield value
         inner = list(dict.values(value))[:_MOST_DICTS] if dict.__len__(value) <= _MOST_KEYS else []

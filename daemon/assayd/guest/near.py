@@ -1,4 +1,4 @@
-"""Calculates the distance between two names, and finds the nearest of several names for suggestions."""
+"""Calculates the edit distance between names, and finds the nearest of several names for suggestions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_COMPARED = 2000
 
 
 def edit_distance(one: str, other: str) -> int:
-    """Return the number of letters to change, add, remove or swap; 1 if only the case differs."""
+    """Return the number of letters to change, add, remove or swap; 1 if only letter case differs."""
     if one.lower() == other.lower():
         return 1
     before: list[int] = []
@@ -31,17 +31,17 @@ def edit_distance(one: str, other: str) -> int:
 
 
 def _without_digits(name: str) -> str:
-    """Return a name without its digits: level_3 isn't a misspelling of level_0."""
+    """Return a name without its digits, since e.g. level_3 isn't a misspelling of level_0."""
     return "".join(letter for letter in name if not letter.isdigit()) if any(map(str.isdigit, name)) else name
 
 
 def max_edit_distance(name: str) -> int:
-    """Return the maximum number of differing letters for which a name still counts as similar."""
+    """Return the maximum number of differing letters at which another name is still similar."""
     return 1 if len(name) <= 4 else 2
 
 
 def nearest(name: str, names: Iterable[str]) -> tuple[str, bool] | None:
-    """Return the nearest name, and whether it alone is one edit away; None if no name is near."""
+    """Return the nearest name, and whether only this name is one edit away; None if no name is near."""
     most, found = max_edit_distance(name), dict[str, int]()
     if len(name) > MOST_CHARS:
         return None

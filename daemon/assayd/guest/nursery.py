@@ -1,10 +1,10 @@
-"""Forks the processes of a solution from a process that has never read a test.
+"""Forks the processes of a solution from a process that has never read any test.
 
-The runner reads tests, arguments and results, and traces of them stay in its memory. It therefore forks the
-nursery, which has only the solution's text, before the first of them arrives. The solution of each test is
-a fork of the nursery and begins by importing the code; the nursery itself runs none of the code. The
-nursery receives the descriptors of each solution over a socket, and sends back the solution's PID and its
-wait status.
+The runner reads tests, arguments and results, and traces of them stay in its memory. Before any of this
+data arrives, the runner therefore forks the nursery, which has only the solution's text. For each test, the
+nursery forks a solution, which begins by importing the code; the nursery runs none of the code. Over a
+socket, the nursery receives the descriptors for each solution, and returns the solution's PID and its wait
+status.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BROKEN = 70
 
 
 class SolutionPipes(Value):
-    """The runner's ends of the pipes of one solution, all of them non-blocking."""
+    """The runner's ends of one solution's pipes, all of which are non-blocking."""
 
     serial: int
     calls: int
@@ -92,7 +92,7 @@ class SolutionForkServer:
 
 
 def _serve_forks(control: int, confinement: child.Confinement, document: bytes, work: int) -> NoReturn:
-    """Fork one solution after another until the runner has ended. Never returns."""
+    """Fork one solution after another until the runner has exited. This call never returns."""
     status = _BROKEN
     try:
         control, work = _close_others(control, work)
@@ -115,7 +115,7 @@ def _serve_forks(control: int, confinement: child.Confinement, document: bytes, 
 
 
 def _close_others(control: int, work: int) -> tuple[int, int]:
-    """Close every descriptor except these two; return their new numbers."""
+    """Close every descriptor except the given two; return the new numbers of these two."""
     os.setsid()
     kept = [os.dup(one) for one in (control, work)]
     low, high = sorted(kept)
@@ -130,7 +130,7 @@ def _close_others(control: int, work: int) -> tuple[int, int]:
 
 
 def _receive_descriptors(orders: _socket.socket) -> tuple[int, ...]:
-    """Return the descriptors of the next solution; empty if the runner has ended."""
+    """Return the descriptors for the next solution; empty if the runner has exited."""
     said, extra, _, _ = orders.recvmsg(_MESSAGE_BYTES, _socket.CMSG_SPACE(_PASSED * _DESCRIPTOR_BYTES))
     if not said or not extra:
         return ()
@@ -144,7 +144,7 @@ def _receive_descriptors(orders: _socket.socket) -> tuple[int, ...]:
 def _run_solution(
     confinement: child.Confinement, document: bytes, passed: tuple[int, ...], work: int
 ) -> NoReturn:
-    """Turn this fork into a solution's process and run it. Never returns."""
+    """Turn this fork into a solution's process, and run it. This call never returns."""
     status = _BROKEN
     try:
         stdin, stdout, stderr, report, calls, answers = _duplicate_above(passed)
@@ -175,5 +175,5 @@ def _run_solution(
 
 
 def _duplicate_above(passed: tuple[int, ...]) -> tuple[int, ...]:
-    """Return copies of descriptors with numbers above those of a child's descriptors."""
+    """Return copies of descriptors whose numbers are above those of a child's descriptors."""
     return tuple(fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, REPORT + _PASSED) for one in passed)

@@ -1,7 +1,7 @@
-"""Collects declared outputs: the files that leave the container, and omitted files with reasons.
+"""Collects declared outputs: the files that leave the container, and the reasons for omitted files.
 
-This module runs after all children have ended. The guest controls names and files, so both are checked and
-capped.
+This module runs once all children have exited. Since the guest controls names and files, both are checked
+and capped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PIECE_BYTES = 2**18
 
 
 class OutputPiece(Value):
-    """A part of an output file; `truncated` if the whole file didn't fit."""
+    """A part of an output file; `truncated` is True if the whole file didn't fit."""
 
     path: str
     content: bytes
@@ -40,12 +40,13 @@ class OutputPiece(Value):
 
 
 class OutputCollector:
-    """One pass over the work directory.
+    """A collector that searches the work directory once for declared outputs.
 
     Args:
         root: the descriptor of the work directory.
-        patterns: relative paths; ``*``, ``?`` and ``[…]`` stay within a name, ``**`` as a whole name
-            crosses directories. Files that match a pattern that begins with ``!`` aren't collected.
+        patterns: relative paths; ``*``, ``?`` and ``[…]`` match within a name, and ``**`` as a whole name
+            matches any number of directories. If a pattern begins with ``!``, files that match it aren't
+            collected.
         max_files: the maximum number of files.
         max_bytes: the maximum number of bytes of all files.
         known: the contents of files by path; a file isn't collected if it still has this content.
@@ -125,7 +126,7 @@ class OutputCollector:
         return None
 
     def _read_pieces(self, folder: int, name: str, path: str) -> Iterator[OutputPiece]:
-        """Yield as much of a file as there is space for; truncate larger files and sparse files."""
+        """Yield as much of a file as there is space for; truncate large files and sparse files."""
         os.chmod(name, 0o600, dir_fd=folder)
         with open(os.open(name, _FILE, dir_fd=folder), "rb") as stream:
             size = os.fstat(stream.fileno()).st_size
@@ -151,9 +152,9 @@ class OutputCollector:
 
 
 class _PathPattern:
-    """A declared path, part by part; the part ``**`` matches any number of directories.
+    """A declared path, split into its parts; the part ``**`` matches any number of directories.
 
-    Matching follows all alternatives at once, so that no pattern makes it slow.
+    All alternatives are followed at once, so that matching is never slow, regardless of the pattern.
     """
 
     def __init__(self, pattern: str) -> None:

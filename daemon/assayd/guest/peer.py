@@ -1,8 +1,8 @@
 """One end of the connection between a solution and its tests: requests, responses, and object handles.
 
-Each side waits for the other, so messages alternate; before it answers, a side can send requests itself
-(e.g. to call a function of the tests that was passed as an argument). Each message is JSON, in frames.
-Neither side runs, imports or unpickles anything that the other side has sent.
+Since each end waits for its peer, messages alternate. Before an end responds, it can send requests (e.g. to
+call a function of the tests that was passed as an argument). Messages are JSON, sent in frames. Neither end
+runs, imports or unpickles any data from its peer.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ Raised = dict[str, object]
 
 
 class PeerGone(Exception):
-    """An exception raised when the other side has ended; the message is the reason."""
+    """An exception raised when the peer has exited; the message is the reason."""
 
 
 class PeerFault(Exception):
-    """An exception raised when the other side sent an invalid message, or a value can't be transferred."""
+    """An exception raised when the peer sent an invalid message, or when a value can't be transferred."""
 
 
 class RemoteRaised(Exception):
-    """An exception raised when code of the other side raised an exception, which `told` describes."""
+    """An exception raised when the peer's code raised an exception, which `told` describes."""
 
     def __init__(self, told: Raised, args: object) -> None:
         self.told, self.values = told, args
@@ -51,13 +51,13 @@ class Peer:
     """One end of the connection between a solution and its tests.
 
     Args:
-        reading: the descriptor from which the other side's messages are read.
-        writing: the descriptor to which our messages are written.
-        represent: creates the proxy for a value of the other side, from ``[number, kind, names]``.
-        describe: returns kind and names of a value that isn't transferred; the flag is whether it already
-            has a number.
-        perform: performs a request of the other side, ``(operation, value, name, args, kwargs)``.
-        explain: describes an exception of this side.
+        reading: the descriptor from which the peer's messages are read.
+        writing: the descriptor to which messages to the peer are written.
+        represent: creates the proxy for a value of the peer, from ``[number, kind, names]``.
+        describe: returns kind and names of a value that isn't transferred; the flag tells whether the value
+            already has a number.
+        perform: performs a request of the peer, ``(operation, value, name, args, kwargs)``.
+        explain: describes an exception of this end.
     """
 
     def __init__(
@@ -83,21 +83,21 @@ class Peer:
         self._deep = 0
 
     def keep(self, value: object) -> int:
-        """Return the number by which the other side can refer to a value, and keep the value."""
+        """Keep a value, and return the number by which the peer can refer to it."""
         number = self._numbers.setdefault(id(value), len(self.kept))
         if number == len(self.kept):
             self.kept.append(value)
         return number
 
     def adopt(self, number: int, value: object) -> None:
-        """Register a proxy for the other side's value with this number."""
+        """Register a proxy for the peer's value with this number."""
         self._theirs[number] = value
         self._their_numbers[id(value)] = number
 
     def ask(
         self, operation: str, number: int, name: str, args: Iterable[object], kwargs: Mapping[str, object]
     ) -> object:
-        """Send a request, handle requests in the meantime, and return the result.
+        """Send a request, handle the peer's requests until the response arrives, and return the result.
 
         Raises: RemoteRaised, PeerGone, PeerFault, TransferError.
         """
@@ -112,7 +112,7 @@ class Peer:
         return self._read_result(kind, answer, outgoing.objects)
 
     def answer(self, asked: object) -> None:
-        """Perform a request of the other side, and send the result. Raises: PeerFault, PeerGone."""
+        """Perform a request of the peer, and send the result. Raises: PeerFault, PeerGone."""
         operation, number, name, given, nodes = _require_parts(asked, 5)
         incoming = MessageDecoder(self._from_handle, self.classes)
         try:
@@ -127,7 +127,7 @@ class Peer:
         self._send_answer(value, raised, incoming.objects, _require_list(nodes), (str(operation), str(name)))
 
     def send(self, kind: str, content: object) -> None:
-        """Send a message. Raises: TransferError, if it is too large; PeerGone."""
+        """Send a message. Raises: TransferError, if the message is too large; PeerGone."""
         try:
             body = json_text.dumps(content)
         except (TypeError, ValueError, RecursionError) as problem:
@@ -214,7 +214,7 @@ class Peer:
         nodes: list[Form],
         asked: tuple[str, str],
     ) -> None:
-        """Send a value or an exception, together with the arguments that the call changed."""
+        """Send a value or an exception, together with the arguments changed by the call."""
         outgoing = MessageEncoder(self._to_handle, self.classes, objects)
         start = len(objects)
         try:

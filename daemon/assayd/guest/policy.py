@@ -1,7 +1,7 @@
-"""The runtime policy of a child: installs the guarded importer and the audit hook together.
+"""The runtime policy of a child, which installs the guarded importer and the audit hook together.
 
-The policy provides feedback and an audit trail, not isolation: its events can fail a submission, but never
-pass one.
+The policy provides feedback and an audit trail, not isolation: its events can make a submission fail, but
+never make it pass.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RuntimePolicy:
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """Return the folders that contain libraries."""
+        """Return the folders of libraries."""
         return self._places.libraries
 
     def install(self) -> None:
@@ -62,8 +62,8 @@ class RuntimePolicy:
     def builtins(self, kind: str, submitted: str) -> dict[str, object]:
         """Return the built-in names for a submitted file, with the guarded importer.
 
-        The names were collected before the fork: collecting them here would write to every memory page that
-        contains one.
+        The names were collected before the fork; collecting them in the child would write to every memory
+        page that contains a name.
 
         Args:
             kind: ``safe`` or ``full``.
@@ -80,21 +80,21 @@ class RuntimePolicy:
             self._imports.call_until_true(lambda: check_field_names(places, reporter))
 
     def refuse_to_leave(self) -> None:
-        """Refuse ``os._exit`` to this process, so that the program always sends its record."""
+        """Refuse calls of ``os._exit`` in this process, so that the program always sends its record."""
         refuse_to_leave(self._places, self._reporter)
 
     def guest_begins(self) -> None:
-        """Record that submitted code runs from now on; earlier operations aren't attributed to it."""
+        """Record that submitted code now begins to run; earlier operations aren't attributed to it."""
         self._imports.guest_begins()
 
     def share_builtins(self, submitted: Mapping[str, str]) -> dict[str, object]:
-        """Return the interpreter's own built-in names, after adding the guarded importer.
+        """Add the guarded importer to the interpreter's built-in names, and return these names.
 
-        This is for programs in which guest code and a library must have the same built-in names, e.g.
-        because a test replaces ``open``.
+        Programs use this if guest code and a library must share the same built-in names, e.g. because a
+        test replaces ``open``.
 
         Args:
-            submitted: the file names under which texts are compiled, with the names to show.
+            submitted: the file names under which texts are compiled, each with the name to display.
         """
         self._places.submitted.update(submitted)
         self._imports.share()

@@ -1,4 +1,4 @@
-"""Keeps guest code from replacing built-in names for trusted modules in the same process."""
+"""Prevents guest code from replacing built-in names for trusted modules in the same process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ NAMES = dict(vars(builtins))
 
 
 def isolate(module: dict[str, object]) -> None:
-    """Copy the built-in names for a module. This applies to functions that are defined after the call.
+    """Give a module a copy of the built-in names, for functions defined after the call.
 
-    For these functions, `builtins.len = …` in guest code then has no effect.
+    In these functions, `builtins.len = …` in guest code has no effect.
 
     Args:
         module: the caller's ``globals()``.

@@ -1,7 +1,7 @@
-"""All processes below the runner: reaps, counts and kills them.
+"""Manages all processes below the runner: reaps, counts and kills them.
 
-If the runner is PID 1 of a container, these are all processes in its namespace. Otherwise (in tests), the
-runner is a subreaper and finds its descendants in `/proc`, so that it ends the same processes and no
+If the runner is PID 1 of a container, these are all other processes in its namespace. Otherwise (in tests),
+the runner is a subreaper and finds its descendants in `/proc`, so that it kills the same processes and no
 others.
 """
 
@@ -40,7 +40,7 @@ class ReapedProcess(Value):
 
 
 class ProcessesRemain(RuntimeError):
-    """An exception raised when killed processes didn't end in time."""
+    """An exception raised when killed processes didn't exit in time."""
 
 
 class Unconfined(RuntimeError):
@@ -59,18 +59,18 @@ class Processes:
             kernel.become_subreaper()
 
     def spare(self, pid: int) -> None:
-        """Exclude a trusted process that lives as long as the attempt from counting and killing."""
+        """Exclude a trusted process, which lives as long as the attempt, from counting and killing."""
         self._spared.add(pid)
 
     def reap(self) -> Iterator[ReapedProcess]:
-        """Yield every ended descendant that this process can reap. Never blocks."""
+        """Yield every exited descendant that this process can reap. This call never blocks."""
         with suppress(ChildProcessError):
             while (ended := _wait(os.WNOHANG)) is not None:
                 self._reaped_s += ended.cpu_s
                 yield ended
 
     def has_no_processes(self) -> bool:
-        """Return whether no process remains, running or unreaped; spared processes don't count."""
+        """Return whether no process remains, running or unreaped; ignore spared processes."""
         # In this order: a process that ends between the two looks is found by the second.
         if self._spared and self._running():
             return False
@@ -85,16 +85,16 @@ class Processes:
         return read_tasks(self._pids())
 
     def _pids(self) -> list[int]:
-        """Return the PIDs of all descendants, including ended processes that weren't reaped."""
+        """Return the PIDs of all descendants, including unreaped ones."""
         if self._is_init:
             return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
         return list(_find_descendants(os.getpid(), {pid: parent for pid, parent, _ in _iter_processes()}))
 
     def used_s(self) -> float:
-        """Return the CPU time of all descendants in seconds; nothing else increases it.
+        """Return the CPU time in seconds that all descendants have used, and only they.
 
-        Outside a container, the kernel has no separate counter for them; the time of descendants that were
-        never waited for is then missing.
+        Outside a container, the kernel has no separate counter for the descendants; the time of descendants
+        that were never waited for is then missing.
         """
         if self._is_init and (counted_s := self._cgroup.cpu_s()) is not None:
             return counted_s - time.process_time()
@@ -105,7 +105,7 @@ class Processes:
         return 0 if self.has_no_processes() else len(self._running())
 
     def kill_all(self) -> Iterator[ReapedProcess]:
-        """Kill and reap all processes; yield the reaped ones.
+        """Kill and reap all processes; yield the reaped processes.
 
         SIGCHLD must be blocked. Raises: ProcessesRemain, if processes remain after a few seconds.
         """
@@ -143,7 +143,7 @@ def _find_descendants(root: int, parents: dict[int, int]) -> set[int]:
 
 
 def _iter_processes() -> Iterator[tuple[int, int, str]]:
-    """Yield PID, parent and state of every visible process."""
+    """Yield the PID, parent and state of every visible process."""
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue

@@ -42,7 +42,7 @@ def normalize_entry(text: str) -> str:
 
 
 def is_address(text: str) -> bool:
-    """Return whether a resolver would parse the text as an address: brackets, colons, or a final number."""
+    """Return whether a resolver would parse the text as an address (brackets, colons or a final number)."""
     return text.startswith("[") or text.count(":") > 1 or bool(_NUMBER.fullmatch(text.rpartition(".")[2]))
 
 

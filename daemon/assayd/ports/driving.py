@@ -36,7 +36,7 @@ class Driving(Protocol):
         ...
 
     async def cancel(self, kind: DrivenWork, subject: str) -> bool:
-        """Ask the process that drives the work to end it. Return False if this process drives it."""
+        """Request the end of the work from the process that drives it; return False if it is this one."""
         ...
 
 

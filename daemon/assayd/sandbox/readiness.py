@@ -78,7 +78,7 @@ class ReadinessSupervisor:
         return not self.problem, self.problem
 
     async def prepare(self) -> None:
-        """Prepare the sandbox, with unlimited retries; `problem` contains the current obstacle."""
+        """Prepare the sandbox, with unlimited retries; `problem` is the reason for the last failure."""
         if self.problem:
             retrying = AsyncRetrying(retry=retry_if_exception_type(EngineError), wait=tenacity_back_off)
             await retrying(self._try_to_prepare)
@@ -224,7 +224,7 @@ class ReadinessSupervisor:
         return [await self._examine_engine(), *await self._examine_images(), self._examine_pool()]
 
     async def examine_isolation(self) -> HealthRow:
-        """Test the isolation of containers now."""
+        """Test the isolation of containers immediately; return a health row."""
         try:
             leaks = await self._isolation_check(self.sandbox)
         except EngineError as trouble:

@@ -14,12 +14,12 @@ SUFFIXES = frozenset({".py", ".md", ".txt"})
 
 
 def single_file_text(files: Mapping[str, bytes], *, what: str, also: frozenset[str] = frozenset()) -> str:
-    """Return the text of the only file.
+    """Return the text of the only file on the command line.
 
     Args:
-        files: content by name.
-        what: the description of the expected file for the message, e.g. ``an extractor``.
-        also: additional suffixes that are accepted.
+        files: the contents of the files by name.
+        what: the expected file as described in the error message, e.g. ``an extractor``.
+        also: additional suffixes to accept.
 
     Raises: RequestError ``request.files``, which names the file at fault.
     """
@@ -35,7 +35,7 @@ def single_file_text(files: Mapping[str, bytes], *, what: str, also: frozenset[s
 def code_from_files(
     files: Mapping[str, bytes], options: FileOptions, *, field: str = "code"
 ) -> Mapping[str, object]:
-    """Return a payload with the text in one field, and the members that `--input` supplies.
+    """Return a payload with the file's text in one field and with the members that `--input` supplies.
 
     Raises: RequestError ``request.files``, ``request.options``.
     """
@@ -54,7 +54,7 @@ def text_of(name: str, content: bytes) -> str:
 
 
 def to_payload(content: bytes) -> object:
-    """Return a file's content in payload form: a string if it is UTF-8, base64 otherwise."""
+    """Return a file's content as a payload value: a string if the content is UTF-8, base64 otherwise."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:

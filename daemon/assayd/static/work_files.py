@@ -1,4 +1,4 @@
-"""Defines the files within a submission: text, or bytes encoded as base64."""
+"""Defines the format of files in a submission: text, or bytes encoded as base64."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Base64Text = Annotated[str, AfterValidator(_check_base64)]
 
 
 class Encoded(BaseModel):
-    """A file whose content isn't text."""
+    """A file whose content isn't text and is therefore encoded as base64."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -36,7 +36,7 @@ HEAD_BYTES = 4095
 
 
 def decode_head(given: FileContent) -> bytes:
-    """Return the first `HEAD_BYTES` bytes of a file; more if its text isn't ASCII."""
+    """Return the first `HEAD_BYTES` bytes of a file, or more bytes if its text isn't ASCII."""
     if isinstance(given, Encoded):
         return base64.b64decode(given.base64[: HEAD_BYTES // 3 * 4])
     return given[:HEAD_BYTES].encode("utf-8")

@@ -1,7 +1,7 @@
-r"""Checks the relative paths of a submission: files to stage, and outputs to collect.
+r"""Checks the relative paths in a submission, which name files to stage and outputs to collect.
 
-Both kinds of paths are relative to the work directory and normalized, so that each location has one
-spelling:
+Both kinds of paths must be relative to the work directory, and normalized so that each location has only
+one spelling:
 
     /etc/passwd, C:\data.csv          path.invalid   not relative
     ../secret, a/./b, a//b, a/        path.invalid   not normalized
@@ -38,7 +38,7 @@ RULES = (
 
 
 def check_paths(paths: Collection[str], *, field: str) -> Iterator[Finding]:
-    """Yield the findings about the paths of one payload field; each contains the field and the path."""
+    """Yield the findings for the paths in one payload field; each finding contains field and path."""
     if len(paths) > MOST_PATHS:
         message = f"{field} names {len(paths)} paths; {MOST_PATHS} are allowed."
         yield _finding("path.too_many", message, "Use fewer paths; combine small files.")

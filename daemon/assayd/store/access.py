@@ -1,4 +1,4 @@
-"""Gives the stores access to the open database through one writing thread and a few reading threads."""
+"""Provides the stores with access to the database, through one writing thread and a few reading threads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OnMessage = Callable[[Connection], object]
 
 
 class DatabaseAccess:
-    """Access to a database through separate threads. Concurrent changes share a transaction."""
+    """A database that is accessed through separate threads. Concurrent changes share a transaction."""
 
     def __init__(self, database: OpenDatabase, on_message: OnMessage | None = None) -> None:
         self._database = database
@@ -40,7 +40,7 @@ class DatabaseAccess:
         """Called in the transaction that writes a webhook message, because another process may send it."""
 
     async def write(self, apply: Change[T], *, durable: bool = True) -> T:
-        """Run a change in a transaction. See `Writer.write` for arguments, result and errors."""
+        """Run a change in a transaction. `Writer.write` documents the arguments, result and errors."""
         return await self._writer.write(apply, durable=durable)
 
     async def read(self, fetch: Callable[[Connection], T]) -> T:
@@ -62,7 +62,7 @@ class DatabaseAccess:
         return self._dialect != "sqlite"
 
     async def make(self, tables: Sequence[Table]) -> None:
-        """Create those of the given tables that are missing, with their indexes. Raises: StoreError."""
+        """Create the missing ones of the given tables, with their indexes. Raises: StoreError."""
         missing = await self.read(
             lambda connection: [each for each in tables if not inspect(connection).has_table(each.name)]
         )
@@ -79,7 +79,8 @@ class DatabaseAccess:
     def insert_or_nothing(self, table: Table) -> Executable:
         """Return the insert statement of this dialect that skips rows whose key already exists.
 
-        The result's `rowcount` is 1 if the row is new. Some drivers preserve this value only on request.
+        The result's `rowcount` is 1 if the row is new, although some drivers return this value only on
+        request.
         """
         if self._dialect == "postgresql":
             statement: Executable = postgresql.insert(table).on_conflict_do_nothing()
@@ -88,7 +89,7 @@ class DatabaseAccess:
         return statement.execution_options(preserve_rowcount=True)
 
     def insert_list_if_absent(self, table: Table) -> InsertList:
-        """Return a function that inserts rows as `insert_or_nothing` does; one statement on a server."""
+        """Return a function that inserts rows and skips existing keys, with one statement on a server."""
         if self._dialect != "postgresql":
             each = self.insert_or_nothing(table)
             return lambda connection, values: connection.execute(each, values).close()
@@ -98,7 +99,7 @@ class DatabaseAccess:
         ).close()
 
     async def close(self) -> None:
-        """Finish pending writes and close the database. Safe to call twice."""
+        """Finish pending writes and close the database. A second call has no effect."""
         await self._writer.close()
         self._readers.shutdown()
         self._database.close()

@@ -1,9 +1,9 @@
-"""Stores bundles as directories: written under a temporary name, flushed, renamed, and made read-only.
+"""Stores bundles as directories, which are written under a temporary name, flushed, renamed and protected.
 
     <root>/<category>/<platform>/<created>_<attempt id>[.run2]/
 
-This module decides the names and the contents of bundles. The daemon chooses the parts of a name, but this
-module checks them anyway.
+This module decides the names and the contents of bundles. It checks every part of a name, although the
+daemon itself chooses the parts.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 
 
 class FileArtifactStore:
-    """A store of bundles in a directory. Implements `ports.artifacts.ArtifactStore`."""
+    """A store that keeps bundles in a directory. Implements `ports.artifacts.ArtifactStore`."""
 
     def __init__(self, root: Path, unsynced: UnsyncedBundles | None = None) -> None:
         self._root = root
@@ -54,8 +54,8 @@ class FileArtifactStore:
     async def write(self, bundle: Bundle) -> Written:
         """Write a bundle durably.
 
-        A bundle whose contents are stored in the verdict's transaction becomes durable with that
-        transaction.
+        If the contents of a bundle are stored in the verdict's transaction, the bundle becomes durable only
+        with that transaction.
 
         Raises:
             StoreError: ``artifact.name`` for an invalid name; another code if the disk fails.
@@ -63,7 +63,7 @@ class FileArtifactStore:
         return await asyncio.to_thread(self._write_bundle, bundle)
 
     def path(self, location: str) -> Path:
-        """Return the folder of a bundle, even if the folder doesn't exist.
+        """Return the path of a bundle's folder, which needn't exist.
 
         Raises: StoreError ``artifact.missing``.
         """
@@ -74,7 +74,10 @@ class FileArtifactStore:
         return await self._with_file(location, name, folders.read_file)
 
     async def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
-        """Yield the content of one file of a bundle in pieces, for slow readers. Raises: as `read`."""
+        """Yield the content of one file of a bundle in pieces, for slow readers.
+
+        Raises: the same errors as `read`.
+        """
         start = 0
         while piece := await self._with_file(
             location, name, partial(folders.read_file, start=start, most=PIECE_BYTES)
@@ -100,15 +103,15 @@ class FileArtifactStore:
         await asyncio.to_thread(self._remove, location_parts(location))
 
     async def doubles(self) -> Sequence[str]:
-        """Return the location of the first bundle of each attempt that has two bundles."""
+        """Return the location of the first bundle of each attempt that has two."""
         return await asyncio.to_thread(self._find_doubles)
 
     async def sweep(self) -> int:
-        """Remove the folders of interrupted writes and removals; return the number of removed folders."""
+        """Remove the folders of interrupted writes and removals, and return their number."""
         return await asyncio.to_thread(self._sweep)
 
     async def free_bytes(self) -> int:
-        """Return the free space of the file system in bytes.
+        """Return the free space of the file system, in bytes.
 
         Raises: StoreError if the folder isn't writable.
         """
@@ -129,7 +132,7 @@ class FileArtifactStore:
         return Written(location=f"{category}/{platform}/{name}", artifacts=artifacts)
 
     def _write_folder(self, parent: int, temporary: str, bundle: Bundle, files: dict[str, bytes]) -> str:
-        """Write the files into a temporary folder and rename it to the first free name of the bundle."""
+        """Write files into a temporary folder, and rename the folder to the bundle's first free name."""
         os.mkdir(temporary, 0o700, dir_fd=parent)
         try:
             durable = self._unsynced is None or sum(map(len, files.values())) > MOST_BYTES
@@ -144,7 +147,7 @@ class FileArtifactStore:
             raise
 
     def repair(self, location: str, files: Mapping[str, bytes]) -> bool:
-        """Replace a bundle durably if its files differ from `files`; return whether they differed. Blocks.
+        """Replace a bundle durably if its files differ from `files`, and return whether they did. Blocks.
 
         Raises: StoreError.
         """
@@ -227,11 +230,11 @@ class FileArtifactStore:
 
 
 def _rename_to_final(parent: int, temporary: str, bundle: Bundle, *, durable: bool) -> str:
-    """Rename the temporary folder of a bundle to its final name, and return that name.
+    """Rename the temporary folder of a bundle to the bundle's final name, and return this name.
 
-    If the name of a first run is taken, that run was interrupted before its verdict, so the bundle gets the
-    name of the second run. If both names are taken, two runs were interrupted: neither has a verdict, so the
-    new bundle replaces the later one.
+    If the name for the first run exists, that run was interrupted before its verdict, so the bundle gets
+    the name for the second run. If both names exist, two runs were interrupted. Because neither has a
+    verdict, the new bundle replaces the later one.
     """
     stem = f"{stamp(bundle.created_at)}_{bundle.attempt_id}"
     first, second = stem + _run_suffix(bundle.run_number), stem + SECOND_RUN
@@ -256,7 +259,7 @@ def _try_rename(parent: int, temporary: str, name: str, *, durable: bool) -> boo
 
 
 def bundle_folder(bundle: Bundle) -> tuple[str, str]:
-    """Return the category folder and the platform folder of a bundle.
+    """Return the names of a bundle's category folder and platform folder.
 
     Raises: StoreError ``artifact.name``.
     """
@@ -264,7 +267,7 @@ def bundle_folder(bundle: Bundle) -> tuple[str, str]:
 
 
 def bundle_name(bundle: Bundle, manifest: bytes) -> str:
-    """Return a bundle name that stays unique even if several hosts write this bundle.
+    """Return a name that is unique even if several hosts write the same bundle.
 
     Raises: StoreError ``artifact.name``.
     """
@@ -273,7 +276,7 @@ def bundle_name(bundle: Bundle, manifest: bytes) -> str:
 
 
 def bundle_contents(bundle: Bundle) -> tuple[dict[str, bytes], tuple[Artifact, ...]]:
-    """Return all files of a bundle including its manifest, and the description of each file.
+    """Return all files of a bundle, including its manifest, with the description of each file.
 
     Raises: StoreError ``artifact.name``.
     """
@@ -315,9 +318,9 @@ def _run_suffix(run_number: int) -> str:
 
 
 def location_parts(location: str) -> tuple[str, ...]:
-    """Split a bundle's location into its three parts.
+    """Split the location of a bundle into its three parts.
 
-    Raises: StoreError ``artifact.missing`` if it is malformed.
+    Raises: StoreError ``artifact.missing`` if the location is malformed.
     """
     parts = tuple(location.split("/"))
     fits = len(parts) == 3 and all(map(_FOLDER.fullmatch, parts[:2])) and _BUNDLE.fullmatch(parts[2])
@@ -327,12 +330,12 @@ def location_parts(location: str) -> tuple[str, ...]:
 
 
 def missing(location: str, name: str) -> StoreError:
-    """Return the error for a missing artifact."""
+    """Return the error for an artifact that doesn't exist."""
     return StoreError("artifact.missing", f"artifact {location}/{name} doesn't exist".rstrip("/"))
 
 
 def tar_header(name: str, size: int) -> bytes:
-    """Return the tar header of a file."""
+    """Return the header of a file in a tar archive."""
     header = tarfile.TarInfo(name)
     header.size, header.mode = size, 0o444
     return header.tobuf(tarfile.PAX_FORMAT)

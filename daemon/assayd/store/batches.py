@@ -1,8 +1,8 @@
 """Stores batches and their items in a database.
 
-An item is identified by batch, line number and input digest, so sending a line again changes nothing. The
-attempt id of an item is chosen when its line is recorded, so that a repeated start never creates a second
-attempt. Only the table `verdicts` determines whether an item has a verdict.
+Batch, line number and input digest together identify an item, so a line that is sent again changes nothing.
+The attempt id of an item is chosen when its line is recorded, so that a repeated start never creates a
+second attempt. Only the table `verdicts` determines whether an item has a verdict.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class DatabaseBatchStore:
         self._outbox = Outbox(access)
 
     async def open(self, batch: Batch, *, most_unfinished: int) -> Batch:
-        """Record a new batch, or reopen the existing batch of the same user and name.
+        """Record a new batch, or reopen the batch that the same user created under this name.
 
         Raises: RequestError ``quota.full``, if the user already has `most_unfinished` unfinished batches.
         """
@@ -151,7 +151,7 @@ class DatabaseBatchStore:
         return await self._access.write(apply)
 
     async def add(self, batch_id: str, lines: Sequence[Line]) -> ReceivedLines:
-        """Record new lines. A line with a known number but a different input replaces the earlier line.
+        """Record new lines of a batch.
 
         Raises: RequestError ``batch.removed``, if the batch no longer exists.
         """
@@ -203,9 +203,9 @@ class DatabaseBatchStore:
             connection.execute(_NEW_ITEMS, items)
 
     async def run_errors_again(self, batch_id: str, new_id: Callable[[], str]) -> int:
-        """Assign new attempts to the items with the verdict `error`; return the number of new attempts.
+        """Assign new attempts to the items with the verdict `error`, and return the number of attempts.
 
-        Malformed lines keep their error.
+        Malformed lines keep their errors.
 
         Raises: RequestError ``batch.cancelled``; ``batch.removed``, if the batch no longer exists.
         """
@@ -227,11 +227,11 @@ class DatabaseBatchStore:
         return await self._access.write(apply)
 
     async def complete(self, batch_id: str) -> None:
-        """Record that all lines of a batch have arrived."""
+        """Record that a batch is complete, because all of its lines have arrived."""
         await self._update_batch(batch_id, complete=1)
 
     async def cancel(self, batch_id: str, at: datetime) -> None:
-        """Cancel a batch, so that no more of its items start."""
+        """Cancel a batch, so that none of its waiting items starts."""
         unended = update(batches).where(_THIS, _UNENDED)
         await self._end_batch(batch_id, unended.values(cancelled_at=to_micros(at)), at)
 
@@ -242,7 +242,7 @@ class DatabaseBatchStore:
         )
 
     async def finish(self, batch_id: str, at: datetime) -> bool:
-        """Record the end of a complete batch. Return False if an item has no verdict yet."""
+        """Record the end of a complete batch, or return False if an item doesn't have a verdict yet."""
         waits = select(_ITEM.line).select_from(_JOINED).where(_OF_BATCH, _NO_VERDICT).exists()
         unfinished = batches.c.finished_at.is_(None)
         statement = update(batches).where(_THIS, unfinished, batches.c.complete == 1, ~waits)
@@ -251,7 +251,8 @@ class DatabaseBatchStore:
     async def _end_batch(self, batch_id: str, statement: Update, at: datetime) -> bool:
         """End a batch and queue its webhook message in one transaction.
 
-        Return whether the batch is finished. If the batch was already finished, no second message is queued.
+        Return whether the batch is finished. For a batch that was already finished, no second message is
+        queued.
         """
 
         def apply(connection: Connection) -> bool:
@@ -269,7 +270,7 @@ class DatabaseBatchStore:
         return ended
 
     async def refuse(self, batch_id: str, line: int, failure: Failure) -> None:
-        """Record that an item can't be submitted."""
+        """Record the error of an item that can't be submitted."""
         statement = _REFUSE.values(error_code=failure.code, error_message=failure.message)
         at = {"batch": batch_id, "at_line": line}
         await self._access.write(lambda connection: connection.execute(statement, at).close())
@@ -279,7 +280,7 @@ class DatabaseBatchStore:
         return await self._fetch_batch(_BY_ID, {"batch": batch_id})
 
     async def find(self, uid: int, name: str) -> Batch | None:
-        """Return the batch of this user and name, or None."""
+        """Return the batch with this name that the user created, or None."""
         return await self._fetch_batch(_BY_NAME, {"by_uid": uid, "by_name": name})
 
     async def _fetch_batch(self, statement: Statement, wanted: dict[str, object]) -> Batch | None:
@@ -299,16 +300,16 @@ class DatabaseBatchStore:
         return BatchPage(batches=shown, next_cursor=more)
 
     async def tally(self, batch_id: str) -> Tally:
-        """Count the items of a batch by result."""
+        """Count the items of a batch, grouped by result."""
         return await self._access.read(lambda connection: _count_items(connection, batch_id))
 
     async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[Item]:
-        """Return up to `limit` items after the line `after`, in line order, without replaced lines."""
+        """Return up to `limit` items after the line `after`, in line order, ignoring replaced lines."""
         wanted = {"batch": batch_id, "after": after}
         return [_read_item(row) for row in await self._fetch_rows(_ITEMS.limit(limit), wanted)]
 
     async def waiting(self, batch_id: str, *, after: int, limit: int) -> Sequence[Waiting]:
-        """Return up to `limit` items without a verdict after the line `after`, in line order."""
+        """Return up to `limit` items without a verdict that follow the line `after`, in line order."""
         wanted = {"batch": batch_id, "after": after}
         return [Waiting(**row) for row in await self._fetch_rows(_WAITING.limit(limit), wanted)]
 
@@ -324,7 +325,7 @@ class DatabaseBatchStore:
         return [_read_batch(row) for row in await self._fetch_rows(select(batches).where(_UNENDED))]
 
     async def backlog(self) -> int:
-        """Count the items of unfinished batches that have no verdict."""
+        """Count the items without a verdict in all unfinished batches."""
         unended = select(batches.c.id).where(_UNENDED)
         statement = (
             select(func.count())
@@ -334,22 +335,22 @@ class DatabaseBatchStore:
         return await self._access.read(lambda connection: int(connection.execute(statement).scalar_one()))
 
     async def expire(self, before: datetime, *, unless: frozenset[str]) -> None:
-        """Delete old batches that have ended and whose attempts have all been deleted.
+        """Delete old batches that have ended, if all of their attempts have been deleted.
 
         Args:
-            before: only batches opened before this time.
+            before: the time before which a batch must have been opened.
             unless: the ids of batches to keep.
         """
         await self._access.write(lambda connection: expiry.remove_bare_batches(connection, before, unless))
 
     async def silent(self, before: datetime) -> Sequence[Batch]:
-        """Return the unfinished batches that were opened before a time and haven't received all lines."""
+        """Return unfinished batches that were opened before a time and still lack lines."""
         open_ones = select(batches).where(_UNENDED, batches.c.complete == 0)
         old = open_ones.where(batches.c.created_at < to_micros(before))
         return [_read_batch(row) for row in await self._fetch_rows(old)]
 
     async def cancelled(self, batch_ids: Sequence[str]) -> frozenset[str]:
-        """Return the ids of those of the given batches that are cancelled."""
+        """Return the ids of the cancelled batches among the given ones."""
         chosen = batches.c.id.in_(list(batch_ids))
         statement = select(batches.c.id).where(chosen, batches.c.cancelled_at.is_not(None))
         return frozenset(row["id"] for row in await self._fetch_rows(statement))

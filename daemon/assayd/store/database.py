@@ -1,7 +1,8 @@
-"""Opens the database: sets durability, checks integrity, and migrates the schema.
+"""Opens the database: sets the durability, checks the integrity, and migrates the schema.
 
-A database has two engines: one connection that writes, and a few that read (in SQLite's WAL mode, readers
-don't block the writer). A database that is damaged or newer than this program is rejected and not modified.
+A database has two engines: one with a single connection for writing, and one with a few connections for
+reading. In SQLite's WAL mode, readers don't block the writer. A database that is damaged or newer than this
+program is rejected and not modified.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _PRAGMAS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenDatabase:
-    """An open database, with one engine for the writer and one for the readers."""
+    """An open database, with separate engines for the writer and the readers."""
 
     writing: Engine
     reading: Engine
@@ -75,8 +76,8 @@ def open_database(
 
     Args:
         state_dir: the folder of the SQLite file, used if `url` is None.
-        url: SQLAlchemy URL of another database.
-        patience: how long to wait for an unreachable database server.
+        url: the SQLAlchemy URL of another database, or None.
+        patience: the timeout for an unreachable database server.
 
     Raises:
         ConfigError: ``store.url``, for a malformed URL or a missing driver.
@@ -94,7 +95,7 @@ def open_database(
 
 
 def _require_intact(path: Path) -> None:
-    """Raise an error for a damaged database file before anything is written to it."""
+    """Raise an error if the database file is damaged, before anything is written to the file."""
     connection = sqlite3.connect(path)
     try:
         answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -128,10 +129,10 @@ def _open_sqlite(path: Path) -> OpenDatabase:
 
 
 class WritingConnection:
-    """The writer's connection, kept between transactions.
+    """The writer's connection, which stays open between transactions.
 
-    Checking out a connection from the pool takes as long as a statement. After a failure, the connection is
-    closed and replaced.
+    The connection is kept because checking out a connection from the pool takes as long as executing a
+    statement. After a failure, the connection is closed and replaced.
     """
 
     def __init__(self, engine: Engine, patience: ServerRetry | None = None) -> None:
@@ -142,11 +143,11 @@ class WritingConnection:
         self._waits: bool | None = None
 
     def run(self, apply: Callable[[Connection], T], *, durable: bool) -> T:
-        """Run a change in a transaction. If `durable` is True, the commit waits for the disk.
+        """Run a change in a transaction. If `durable` is True, the commit includes a flush to the disk.
 
-        On a database server, every commit is durable, because the server can fail while the recorded
-        containers keep running on other hosts. While the server is unreachable, this method waits and then
-        repeats the change, even if only the answer to the commit was lost.
+        On a database server, every commit is durable, because the recorded containers on other hosts keep
+        running if the server fails. While the server is unreachable, this method waits. Then it repeats the
+        change, even if only the response to the commit was lost.
         """
 
         def transact() -> T:
@@ -183,9 +184,9 @@ class WritingConnection:
             raise
 
     def _set_durability(self, connection: Connection, *, durable: bool) -> None:
-        """Set whether commits wait for the disk.
+        """Set whether a commit returns only after the data is flushed to the disk.
 
-        Call this method between transactions; a durable commit also flushes earlier commits.
+        Call this method only between transactions. A durable commit also flushes all earlier commits.
         """
         raw = connection.connection.dbapi_connection
         if self._is_sqlite and raw is not None and self._waits is not durable:
@@ -193,7 +194,7 @@ class WritingConnection:
             self._waits = durable
 
     def close(self) -> None:
-        """Return the connection to its pool. Safe to call twice."""
+        """Return the connection to its pool. A second call has no effect."""
         if self._open is not None:
             self._open.close()
         self._open = self._waits = None
@@ -216,7 +217,7 @@ def _execute(connection: DBAPIConnection, statements: Sequence[str]) -> None:
 
 
 def _parse_url(url: str) -> URL:
-    """Parse a database URL and check its driver. Raises: ConfigError ``store.url``."""
+    """Parse a database URL and ensure that its driver is installed. Raises: ConfigError ``store.url``."""
     try:
         parsed = make_url(url)
         parsed.get_dialect().import_dbapi()
@@ -235,7 +236,7 @@ def _open_server(url: URL) -> OpenDatabase:
 
 
 def _migrate_or_close(database: OpenDatabase, patience: ServerRetry | None = None) -> OpenDatabase:
-    """Migrate the schema and return the database; close the database if the migration fails."""
+    """Migrate the schema and return the database, which is closed if the migration fails."""
     try:
         with translate_errors("opening the database"):
             if database.writing.dialect.name == "sqlite":
@@ -250,7 +251,7 @@ def _migrate_or_close(database: OpenDatabase, patience: ServerRetry | None = Non
 
 
 def _migrate_server(engine: Engine) -> None:
-    """Migrate the schema of a database server if needed. Only one process at a time can do so."""
+    """Migrate the schema of a database server if necessary, excluding concurrent migrations."""
     with engine.connect() as connection:
         check_server(connection)
         connection.rollback()
@@ -271,7 +272,7 @@ def _migrate(connection: Connection) -> None:
 
 
 def _create_tables(connection: Connection) -> None:
-    """Create the tables of the newest revision. The recorders of kinds create their own tables."""
+    """Create the tables of the newest revision, except those that the recorders of kinds create."""
     with connection.begin():
         tables.metadata.create_all(connection, checkfirst=False)
         connection.exec_driver_sql(
@@ -281,7 +282,7 @@ def _create_tables(connection: Connection) -> None:
 
 
 def _revision(connection: Connection) -> tuple[str | None, bool]:
-    """Return the schema's revision (None if it has none), and whether the database has no tables."""
+    """Return the revision of the schema (None if it has none), and whether the database is empty."""
     with connection.begin():
         there = inspect(connection).get_table_names()
         if "alembic_version" not in there:

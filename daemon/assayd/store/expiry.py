@@ -1,8 +1,9 @@
-"""Decides which finished attempts can be deleted (oldest first), and which rows are deleted with them.
+"""Decides which finished attempts are deleted first, and which rows are deleted with them.
 
-Attempts of a batch that is unfinished or still receives lines are kept, because a line without a verdict
-would run again. Only their bundles can be deleted. With the first attempt of a batch, the batch's list of
-lines is deleted too; its other attempts stay until retention reaches them.
+Attempts are deleted in order of age. The attempts of a batch that is unfinished or still receives lines are
+kept, because a line without a verdict would run again; only the bundles of these attempts can be deleted.
+When the first attempt of a batch is deleted, the batch's list of lines is deleted too. The other attempts
+of the batch stay until their retention period ends.
 """
 
 from __future__ import annotations
@@ -74,11 +75,11 @@ _LISTED = select(batch_items.c.submission).where(batch_items.c.batch_id.in_(_BAT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredUsage:
-    """The stored data of a user: finished attempts and their bytes, and the bytes waiting for a verdict.
+    """The stored data of a user, in numbers of attempts and bytes.
 
-    `document_bytes` counts submissions without a verdict, including lines of cancelled batches; equal
-    submissions count once. `row_bytes` counts the submissions of finished attempts and an estimate of their
-    other rows.
+    `document_bytes` is the size of the submissions without a verdict, including lines of cancelled batches;
+    identical submissions are counted once. `row_bytes` is the size of the submissions of finished attempts
+    plus the estimated size of the attempts' other rows.
     """
 
     attempts: int = 0
@@ -88,16 +89,17 @@ class StoredUsage:
 
     @property
     def held_bytes(self) -> int:
-        """Return the bytes of finished attempts, in bundles and rows."""
+        """Return the size of finished attempts in bytes, including bundles and rows."""
         return self.disk_bytes + self.row_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removable:
-    """A query for finished attempts that can be deleted. None matches any time or any user.
+    """A query for finished attempts that can be deleted. The value None matches any time or any user.
 
-    `uploads` are batches that are still receiving lines. `bundled` selects attempts with a bundle, even if an
-    unfinished batch needs their verdict. `approved` selects only attempts that the library holds.
+    `uploads` contains the batches that are still receiving lines. `bundled` selects the attempts with a
+    bundle, even if an unfinished batch needs their verdict. `approved` selects only attempts that have an
+    entry in the library.
     """
 
     before: datetime | None = None
@@ -126,18 +128,18 @@ def usage(connection: Connection) -> dict[int, StoredUsage]:
 
 
 def row_bytes(connection: Connection, attempt_ids: Sequence[str]) -> dict[str, int]:
-    """Return the estimated bytes of the rows of attempts, by attempt id."""
+    """Return the estimated size in bytes of each attempt's rows, by attempt id."""
     found = connection.execute(_SIZES, {"ids": list(attempt_ids)})
     return {attempt_id: size + ROW_BYTES for attempt_id, size in found}
 
 
 def removable(attempt: Statement, wanted: Removable) -> Statement:
-    """Return the statement that selects attempts that can be deleted, oldest first.
+    """Return the statement that selects the attempts that can be deleted, ordered by age.
 
     Args:
-        attempt: selects attempts, joined with their verdicts.
-        wanted: the condition that attempts must meet. Old attempts are removed with batches that no client
-            completed.
+        attempt: the statement that selects attempts joined with their verdicts.
+        wanted: the condition that attempts must meet. Old attempts are deleted together with batches that
+            no client has completed.
     """
     conditions: list[Condition] = [verdicts.c.attempt_id.is_not(None)]
     conditions.append(_APPROVED if wanted.approved else ~_APPROVED)
@@ -154,7 +156,7 @@ def removable(attempt: Statement, wanted: Removable) -> Statement:
 
 
 def _is_needed_by_batch(wanted: Removable) -> Condition:
-    """Return the condition that a batch still needs the verdict of an attempt."""
+    """Return the SQL condition that a batch still needs the verdict of an attempt."""
     unfinished: list[Condition] = [batches.c.finished_at.is_(None), batches.c.cancelled_at.is_(None)]
     if wanted.before is not None:
         limit = rows.to_micros(wanted.before)
@@ -164,13 +166,13 @@ def _is_needed_by_batch(wanted: Removable) -> Condition:
 
 
 def strip(connection: Connection, attempt_ids: Sequence[str]) -> None:
-    """Record that the bundles of these attempts were deleted."""
+    """Record that the bundles of the given attempts were deleted."""
     connection.execute(_STRIP, {"ids": list(attempt_ids)})
     connection.execute(_FORGET_BUNDLES, {"ids": list(attempt_ids)})
 
 
 def remove(connection: Connection, attempt_ids: Sequence[str], unless: frozenset[str]) -> None:
-    """Delete attempts, the batches that contained them, and unreferenced submissions.
+    """Delete attempts, the batches that contained them, and submissions that are no longer referenced.
 
     Args:
         connection: a connection inside a transaction.
@@ -186,7 +188,7 @@ def remove(connection: Connection, attempt_ids: Sequence[str], unless: frozenset
 
 
 def remove_bare_batches(connection: Connection, before: datetime, unless: frozenset[str]) -> None:
-    """Delete old batches that ended without attempts because all of their lines were malformed."""
+    """Delete old batches that ended without any attempt, because all of their lines were malformed."""
     over = or_(
         batches.c.finished_at.is_not(None), batches.c.cancelled_at.is_not(None), batches.c.complete == 0
     )
@@ -196,7 +198,7 @@ def remove_bare_batches(connection: Connection, before: datetime, unless: frozen
 
 
 def remove_batches(connection: Connection, batch_ids: Sequence[str]) -> None:
-    """Delete batches with their lines, but keep their attempts."""
+    """Delete batches and their lines, but not their attempts."""
     ids = list(batch_ids)
     if ids:
         digests = list(connection.execute(_LISTED, {"batches": ids}).scalars())

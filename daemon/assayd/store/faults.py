@@ -1,4 +1,4 @@
-"""Translates database and file-system failures into StoreError with a code that suggests the remedy."""
+"""Translates database and file-system failures into StoreErrors whose codes indicate the remedy."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ _RETRYABLE = {"store.full", "store.busy", "store.failed", "store.unreachable"}
 
 @contextmanager
 def translate_errors(what: str) -> Iterator[None]:
-    """Translate database and file-system errors of the body into a StoreError.
+    """Translate database and file-system errors in the body of a `with` statement into a StoreError.
 
     Args:
-        what: the operation named in the message, e.g. ``writing the database``.
+        what: the name of the operation in the message, e.g. ``writing the database``.
     """
     try:
         yield
@@ -78,7 +78,7 @@ def translate_errors(what: str) -> Iterator[None]:
 
 
 def database_error(problem: SQLAlchemyError | sqlite3.Error, what: str) -> StoreError:
-    """Return the StoreError for an exception of SQLAlchemy or SQLite."""
+    """Return the StoreError that corresponds to an exception of SQLAlchemy or SQLite."""
     origin = problem.orig if isinstance(problem, DBAPIError) else problem
     if isinstance(problem, IntegrityError):
         return _store_error("store.conflict", what, str(origin))

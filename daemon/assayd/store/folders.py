@@ -1,6 +1,6 @@
 """Performs file operations relative to directory descriptors.
 
-The operations don't follow links or overwrite existing files. They block.
+All operations block. They neither follow links nor overwrite existing files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def parts(name: str) -> tuple[str, ...] | None:
-    """Split a relative path at its slashes.
+    """Split a relative path into the parts between its slashes.
 
     Return None for an unsafe path, such as one that leaves its folder.
     """
@@ -34,7 +34,7 @@ def parts(name: str) -> tuple[str, ...] | None:
 
 @contextmanager
 def opened(folder: int | Path, *names: str) -> Iterator[int]:
-    """Open a folder by its path below an open folder, and close it on exit."""
+    """Open a folder by its path relative to an open folder, and close it on exit."""
     with ExitStack() as stack:
         if isinstance(folder, Path):
             folder = os.open(folder, _FOLDER)
@@ -53,10 +53,10 @@ def ensure(folder: int, name: str) -> None:
 
 
 def write_files(folder: int, files: Mapping[str, bytes], *, durable: bool = True) -> None:
-    """Write read-only files into a new folder. Names must have passed `parts`.
+    """Write read-only files into a new folder. The file names must have passed `parts`.
 
-    All files are written before the first one is flushed: a journaling file system then commits them
-    together, and the later flushes are fast.
+    All files are written before the first file is flushed. A journaling file system then commits them
+    together, so the flushes of the remaining files are fast.
     """
     with ExitStack() as stack:
         folders: dict[tuple[str, ...], int] = {(): folder}
@@ -77,10 +77,10 @@ def write_files(folder: int, files: Mapping[str, bytes], *, durable: bool = True
 
 
 def settle(parent: int, temporary: str, name: str, *, durable: bool = True) -> None:
-    """Rename a temporary folder to its final name.
+    """Rename a temporary folder to the final name.
 
     Raises:
-        OSError: ENOTEMPTY or EEXIST, if the name is taken.
+        OSError: ENOTEMPTY or EEXIST, if a folder with that name exists.
     """
     os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
     if durable:
@@ -88,7 +88,7 @@ def settle(parent: int, temporary: str, name: str, *, durable: bool = True) -> N
 
 
 def read_file(folder: int, name: Sequence[str], *, start: int = 0, most: int = -1) -> bytes:
-    """Return up to `most` bytes (-1: all) of a regular file below a folder, starting at offset `start`."""
+    """Read up to `most` bytes (-1: all) of a regular file below a folder, from the offset `start`."""
     with opened(folder, *name[:-1]) as parent:
         handle = os.open(name[-1], _OLD_FILE, dir_fd=parent)
         with os.fdopen(handle, "rb", buffering=0) as file:
@@ -97,13 +97,13 @@ def read_file(folder: int, name: Sequence[str], *, start: int = 0, most: int = -
 
 
 def file_size(folder: int, name: Sequence[str]) -> int:
-    """Return the size of a file below a folder, in bytes."""
+    """Return the size in bytes of a file below a folder."""
     with opened(folder, *name[:-1]) as parent:
         return os.stat(name[-1], dir_fd=parent, follow_symlinks=False).st_size
 
 
 def list_files(folder: int) -> list[str]:
-    """Return the paths of all files below a folder, sorted."""
+    """Return the paths of all files below a folder in sorted order."""
     found: list[str] = []
     for top, _, names, _ in os.fwalk(".", dir_fd=folder):
         found += [os.path.normpath(os.path.join(top, name)) for name in names]  # noqa: PTH118 - no path yet
@@ -111,7 +111,7 @@ def list_files(folder: int) -> list[str]:
 
 
 def remove(parent: int, name: str) -> None:
-    """Remove a folder and its contents, if it exists."""
+    """Remove a folder and its contents. A missing folder isn't an error."""
     with suppress(FileNotFoundError):
         for _, _, _, folder in os.fwalk(name, dir_fd=parent):
             os.fchmod(folder, 0o700)
@@ -128,7 +128,7 @@ def _folder_for(names: tuple[str, ...], folders: dict[tuple[str, ...], int], sta
 
 
 def write_all(handle: int, content: bytes) -> None:
-    """Write all bytes to an open file, even if a write is partial."""
+    """Write all bytes to an open file, with repeated calls after partial writes."""
     view = memoryview(content)
     while view:
         view = view[os.write(handle, view) :]

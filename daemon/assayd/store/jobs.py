@@ -1,8 +1,8 @@
 """Stores attempts, runs, verdicts and events in a database.
 
-Acceptances and verdicts are on disk before they are answered. A lease survives the end of the daemon but
-not a power failure, which ends the containers too. Statements are built once and receive plain values,
-because building a statement takes as long as running it.
+Acceptances and verdicts are flushed to the disk before the response is sent. The record of a lease survives
+the end of the daemon, but not a power failure, which also ends the containers. Statements are built once
+and receive plain values, because building a statement takes as long as executing it.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ class DatabaseJobStore:
     ) -> Accepted:
         """Record a new attempt with its submission, or return the attempt that was recorded first.
 
-        An attempt with the same id, or with the same key from the same user, is the same attempt if its
-        submission is equal.
+        Requests with the same id, or with the same key from the same user, refer to the same attempt if
+        their submissions are equal.
 
         Raises: RequestError ``conflict``, if the submission differs; ``not_found``, if the id belongs to
         another user.
@@ -162,7 +162,7 @@ class DatabaseJobStore:
         return await self.access.write(apply)
 
     async def lease(self, run: Run) -> None:
-        """Record the container of a run, so that the next daemon process can find the container."""
+        """Record the container of a run, so that the daemon's next process can find the container."""
         values = rows.run_values(run)
 
         def apply(connection: Connection) -> None:
@@ -175,7 +175,7 @@ class DatabaseJobStore:
         await self.access.write(apply, durable=False)
 
     async def withdraw(self, attempt_id: str, run_number: int) -> None:
-        """Delete a run that has no result because the daemon shut down cleanly."""
+        """Delete a run that ended without a result because the daemon shut down cleanly."""
         await self.access.write(
             lambda connection: connection.execute(_NO_RUN, {"wanted": attempt_id, "run": run_number})
         )
@@ -191,10 +191,10 @@ class DatabaseJobStore:
     ) -> bool:
         """Record a verdict and the attempt's events. Return False if the attempt already has a verdict.
 
-        `cases` and `refusals` are for the recorders of kinds. `held_by` is the node that reports the
+        `cases` and `refusals` are passed to the recorders of kinds. `held_by` is the node that reports the
         verdict; the run must still be assigned to this node.
 
-        Raises: RequestError ``run.foreign``, if the run isn't assigned to the node any longer.
+        Raises: RequestError ``run.foreign``, if the run is assigned to another node.
         """
         verdict = rows.verdict_values(attempt)
         message = attempt_message_row(attempt)
@@ -234,7 +234,7 @@ class DatabaseJobStore:
         return first
 
     async def remove(self, attempt_ids: Sequence[str], *, unless: frozenset[str] = frozenset()) -> None:
-        """Delete attempts with all of their rows, and unreferenced submissions."""
+        """Delete attempts with all of their rows, and submissions that are no longer referenced."""
 
         def apply(connection: Connection) -> None:
             expiry.remove(connection, attempt_ids, unless)
@@ -244,11 +244,11 @@ class DatabaseJobStore:
         await self.access.write(apply)
 
     async def row_bytes(self, attempt_ids: Sequence[str]) -> Mapping[str, int]:
-        """Return the estimated bytes of the rows and submissions of attempts, by attempt id."""
+        """Return the estimated size in bytes of each attempt's rows and submission, by attempt id."""
         return await self.access.read(lambda connection: expiry.row_bytes(connection, attempt_ids))
 
     async def strip(self, attempt_ids: Sequence[str]) -> None:
-        """Record that the bundles of attempts were deleted; the verdicts are kept."""
+        """Record that the bundles of attempts were deleted while the verdicts remain."""
         await self.access.write(lambda connection: expiry.strip(connection, attempt_ids))
 
     async def get(self, attempt_id: str) -> Attempt | None:
@@ -256,13 +256,13 @@ class DatabaseJobStore:
         return await self.access.read(lambda connection: get_attempt(connection, attempt_id))
 
     async def many(self, attempt_ids: Iterable[str]) -> Mapping[str, Attempt]:
-        """Return those of the given attempts that exist, by id."""
+        """Return the existing ones of the given attempts, by id."""
         ids = list(attempt_ids)
         found = await self.access.read(lambda connection: _fetch_attempts(connection, _MANY, {"ids": ids}))
         return {attempt.id: attempt for attempt in found}
 
     async def by_key(self, uid: int, idempotency_key: str) -> Attempt | None:
-        """Return the attempt that a user created with this idempotency key, or None."""
+        """Return the attempt that a user created with an idempotency key, or None."""
 
         def fetch(connection: Connection) -> Attempt | None:
             wanted = {"by_uid": uid, "by_key": idempotency_key}
@@ -272,7 +272,7 @@ class DatabaseJobStore:
         return await self.access.read(fetch)
 
     async def document(self, attempt_id: str) -> bytes:
-        """Return the accepted submission, byte for byte.
+        """Return the accepted submission in its original bytes.
 
         Raises:
             StoreError: ``attempt.missing``.
@@ -287,7 +287,7 @@ class DatabaseJobStore:
     async def list(self, query: Query) -> Page:
         """Return a page of attempts, newest first.
 
-        The states between queued and finished aren't stored, so a query for such a state returns all
+        The states between `queued` and `finished` aren't stored, so a query for such a state returns all
         unfinished attempts. Raises: RequestError ``invalid`` for a malformed cursor.
         """
         statement = listing(_ATTEMPT, query)
@@ -295,13 +295,13 @@ class DatabaseJobStore:
         return page(found, query)
 
     async def summary(self, query: Query, bucket_s: int) -> Summary:
-        """Count finished attempts by result, in buckets of `bucket_s` seconds."""
+        """Count finished attempts, grouped by result and by intervals of `bucket_s` seconds."""
         # One count at a time: it reads every matching row, and frequent callers must not occupy all readers.
         async with self._counting:
             return await self.access.read(lambda connection: summary(connection, query, bucket_s))
 
     async def events(self, attempt_id: str, *, after: int = 0) -> Sequence[Event]:
-        """Return an attempt's recorded events whose sequence number exceeds `after`."""
+        """Return the recorded events of an attempt whose sequence numbers exceed `after`."""
         wanted = {"wanted": attempt_id, "after": after}
         return await self.access.read(
             lambda connection: [
@@ -310,11 +310,11 @@ class DatabaseJobStore:
         )
 
     async def unfinished(self) -> Sequence[Attempt]:
-        """Return all attempts without a verdict, oldest first."""
+        """Return all attempts without a verdict, in order of acceptance."""
         return await self.access.read(lambda connection: _fetch_attempts(connection, _UNFINISHED))
 
     async def removable(self, wanted: Removable) -> Sequence[Attempt]:
-        """Return the finished attempts that can be deleted, oldest first."""
+        """Return the finished attempts that can be deleted, ordered by age."""
         statement = expiry.removable(_ATTEMPT, wanted)
         return await self.access.read(lambda connection: _fetch_attempts(connection, statement))
 
@@ -348,7 +348,7 @@ async def open_jobs(
 
 
 def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt | None:
-    """Return the attempt that an earlier, equal request created, or None.
+    """Return the attempt that was created by an earlier, equal request, or None.
 
     Raises:
         RequestError: ``conflict``, if the id or key was used for another submission; ``not_found``, if the id
@@ -366,7 +366,10 @@ def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | N
 
 
 def _require_recorded(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt:
-    """Return the stored attempt with the same id or key. Raises: as `_earlier`; StoreError."""
+    """Return the stored attempt with the same id or key.
+
+    Raises: StoreError, and the same errors as `_earlier`.
+    """
     earlier = _earlier(connection, attempt, digest, key)
     if earlier is None:
         message = "the attempt with this id or key was just deleted; submit again"
@@ -375,7 +378,7 @@ def _require_recorded(connection: Connection, attempt: Attempt, digest: str, key
 
 
 def _require_held(connection: Connection, verdict: rows.Values, by: str) -> None:
-    """Ensure that a run without a verdict is still assigned to a node.
+    """Ensure that a run without a verdict is still assigned to a particular node.
 
     Raises: RequestError ``run.foreign``.
     """

@@ -1,7 +1,7 @@
-"""Stores the library of approved submissions in a database, by user and name.
+"""Stores the library of approved submissions in a database, keyed by user and name.
 
-An entry is never changed, only removed. The number of bytes that a user's entries protect from deletion is
-limited.
+Entries can be removed but not changed. Each user's entries can protect only a limited number of bytes from
+deletion.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ _ATTEMPTS_BYTES = (
 
 
 class DatabaseLibrary:
-    """A store of approved submissions by user and name, in SQLite or PostgreSQL.
+    """A store of approved submissions in SQLite or PostgreSQL, keyed by user and name.
 
-    Methods that return several entries return them without their documents.
+    Methods that return several entries omit the entries' documents.
     """
 
     def __init__(self, access: DatabaseAccess, clock: Clock, *, most_bytes: int, room: Room) -> None:
@@ -64,9 +64,9 @@ class DatabaseLibrary:
 
         Args:
             access: the database.
-            clock: the source of approval times.
+            clock: the clock that provides approval times.
             most_bytes: the maximum number of bytes that the entries of one user can protect from deletion.
-            room: returns the free bytes of the disk, which also limit a user's entries.
+            room: the function that returns the free bytes of the disk, which also limit a user's entries.
         """
         self._access = access
         self._clock = clock
@@ -76,7 +76,7 @@ class DatabaseLibrary:
     async def approve(self, attempt: Attempt, name: str, approved_by: int) -> LibraryEntry:
         """Approve a validated attempt as the next version of a name.
 
-        Repeating the approval changes nothing.
+        Repeating the same approval has no effect.
 
         Raises: RequestError ``library.not_validated``, ``library.report_only``, ``library.partly_checked``,
         ``library.distrusted``, ``quota.library``.
@@ -135,14 +135,14 @@ class DatabaseLibrary:
         return await self._fetch_entries(_where_named(_ENTRY, uid, name))
 
     async def entry(self, uid: int, name: str, version: int) -> LibraryEntry | None:
-        """Return one version of a name with its document, or None."""
+        """Return one version of a name, including its document, or None."""
         found = await self._fetch_entries(
             _where_named(_WHOLE, uid, name).where(library_entries.c.version == version)
         )
         return found[0] if found else None
 
     async def remove(self, uid: int, name: str, version: int | None = None) -> Sequence[LibraryEntry]:
-        """Remove one version or all versions of a name; return the removed entries, newest first.
+        """Remove one version or all versions of a name, and return the removed entries, newest first.
 
         Their attempts stay until retention deletes them.
         """
@@ -155,12 +155,12 @@ class DatabaseLibrary:
         return found
 
     async def entries_of_attempts(self, attempt_ids: Sequence[str]) -> Sequence[LibraryEntry]:
-        """Return the library entries of these attempts."""
+        """Return the library entries that contain the given attempts."""
         wanted = _ENTRY.where(library_entries.c.attempt_id.in_(list(attempt_ids)))
         return await self._fetch_entries(wanted.order_by(library_entries.c.approved_at))
 
     def _require_limit(self, held_bytes: int, most_bytes: int) -> None:
-        """Ensure that the entries of a user stay within the limit. Raises: RequestError."""
+        """Ensure that a user's entries don't exceed the limit. Raises: RequestError."""
         if held_bytes <= most_bytes:
             return
         limit = f"limits.library_mb_per_uid ({self._most_bytes // MIB})"
@@ -184,7 +184,7 @@ def _where_named(entries: Statement, uid: int, name: str) -> Statement:
 
 
 def _held_bytes(connection: Connection, uid: int) -> int:
-    """Return the bytes that a user's entries protect from deletion: rows, documents and bundle files."""
+    """Return how many bytes of rows, documents and bundle files a user's entries protect from deletion."""
     mine: ColumnElement[bool] = library_entries.c.uid == uid
     approved = select(library_entries.c.attempt_id).where(mine)
     files = connection.execute(_ATTEMPTS_BYTES.where(attempts.c.id.in_(approved))).scalar_one()
@@ -213,7 +213,7 @@ def _entry_values(
 
 
 def _chain_ids(connection: Connection, attempt: Attempt) -> list[str]:
-    """Return the ids of an attempt and of the attempts that led to it, oldest first."""
+    """Return the ids of the attempts that led to an attempt, followed by the attempt's id."""
     chain, parent = [attempt.id], attempt.parent_id
     while parent is not None and parent not in chain and len(chain) < CHAIN:
         chain.append(parent)

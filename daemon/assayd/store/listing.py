@@ -1,4 +1,4 @@
-"""Builds the queries for pages of attempts, their cursors, and summaries."""
+"""Builds the queries, the cursors and the summaries for pages of attempts."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ MOST_LISTED = 500
 
 
 def listing(attempt: Statement, query: Query) -> Statement:
-    """Return the statement that selects one page of attempts and the first of the next, newest first.
+    """Return the statement that selects one page of attempts, plus the first attempt of the next page.
 
     Args:
-        attempt: selects attempts joined with their verdicts.
+        attempt: the statement that selects attempts joined with their verdicts.
         query: the filters, the cursor and the limit.
 
     Raises:
@@ -40,7 +40,7 @@ def listing(attempt: Statement, query: Query) -> Statement:
 
 
 def page(found: Sequence[Attempt], query: Query) -> Page:
-    """Return a page of at most `query.limit` attempts, with a cursor if there are more."""
+    """Return a page of at most `query.limit` attempts, with a cursor if more attempts follow."""
     limit = _limit(query)
     shown = tuple(found[:limit])
     return Page(attempts=shown, next_cursor=_to_cursor(shown[-1]) if len(found) > limit else None)
@@ -51,7 +51,7 @@ def _limit(query: Query) -> int:
 
 
 def conditions(query: Query) -> list[Condition]:
-    """Return the conditions of a query on attempts joined with their verdicts.
+    """Return the SQL conditions of a query, for attempts that are joined with their verdicts.
 
     Raises: RequestError ``invalid``, for a malformed cursor.
     """
@@ -86,9 +86,9 @@ def conditions(query: Query) -> list[Condition]:
 
 
 def from_node(node: str | ColumnElement[str]) -> Condition:
-    """Return the condition that a verdict was reported by a node.
+    """Return the SQL condition that a node reported the verdict.
 
-    A run on a single host has a non-empty `generation`.
+    Runs on a single host are excluded by their non-empty `generation`.
     """
     same = (runs.c.attempt_id == verdicts.c.attempt_id) & (runs.c.run_number == verdicts.c.run_number)
     return select(runs.c.daemon_id).where(same, runs.c.daemon_id == node, runs.c.generation == "").exists()
@@ -122,7 +122,7 @@ _FINISHED = attempts.join(verdicts, verdicts.c.attempt_id == attempts.c.id)
 
 
 def summary(connection: Connection, query: Query, bucket_s: int) -> Summary:
-    """Count the finished attempts that match a query, by creation time."""
+    """Count the finished attempts that match a query, grouped by creation time."""
     wanted = conditions(query)
     return Summary(
         counts=_fetch_counts(connection, wanted, bucket_s),

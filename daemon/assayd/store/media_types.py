@@ -1,8 +1,8 @@
-"""Determines the media type of a bundle's file from its name and, for pictures, from its first bytes.
+"""Determines the media type of a bundle's file from the file's name and, for pictures, its first bytes.
 
-A file is treated as a picture only if the name and the bytes agree, so an arbitrary file named ``plot.png``
-is served as bytes. The type is intended for download clients: assayd's pages don't use it to display
-pictures, and clients that display pictures must treat the content as hostile.
+A file is served as a picture only if its first bytes match its name, so an arbitrary file named
+``plot.png`` is served as plain bytes. The type is intended for download clients: assayd's pages don't use
+it to display pictures, and clients that display pictures must treat the content as hostile.
 """
 
 from __future__ import annotations
@@ -37,6 +37,6 @@ def media_type(name: str, content: bytes) -> str:
 
 
 def _suffix_of(name: str) -> str:
-    """Return the suffix of a file name, including the dot; a name like ``.profile`` has none."""
+    """Return the suffix of a file name with its dot; the suffix of a name like ``.profile`` is empty."""
     stem, point, ending = name.rpartition("/")[2].rpartition(".")
     return point + ending if stem else ""

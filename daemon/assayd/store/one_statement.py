@@ -1,7 +1,8 @@
-"""Sends changes that are one PostgreSQL statement each; pending changes share one round trip.
+"""Sends changes of one PostgreSQL statement each in groups, so that a group takes one round trip.
 
-SQLAlchemy's overhead for a statement is several times the driver's, and BEGIN, the statement and COMMIT each
-cost a round trip. So the SQL text is built once, and a group of changes takes one round trip.
+For each statement, SQLAlchemy's overhead is several times the driver's, and BEGIN, the statement and COMMIT
+take one round trip each. To avoid both costs, the SQL text is built only once and pending changes are
+grouped.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _DIALECT = PGDialect_psycopg()  # type: ignore[no-untyped-call]
 
 
 class StatementText:
-    """A statement in the driver's form, built once, with types that the driver adapts directly."""
+    """A statement in the driver's format, built once from types that the driver adapts directly."""
 
     def __init__(self, statement: SelectBase) -> None:
         compiled = statement.compile(dialect=_DIALECT)
@@ -36,11 +37,11 @@ class StatementText:
         self._fixed = {name: bind.value for name, bind in binds.items() if not bind.required}
 
     def bound(self, values: Mapping[str, object]) -> dict[str, object]:
-        """Return all parameters of one execution of the statement."""
+        """Return all parameters for one execution of the statement."""
         return {**self._fixed, **values}
 
     def row(self, found: Row | None) -> Row | None:
-        """Return a row with its strings decoded from the form of `tables.written`."""
+        """Return a row after decoding the strings that `tables.written` encoded."""
         if found is None:
             return None
         texts = {name: found[name] for name in self._exact if found[name] is not None}
@@ -48,10 +49,11 @@ class StatementText:
 
 
 class OneStatement(Generic[T]):
-    """A change of one statement that returns at most one row; `read` converts the row into the result.
+    """A change that executes one statement and returns at most one row, which `read` converts.
 
-    `read` must not raise, because the same transaction commits the statements of other changes. `tried`
-    counts executions: a change is executed again if the outcome of the first commit is unknown.
+    The method `read` must not raise an exception, because the same transaction commits the statements of
+    other changes. `tried` counts the executions, because a change is executed again if the outcome of the
+    first commit is unknown.
     """
 
     def __init__(
@@ -64,18 +66,18 @@ class OneStatement(Generic[T]):
         self._read = read
 
     def __call__(self, connection: Connection) -> T:
-        """Apply the change in a transaction that it shares with other changes."""
+        """Apply the change in a transaction that it shares with others."""
         self.tried += 1
         row = connection.exec_driver_sql(self.sql, self.values).one_or_none()
         return self.read(None if row is None else row._asdict())
 
     def read(self, row: Row | None) -> T:
-        """Return the result of the change from its row."""
+        """Convert the row into the result of the change."""
         return self._read(self._text.row(row))
 
 
 def run_together(connection: Connection, statements: Sequence[OneStatement[Any]]) -> list[Any]:
-    """Run statements in one transaction and one round trip to the server; return their results in order.
+    """Run statements in one transaction and one round trip to the server; return the results in order.
 
     The connection must not be in a transaction. Raises: DBAPIError; the caller must then discard the
     connection.
@@ -93,7 +95,7 @@ def run_together(connection: Connection, statements: Sequence[OneStatement[Any]]
 
 
 def enable_transactions(connection: Connection) -> None:
-    """Let the driver start transactions implicitly again."""
+    """Restore the driver's implicit start of transactions."""
     raw: Any = connection.connection.dbapi_connection
     if raw.autocommit:
         raw.autocommit = False
@@ -123,7 +125,7 @@ def _fetch_rows(raw: psycopg.Connection, statements: Sequence[OneStatement[Any]]
 
 
 def _to_sqlalchemy_error(problem: psycopg.Error, *, lost: bool) -> DBAPIError:
-    """Return a driver error in the form of SQLAlchemy's errors, without the parameter values."""
+    """Convert a driver error to SQLAlchemy's error type, without the parameter values."""
     import psycopg
 
     error = DBAPIError.instance(

@@ -1,6 +1,7 @@
-"""Stores webhook messages in the database, in the transaction of their event, until their delivery.
+"""Stores each webhook message in the transaction of its event until the message is delivered.
 
-The content is fixed when the message is written, so a late delivery still describes the state at that time.
+The content of a message is determined when it is written, so even a late delivery describes the state at
+the time of the event.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _UNDELIVERED = select(func.count(), func.min(_MESSAGE.created_at)).where(_MESSAG
 
 
 def attempt_message_row(attempt: Attempt) -> Values | None:
-    """Return the message row for a verdict, or None if the attempt has no webhook."""
+    """Return the row of the message about a verdict, or None if the attempt has no webhook."""
     if attempt.webhook is None or attempt.finished_at is None:
         return None
     body = attempt_message(attempt, attempt.finished_at)
@@ -46,7 +47,7 @@ def attempt_message_row(attempt: Attempt) -> Values | None:
 
 
 def batch_message_row(batch: Batch, tally: Tally, at: datetime) -> Values | None:
-    """Return the message row for the end of a batch, or None if the batch has no webhook."""
+    """Return the row of the message about a batch's end, or None if the batch has no webhook."""
     if batch.webhook is None:
         return None
     return message_row(
@@ -55,7 +56,10 @@ def batch_message_row(batch: Batch, tally: Tally, at: datetime) -> Values | None
 
 
 def message_row(subject: str, uid: int, url: str, at: datetime, body: object) -> Values:
-    """Return the row of a message. The id consists of subject and time, so that one end has only one id."""
+    """Return the row of a message.
+
+    The id combines subject and time, so each end of a subject has exactly one id.
+    """
     micros = to_micros(at)
     return {
         "id": f"{subject}_{micros}",
@@ -77,7 +81,7 @@ class Outbox:
         self._add = access.insert_or_nothing(webhook_messages)
 
     def add(self, connection: Connection, row: Values | None) -> None:
-        """Add a message, if there is one, to the transaction of its event.
+        """Add a message, unless it is None, to the transaction of its event.
 
         Call `announce` after the commit.
         """
@@ -86,11 +90,11 @@ class Outbox:
             self._access.on_message(connection)
 
     def announce(self) -> None:
-        """Wake the webhook sender, because new messages may have been committed."""
+        """Wake the webhook sender, because a transaction may have added messages."""
         self._access.messages_added.set()
 
     async def due(self, now: datetime, *, each: int) -> Sequence[WebhookMessage]:
-        """Return the messages that are due at `now`: the first `each` messages of every user and origin."""
+        """Return the messages that are due at `now`, at most `each` for every user and origin."""
         at = {"now": to_micros(now)}
 
         def fetch(connection: Connection) -> list[WebhookMessage]:
@@ -103,7 +107,7 @@ class Outbox:
         return await self._access.read(fetch)
 
     async def next_try(self, after: datetime) -> datetime | None:
-        """Return the time when the next message after a given time is due, or None."""
+        """Return the time at which the next message after a given time is due, or None."""
         at = {"now": to_micros(after)}
         return await self._access.read(
             lambda connection: read_moment(connection.execute(_NEXT, at).scalar_one())
@@ -116,7 +120,7 @@ class Outbox:
         await self._execute_write(later, message_id)
 
     async def remove(self, message_id: str) -> None:
-        """Delete a message after its delivery or after its last failed try."""
+        """Delete a message that was delivered or has failed for the last time."""
         await self._execute_write(delete(webhook_messages).where(_THIS), message_id)
 
     async def _execute_write(self, statement: Any, message_id: str) -> None:
@@ -126,13 +130,13 @@ class Outbox:
         )
 
     async def waiting(self, uid: int) -> int:
-        """Count the messages of a user."""
+        """Count the waiting messages of a user."""
         return await self._access.read(
             lambda connection: int(connection.execute(_WAITING, {"by_uid": uid}).scalar_one())
         )
 
     async def undelivered(self) -> Undelivered:
-        """Count the messages with failed deliveries."""
+        """Count the messages that have at least one failed delivery."""
         count, oldest = await self._access.read(lambda connection: connection.execute(_UNDELIVERED).one())
         return Undelivered(count=count, oldest=read_moment(oldest))
 

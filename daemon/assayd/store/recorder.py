@@ -1,10 +1,10 @@
-"""Defines recorders, which maintain a kind's own tables inside the transactions of attempts.
+"""Defines recorders, which maintain the tables of a kind inside the transactions of attempts.
 
-The job store calls a recorder in each of these transactions and creates missing tables. They can reference
-columns of `tables.attempts`.
+The job store creates the tables that are missing, and calls the recorder in each of these transactions. The
+tables can reference columns of `tables.attempts`.
 
-The rows of a recorder are committed together with the attempt's rows, but aren't required: a failing
-recorder is retried once, then the failure is logged, and the attempt continues.
+The rows of a recorder are committed together with the attempt's rows, but an attempt doesn't depend on
+them: if a recorder fails twice, the failure is logged and the attempt continues.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TRIES = 2
 
 
 class Recorder(Protocol):
-    """A writer of the records of one kind. Its methods write through the connection without a commit."""
+    """A writer of the records of one kind. Its methods write to the connection but don't commit."""
 
     @property
     def kind(self) -> str:
@@ -41,15 +41,15 @@ class Recorder(Protocol):
 
     @property
     def tables(self) -> Sequence[Table]:
-        """The recorder's tables, each after the tables that it references."""
+        """The tables of the recorder, in an order in which referenced tables come first."""
         ...
 
     def records(self, access: DatabaseAccess) -> object:
-        """Return the object that reads the tables, for the kind's routes; see also `Completing`."""
+        """Return the object that reads the tables for the kind's routes. See also `Completing`."""
         ...
 
     def accepted(self, connection: Connection, attempt: Attempt, document: bytes) -> None:
-        """Record a new attempt. `document` is its submission as canonical JSON."""
+        """Record a new attempt, whose submission is `document` in canonical JSON."""
         ...
 
     def leased(self, connection: Connection, run: Run) -> None:
@@ -66,7 +66,7 @@ class Recorder(Protocol):
     ) -> None:
         """Record a verdict with the executed cases and the attempt's events.
 
-        `refusals` are the messages of the errors that prevented the run.
+        `refusals` contains the messages of the errors that prevented the run.
         """
         ...
 
@@ -76,7 +76,7 @@ class Recorder(Protocol):
 
 
 class Written(StrEnum):
-    """The result of recording a verdict that a node reports for a run."""
+    """The result of recording a verdict that a node has reported."""
 
     FIRST = "first"
     """The verdict was recorded."""
@@ -87,23 +87,23 @@ class Written(StrEnum):
 
 
 class JobRows(Protocol):
-    """A writer of an attempt's rows, and of all other rows in the same transactions."""
+    """A writer of all rows that belong to the transactions of attempts."""
 
     def accepting(self, attempt: Attempt, row: Values, document: bytes) -> OneStatement[bool] | None:
-        """Return the one-statement change that records a new attempt; None if one isn't sufficient.
+        """Return a one-statement change that records a new attempt, or None if more are necessary.
 
-        If the change returns False, `accept` determines the reason.
+        If the change returns False, the caller determines the reason with `accept`.
         """
         ...
 
     def finishing(
         self, attempt: Attempt, verdict: Values, events: Sequence[Values], held_by: str
     ) -> OneStatement[Written] | None:
-        """Return the one-statement change that records a verdict of a node's run, or None if one can't."""
+        """Return a one-statement change that records the verdict of a node's run, or None."""
         ...
 
     def accept(self, connection: Connection, attempt: Attempt, row: Values, document: bytes) -> bool:
-        """Insert a new attempt and its submission. Return False if the attempt's id or key exists."""
+        """Insert a new attempt and its submission. Return False if the attempt's id or key is in use."""
         ...
 
     def finish(
@@ -118,24 +118,24 @@ class Completing(Protocol):
     """A kind's records that can complete the kind's submissions."""
 
     async def complete(self, submission: Submission, uid: int) -> Mapping[str, object] | None:
-        """Return the full payload that a user's submission refers to, or None if it is complete.
+        """Return the full payload for a submission that refers to records, or None if it is complete.
 
-        Raises: RequestError, e.g. for records of another user; StoreError.
+        Raises: RequestError, e.g. if the records belong to another user; StoreError.
         """
         ...
 
 
 @runtime_checkable
 class Naming(Protocol):
-    """A kind's records that know the groups to which an attempt belongs, such as its pipeline."""
+    """A kind's records that determine the groups of an attempt, such as its pipeline."""
 
     async def belongs_to(self, attempt_id: str) -> Mapping[str, str]:
-        """Return the ids of an attempt's groups by type of group; empty if the attempt has no records."""
+        """Return the ids of an attempt's groups by type, or an empty dict if it has no records."""
         ...
 
 
 def keep(connection: Connection, step: str, write: Callable[[], None]) -> None:
-    """Run a step of a recorder so that its failure can't abort the transaction."""
+    """Run a step of a recorder in such a way that its failure can't abort the transaction."""
     for number in range(1, TRIES + 1):
         try:
             with connection.begin_nested():
@@ -147,7 +147,7 @@ def keep(connection: Connection, step: str, write: Callable[[], None]) -> None:
 
 
 class PlainJobRows:
-    """A `recorder.JobRows` with one statement per table."""
+    """An implementation of `recorder.JobRows` that uses one statement per table."""
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._new_submission = access.insert_or_nothing(tables.submissions)
@@ -164,7 +164,7 @@ class PlainJobRows:
         """Return None, because each table needs a separate statement."""
 
     def accept(self, connection: Connection, attempt: Attempt, row: rows.Values, document: bytes) -> bool:
-        """Insert a new attempt and its submission. Return False if the attempt's id or key exists."""
+        """Insert a new attempt and its submission. Return False if the attempt's id or key is in use."""
         connection.execute(self._new_submission, {"digest": row["submission"], "document": document})
         return connection.execute(self._new_attempt, row).rowcount == 1
 

@@ -1,4 +1,4 @@
-"""Converts between table rows and values of the model."""
+"""Converts table rows to model values, and model values to table rows."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=
 
 
 def to_micros(moment: datetime) -> int:
-    """Return a time as integer microseconds since 1970."""
+    """Return a time as an integer, in microseconds since 1970."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
 def from_micros(value: int) -> datetime:
-    """Return the time for a value from `to_micros`."""
+    """Return the time that corresponds to a value of `to_micros`."""
     return _EPOCH + value * _MICROSECOND
 
 
 def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values:
-    """Return a new attempt's row as values by column; `submission` is the digest of the submission."""
+    """Return a new attempt's row as a mapping of columns to values; `submission` is a digest."""
     return {
         "id": attempt.id,
         "submission": submission,
@@ -97,7 +97,7 @@ def run_values(run: Run) -> Values:
 
 
 def event_values(event: Event) -> Values:
-    """Return an event's row as a mapping of columns to values; the body is JSON."""
+    """Return an event's row as a mapping of columns to values, with the body as JSON."""
     return {
         "attempt_id": event.attempt_id,
         "run_number": event.run_number,
@@ -109,7 +109,7 @@ def event_values(event: Event) -> Values:
 
 
 def read_event(row: Mapping[Any, Any]) -> Event:
-    """Return the event from a row, or from a result of `event_values`."""
+    """Return the event that a row, or a result of `event_values`, represents."""
     return Event(
         attempt_id=row["attempt_id"],
         run_number=row["run_number"],
@@ -121,9 +121,9 @@ def read_event(row: Mapping[Any, Any]) -> Event:
 
 
 def read_attempt(row: Mapping[Any, Any]) -> Attempt:
-    """Return the attempt from a row that is joined with its verdict (if any) and its count of runs.
+    """Return the attempt from a row that is joined with its verdict, if any, and its number of runs.
 
-    States between accepted and finished aren't stored: a leased attempt is returned as running.
+    The states between `accepted` and `finished` aren't stored, so a leased attempt is returned as running.
     """
     finished = row["verdict"] is not None
     unfinished_state = State.RUNNING if row["runs"] else State.QUEUED
@@ -171,7 +171,7 @@ def _with_verdict(attempt: Attempt, row: Mapping[Any, Any]) -> Attempt:
 
 
 def read_moment(value: object) -> datetime | None:
-    """Return the UTC time from a column with microseconds since 1970, or None for NULL."""
+    """Return a column's microseconds since 1970 as a UTC time, or None for NULL."""
     return None if value is None else from_micros(cast("int", value))
 
 

@@ -1,8 +1,8 @@
 """Manages PostgreSQL connections: timeouts, retries, and the required server settings.
 
-A server can restart, and other processes write to the same database. A change that may have been lost is
-repeated. Every change first checks which of its rows exist, so that a commit whose answer was lost isn't
-applied twice.
+A server can restart, and other processes write to the same database. Therefore, a change is repeated if it
+may have been lost. Every change first checks which of its rows exist, so that a commit whose response was
+lost isn't applied twice.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _OPTIONS = "-c lock_timeout=10s -c statement_timeout=30s -c idle_in_transaction_
 
 
 def writing_engine(url: URL) -> Engine:
-    """Return an engine with one writing connection."""
+    """Return an engine with a single connection for writing."""
     connect_args = {**_CONNECT, "options": _OPTIONS}
     return _encode_parameters(create_engine(url, pool_size=1, max_overflow=0, connect_args=connect_args))
 
@@ -88,7 +88,7 @@ def reading_engine(url: URL, connections: int) -> Engine:
 
 
 def _encode_parameters(engine: Engine) -> Engine:
-    """Encode every string parameter with `written`, so that queries can contain any string."""
+    """Encode every string parameter with `written`, so that a query can contain any string."""
     from psycopg.types.string import StrDumperUnknown
 
     class WrittenDumper(StrDumperUnknown):
@@ -103,9 +103,10 @@ def _encode_parameters(engine: Engine) -> Engine:
 
 
 class ServerRetry:
-    """A policy of retries while the server is unreachable.
+    """A retry policy for an unreachable server.
 
-    Threads share one instance: if the server has been unreachable for long, no thread waits any longer.
+    All threads share one instance. After the server has been unreachable for the maximum time, no thread
+    waits any longer.
     """
 
     def __init__(
@@ -125,9 +126,9 @@ class ServerRetry:
         )
 
     def retry_while_away(self, act: Callable[[], T]) -> T:
-        """Return the result of `act`, which is repeated while the server is unreachable.
+        """Call `act`, repeatedly while the server is unreachable, and return its result.
 
-        Raises: its last error.
+        Raises: the last error of `act`.
         """
         result = self._retrying(act)
         self._away_since = None
@@ -140,7 +141,7 @@ class ServerRetry:
 
 
 def is_unreachable(problem: BaseException) -> bool:
-    """Return whether the error means that the server is unreachable or the connection was lost."""
+    """Return whether an error means that the server is unreachable or that the connection was lost."""
     if not isinstance(problem, DBAPIError):
         return False
     state = getattr(problem.orig, "sqlstate", None)
@@ -154,26 +155,26 @@ def is_conflict(problem: BaseException) -> bool:
 
 
 def listed_rows(table: Table) -> TableValuedAlias:
-    """Return the rows of the JSON parameter `listed`, with the columns of a table."""
+    """Return the rows of the JSON parameter `listed`, with a table's columns."""
     listed = func.json_to_recordset(cast(bindparam("listed", type_=Text), JSON))
     named = listed.table_valued(*(column(each.name, each.type) for each in table.c), name="listed")
     return named.render_derived(with_types=True)
 
 
 def insert_listed(table: Table) -> Executable:
-    """Return the statement that inserts the rows of the JSON parameter `listed` and skips existing keys."""
+    """Return the statement that inserts the rows of the JSON parameter `listed`, except existing keys."""
     names = [each.name for each in table.c]
     return postgresql.insert(table).from_select(names, select(*listed_rows(table).c)).on_conflict_do_nothing()
 
 
 def one_at_a_time(connection: Connection) -> None:
-    """Make this transaction wait until no other transaction is creating tables."""
+    """Block this transaction until no other transaction is creating tables."""
     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
 
 
 @contextmanager
 def table_lock(connection: Connection) -> Iterator[None]:
-    """Hold the lock that prevents other processes from creating or altering tables in this database."""
+    """Hold the lock that excludes other processes from creating or altering tables in this database."""
     connection.exec_driver_sql("SET statement_timeout TO 0")
     connection.exec_driver_sql("SET lock_timeout TO 0")
     connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _LOCK})
@@ -188,7 +189,7 @@ def table_lock(connection: Connection) -> Iterator[None]:
 
 
 def check_server(connection: Connection) -> None:
-    """Ensure that the server stores and sorts strings by bytes.
+    """Ensure that the server stores and compares strings as bytes.
 
     Listings and prefix searches depend on this order.
 

@@ -1,7 +1,7 @@
-"""Defines the tables, with column types that both SQLite and PostgreSQL support.
+"""Defines the tables with column types that SQLite and PostgreSQL both support.
 
-Times are microseconds since 1970 (UTC). JSON is stored as text that this program serializes, so that both
-databases return it unchanged.
+Times are stored as microseconds since 1970 (UTC). JSON is stored as text, so that both databases return it
+unchanged.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ _WRITTEN = str.maketrans({"\0": f"{_MARK}0", _MARK: f"{_MARK}1"})
 
 
 def written(text: str) -> str:
-    """Encode a string for storage or comparison on a server: NUL is replaced by two other characters."""
+    """Encode a string for storage or comparison on a server by replacing NUL with two other characters."""
     return text.translate(_WRITTEN) if "\0" in text or _MARK in text else text
 
 
 def was_written(text: str) -> str:
-    """Decode a string that `written` encoded."""
+    """Decode a string that was encoded by `written`."""
     if _MARK not in text:
         return text
     return _MARKED.sub(lambda found: "\0" if found[1] == "0" else _MARK, text)
 
 
 class ExactText(TypeDecorator[str]):
-    """A string column that can hold any character; it applies `written` and `was_written`."""
+    """A string column for any characters, which are encoded by `written` and decoded by `was_written`."""
 
     impl = Text
     cache_ok = True
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
-        """Decode a string that was read from the database."""
+        """Decode a string after it is read from the database."""
         return value if value is None or dialect.name == "sqlite" else was_written(value)
 
 

@@ -1,8 +1,9 @@
-"""Protects bundles that aren't flushed yet: their contents are stored in the verdict's transaction.
+"""Protects unflushed bundles by storing their contents in the transaction of their verdict.
 
-Therefore, verdict and bundle need only one durable write. The folder is written without waiting for the
-disk. After a power failure, each such folder is compared at start and rewritten if it differs. The file
-system is flushed at intervals for all bundles at once; then the stored contents are deleted.
+Therefore, verdict and bundle together need only one durable write, and the bundle's folder is written
+without waiting for the disk. At start, each such folder is compared with the stored contents, and rewritten
+if a power failure has damaged it. At intervals, the file system is flushed for all bundles at once; after
+that, the stored contents are deleted.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ Repair = Callable[[str, Mapping[str, bytes]], bool]
 
 
 class UnsyncedBundles:
-    """A store of bundles' contents from the writing of a folder until its file system is flushed."""
+    """A store that keeps the contents of bundles until the file system is flushed."""
 
     def __init__(self, access: DatabaseAccess, root: Path) -> None:
         self._access = access
@@ -86,7 +87,7 @@ class UnsyncedBundles:
         self._kept[location] = pack(files)
 
     def recorder(self, attempt: Attempt) -> Callable[[Connection], None]:
-        """Return the function that stores a bundle's contents in the transaction of its verdict."""
+        """Return the function that stores a bundle's contents in the transaction of the verdict."""
         contents = self._kept.pop(attempt.bundle, None) if attempt.bundle is not None else None
         if contents is None:
             return lambda _: None
@@ -102,7 +103,7 @@ class UnsyncedBundles:
         return lambda connection: _insert_contents(connection, values)
 
     async def repair(self, repair: Repair) -> int:
-        """Rewrite bundles that have a verdict and were damaged by a power failure; return their number.
+        """Rewrite damaged bundles that have a verdict, and return their number.
 
         Raises: StoreError.
         """
@@ -116,7 +117,7 @@ class UnsyncedBundles:
         return again
 
     async def settle(self) -> None:
-        """Flush the file system of the bundles, then delete the stored contents. Raises: StoreError."""
+        """Flush the bundles' file system, then delete their stored contents. Raises: StoreError."""
         ids = await self._access.read(lambda connection: list(connection.execute(_IDS).scalars()))
         if not ids:
             return
@@ -163,7 +164,7 @@ def flush_file_system(descriptor: int) -> None:
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
-    """Serialize files: for each, the lengths of name and content, then the name and the content."""
+    """Serialize files, each as the lengths of name and content, the name, and the content."""
     parts: list[bytes] = []
     for name, content in files.items():
         encoded = name.encode()
@@ -172,7 +173,7 @@ def pack(files: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(contents: bytes) -> dict[str, bytes]:
-    """Return the files that `pack` serialized."""
+    """Return the files that were serialized by `pack`."""
     files, at = {}, 0
     while at < len(contents):
         name, size = _LENGTHS.unpack_from(contents, at)

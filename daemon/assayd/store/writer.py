@@ -1,7 +1,8 @@
-"""Commits all pending writes together in one writing thread.
+"""Commits all pending writes together in a single writing thread.
 
-A commit costs one disk flush, regardless of its size, so writes that arrive during a commit share the next
-one. A failing write doesn't fail the others: its group is rolled back, and each write is repeated alone.
+A commit takes one disk flush, regardless of its size, so writes that arrive during a commit share the next
+commit. If one of the writes fails, the group is rolled back, and each write is repeated separately, so that
+the others succeed.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ MOST_AT_ONCE = 256
 
 @dataclass(slots=True, eq=False)
 class _PendingWrite:
-    """A pending change of the database.
+    """A pending change to the database.
 
-    The change may be applied twice: after a rollback, or after a commit whose answer was lost. So each
+    The change is applied again after a rollback, or after a commit whose response was lost. Therefore, each
     change first checks which of its rows exist.
     """
 
@@ -57,12 +58,12 @@ class Writer:
         self._thread.start()
 
     async def write(self, apply: Change[T], *, durable: bool = True) -> T:
-        """Run a change in a transaction; return its result after the commit.
+        """Run a change in a transaction, and return its result after the commit.
 
         A change with ``durable=False`` survives the end of this process. It survives a power failure only if
         a durable change was committed with it or after it.
 
-        If the caller is cancelled, it isn't informed whether the change was applied.
+        A cancelled caller doesn't learn whether the change was applied.
 
         Raises:
             StoreError: the change or its commit failed, and nothing was recorded.
@@ -75,7 +76,7 @@ class Writer:
         return cast("T", await asyncio.wrap_future(write.done))
 
     async def close(self) -> None:
-        """Finish pending writes, then end the thread. Safe to call twice."""
+        """Finish pending writes, then end the thread. A second call has no effect."""
         if not self._closed:
             self._closed = True
             self._queue.put(None)
@@ -91,7 +92,7 @@ class Writer:
         self._connection.close()
 
     def _next_group(self) -> list[_PendingWrite]:
-        """Wait for a write and return it with all other pending writes; empty at shutdown."""
+        """Wait for a write and return it with all pending writes, or return an empty group at shutdown."""
         group: list[_PendingWrite] = []
         write = self._queue.get()
         while write is not None and len(group) < MOST_AT_ONCE:
@@ -123,9 +124,10 @@ class Writer:
         )
 
     def _retry_one_by_one(self, group: Sequence[_PendingWrite], problem: Exception, tries: int) -> None:
-        """Apply the changes of a failed group one by one.
+        """Apply the changes of a failed group separately.
 
-        Conflicts are retried. The other changes fail; if the server is unreachable, all changes fail.
+        Changes that failed because of a conflict are retried. If the server is unreachable, all changes
+        fail.
         """
         if is_unreachable(problem) or (
             len(group) == 1 and not (is_conflict(problem) and tries < CROSSED_TRIES)

@@ -1,4 +1,4 @@
-"""Messages to webhooks: allowed receivers, signatures, and delivery."""
+"""Sends messages to webhooks, with allowed receivers, signatures, and delivery."""
 
 from assayd.webhooks.receivers import Receiver
 from assayd.webhooks.sender import Sender, WebhookLimits

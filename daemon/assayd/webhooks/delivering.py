@@ -1,6 +1,6 @@
-"""Delivers a message once: resolves the host, checks its addresses, connects, posts, and reads the status.
+"""Delivers a message once: resolves the host name, checks the addresses, and posts the message.
 
-The connection uses an address that was checked: the host name isn't resolved again. Redirects aren't
+The host name isn't resolved again, so the connection uses an address that was checked. Redirects aren't
 followed, and only the head of the response is read.
 """
 
@@ -28,7 +28,10 @@ _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class NotDeliveredError(Exception):
-    """An exception raised if a delivery fails; `reason` is a short text, `final` rules out retries."""
+    """An exception raised if a delivery fails.
+
+    The attribute `reason` is a short text; `final` is True if a retry can't succeed.
+    """
 
     def __init__(self, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
@@ -38,7 +41,7 @@ class NotDeliveredError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingMessage:
-    """A message with its receiver and the user for whom it is sent."""
+    """A message, with its receiver and the user on whose behalf it is sent."""
 
     receiver: Receiver
     url: WebhookUrl
@@ -49,7 +52,7 @@ class OutgoingMessage:
 
 @dataclass(slots=True)
 class WebhookClient:
-    """A client that delivers messages. It loads the CA certificates when it sends the first message."""
+    """A client that delivers messages. The CA certificates are loaded when the first message is sent."""
 
     resolver: Resolver
     timeout_s: float
@@ -71,7 +74,7 @@ class WebhookClient:
     async def addresses(self, receiver: Receiver, uid: int) -> tuple[str, ...]:
         """Return the addresses to which connections are allowed.
 
-        Raises: NotDeliveredError if there are none.
+        Raises: NotDeliveredError if no address is allowed.
         """
         own = asyncio.Semaphore(1)
         await own.acquire()
@@ -101,7 +104,7 @@ class WebhookClient:
 async def _open_connection(
     addresses: Sequence[str], url: WebhookUrl, tls: ssl.SSLContext | None, *, until: float
 ) -> AsyncIterator[_Streams]:
-    """Connect to the first address that responds within its share of the timeout; close on exit.
+    """Connect to the first address that responds in time, and close the connection on exit.
 
     Raises: OSError; NotDeliveredError, if a certificate is invalid.
     """

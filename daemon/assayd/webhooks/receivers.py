@@ -1,4 +1,4 @@
-"""Finds the listed receiver of a webhook URL, and signs the messages to it. Performs no I/O."""
+"""Finds the listed receiver of a webhook URL, and signs messages to the receiver. Performs no I/O."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Network = IPv4Network | IPv6Network
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    """A receiver that an operator lists: it covers every URL at or below `url`, and has a signing key.
+    """A receiver that the operator lists. It covers every URL at or below `url`, and has a signing key.
 
-    `private` are the non-public addresses to which its host may resolve. Without TLS, no other addresses
-    are allowed.
+    `private` contains the non-public addresses to which the host name may resolve. Without TLS, only these
+    addresses are allowed.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Receiver:
 
 
 def find_receiver(url: WebhookUrl, receivers: Sequence[Receiver]) -> Receiver | None:
-    """Return the receiver with the longest path that covers a URL, or None if no receiver covers it."""
+    """Return the receiver with the longest path among those that cover a URL, or None."""
     covering = [receiver for receiver in receivers if receiver.url.covers(url)]
     return max(covering, key=lambda receiver: len(receiver.url.path), default=None)
 
@@ -56,7 +56,7 @@ LEAST_BYTES, MOST_BYTES = 24, 64
 def read_secret(text: str) -> bytes:
     """Return the key that a secret encodes.
 
-    Raises: ValueError, whose message doesn't contain the secret.
+    Raises: ValueError, with a message that doesn't contain the secret.
     """
     try:
         key = b64decode(text.removeprefix(PREFIX), validate=True)

@@ -1,8 +1,8 @@
-"""Sends each message until it is delivered or abandoned, across restarts; decides which message is next.
+"""Sends each message until it is delivered or abandoned, even after restarts, and chooses the next message.
 
-The sender reads a few due messages of every user and receiver at a time, so that a large number of messages
-neither fills memory nor delays other users. Connections are shared between users, so one unreachable
-receiver can't occupy all of them.
+The sender reads only a few due messages of every user and receiver at a time, so that a large number of
+messages neither fills the memory nor delays other users. The connections are divided between the users, so
+that one unreachable receiver can't occupy all of them.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ EXAMINED_S = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookLimits:
-    """The limits of webhooks: connections, retries, and waiting messages.
+    """The limits on connections, retries and waiting messages of webhooks.
 
-    The pause after the first failure is `first_pause_s`; each further failure doubles it.
+    The pause after the first failure is `first_pause_s`. Each further failure doubles the pause.
     """
 
     connections: int = 32
@@ -53,23 +53,24 @@ class WebhookLimits:
     longest_pause_s: float = 3600.0
 
     def pause_s(self, failures: int) -> float:
-        """Return the pause after this many consecutive failures, plus a random extra of up to a quarter."""
+        """Return the pause after consecutive failures, with a random extra of up to a quarter."""
         pause_s = min(self.first_pause_s * 2.0 ** min(failures - 1, 30), self.longest_pause_s)
         return pause_s * random.uniform(1, 1.25)  # noqa: S311 - spreads retries, keeps no secret
 
 
 class Sender:
-    """A sender of messages, which implements `ports.webhooks.WebhookGate`.
+    """A sender of webhook messages. Implements `ports.webhooks.WebhookGate`.
 
     Args:
         receivers: the receivers that the operator lists.
         store: the store of messages waiting for delivery.
         courier: the client that delivers one message.
         clock: the clock that determines whether a message is due.
-        metrics: the counters.
+        metrics: the metrics with the delivery counters.
         added: the event that is set when a message is recorded.
         limits: the limits on connections, retries and waiting messages.
-        leads: returns whether this process sends; only one of the processes that share a database does.
+        leads: the function that returns whether this process sends messages; of the processes that share a
+            database, only one does.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -99,7 +100,7 @@ class Sender:
         self._given_up = 0
 
     async def check(self, url: str, uid: int) -> None:
-        """Check that a user can have messages sent to a URL. Raises: RequestError."""
+        """Ensure that a user's messages can be sent to a URL. Raises: RequestError."""
         if self._find_receiver(_read_url(url)) is None:
             message = "webhook: no receiver matches this URL; operators list receivers in webhooks.receivers"
             raise RequestError("webhook.not_allowed", message, field="webhook")
@@ -113,7 +114,7 @@ class Sender:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Send messages while the body runs; messages that aren't delivered when it ends stay recorded."""
+        """Send messages while the body runs. Undelivered messages stay recorded when the body ends."""
         async with task_group() as tasks:
             sending = tasks.create_task(self._send_loop(), name="webhooks")
             try:
@@ -133,7 +134,7 @@ class Sender:
                 await pause(pause_s, unless=self._added)
 
     async def _start_due(self, tasks: asyncio.TaskGroup) -> float:
-        """Start deliveries of the due messages; return the time until the next message is due."""
+        """Start the deliveries of all due messages, and return the time until the next message is due."""
         if not self.leads():
             return STORE_RETRY_S
         now = self._clock.now()
@@ -148,7 +149,7 @@ class Sender:
         return min(max((next_try - self._clock.now()).total_seconds(), 0.0), LOOK_AGAIN_S)
 
     async def _process_message(self, message: WebhookMessage) -> None:
-        """Try to deliver a message once, and record the outcome."""
+        """Try once to deliver a message, and record the outcome."""
         try:
             await self._try_delivery(message)
         except StoreError as trouble:  # it is sent once more, which receivers have to bear
@@ -197,13 +198,16 @@ class Sender:
             self._count_try(message, "failed", reason=failure.reason)
 
     def _count_try(self, message: WebhookMessage, outcome: str, **more: str) -> None:
-        """Count and log a delivery, without the URL's path and query, which may contain a secret."""
+        """Count and log a delivery.
+
+        The URL's path and query are omitted, because they may contain a secret.
+        """
         self._metrics.webhook_tries.labels(outcome).inc()
         tell = {"delivered": log.debug, "failed": log.warning}.get(outcome, log.error)
         tell(f"webhook.{outcome}", message_id=message.id, to=message.origin, tries=message.tries + 1, **more)
 
     async def examine(self) -> Sequence[HealthRow]:
-        """Return the receivers' known state without sending a message; empty if none is listed."""
+        """Return the known state of each receiver without sending a message."""
         if not self._receivers:
             return ()
         problems = [each for each in await asyncio.gather(*map(self._find_problem, self._receivers)) if each]
@@ -222,7 +226,7 @@ class Sender:
         )
 
     async def _find_problem(self, receiver: Receiver) -> str | None:
-        """Return why no address of a receiver can be used; None if one is allowed and resolved."""
+        """Return the reason why no address of a receiver is usable, or None if at least one is."""
         try:
             async with asyncio.timeout(EXAMINED_S):
                 await self._courier.addresses(receiver, 0)

@@ -1,4 +1,4 @@
-"""Builds and connects all parts from the settings. It makes no decisions at run time."""
+"""Builds all parts from the settings and connects them. It makes no decisions at run time."""
 
 from assayd.wiring.api import ApiConfigs, access_of, application, configure_api
 from assayd.wiring.basics import Basics, PartOverrides

@@ -19,14 +19,14 @@ from assayd.wiring.from_kinds import routers_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiConfigs:
-    """The server configurations: one for the socket, one for metrics on a loopback address."""
+    """The configurations of the servers: one on the socket, and one for metrics on a loopback address."""
 
     socket: uvicorn.Config
     metrics: uvicorn.Config
 
 
 def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
-    """Return the configurations of the servers."""
+    """Return the configurations of the API server and the metrics server."""
     access, limits = access_of(settings), settings.limits
     app = application(parts, access)
     places = Places(limits.connections)
@@ -44,7 +44,7 @@ def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
 
 
 def application(parts: Assembly, access: SocketAccess, routers: Sequence[APIRouter] = ()) -> FastAPI:
-    """Return the API application; `routers` are added to the daemon's own."""
+    """Return the API application with the daemon's routers and the additional `routers`."""
     return create_app(
         parts.service,
         parts.batches,
@@ -63,7 +63,7 @@ def application(parts: Assembly, access: SocketAccess, routers: Sequence[APIRout
 
 
 def access_of(settings: Settings) -> SocketAccess:
-    """Return which users can connect, and which users can see everything."""
+    """Return the rules that determine which users can connect and which users can see everything."""
     group = settings.access.operators_group
     return SocketAccess(
         uids=frozenset(settings.access.uids),

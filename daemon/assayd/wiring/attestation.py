@@ -1,4 +1,4 @@
-"""Loads the optional package that signs verdicts, `assayd_attestation`, if a key is configured."""
+"""Loads `assayd_attestation`, the optional package that signs verdicts, if a key is configured."""
 
 from __future__ import annotations
 

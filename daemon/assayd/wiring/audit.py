@@ -1,4 +1,4 @@
-"""Opens the audit log, which records the start and stop of the daemon."""
+"""Opens the audit log and records the start and the stop of the daemon."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assayd.wiring.basics import Basics
 
 
 def open_audit(settings: Settings, basics: Basics, stack: AsyncExitStack) -> AuditLog:
-    """Open the audit log until the stack closes. Raises: ConfigError ``state.unusable``."""
+    """Open the audit log and close it with the stack. Raises: ConfigError ``state.unusable``."""
     folder = settings.state_dir / FOLDER
     try:
         audit = AuditLog(folder)

@@ -1,4 +1,4 @@
-"""Builds the basic parts, which other parts need, and defines the overrides of parts."""
+"""Builds the basic parts, on which other parts depend, and defines the overrides of parts."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ T = TypeVar("T")
 
 
 class Wrap(Protocol):
-    """A function that wraps a part."""
+    """A function that wraps a part of the daemon."""
 
     def __call__(self, part: T, /) -> T:
-        """Return the part, or a wrapper that forwards calls to it."""
+        """Return the part itself, or a wrapper that forwards calls to the part."""
         ...
 
 
@@ -49,14 +49,14 @@ def keep_part(part: T) -> T:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartOverrides:
-    """Replacements for parts; None keeps the daemon's own part.
+    """Replacements for parts of the daemon. The value None keeps the daemon's part.
 
-    `execution` runs attempts and `artifacts` stores bundles: a gateway replaces both. `database_bytes`
-    limits the waiting submissions in an external database. `wrap` receives the job store, the artifact
-    store, the analyst and the sandbox. `loop_share` is the share of the event loop's time for one of
-    several active users. `leads` returns whether this process cleans up and sends webhooks; only one of the
-    processes that share a database does. `on_message` is called in the transaction that writes a webhook
-    message, so that it can notify the other processes.
+    `execution` runs attempts and `artifacts` stores bundles; a gateway replaces both. `database_bytes`
+    limits the size of the waiting submissions in an external database. `wrap` is called with the job store,
+    the artifact store, the analyst and the sandbox. `loop_share` is the share of the event loop's time that
+    one of several active users gets. `leads` returns whether this process cleans up and sends webhooks; of
+    the processes that share a database, only one does. `on_message` is called in the transaction that
+    writes a webhook message, so that it can notify the other processes.
     """
 
     limits: DaemonLimits | None = None
@@ -76,7 +76,7 @@ class PartOverrides:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basics:
-    """The basic parts. `stopping` is set when the daemon stops accepting new work.
+    """The basic parts. The event `stopping` is set when the daemon stops accepting new work.
 
     `records` maps each kind to its record store.
     """

@@ -1,4 +1,4 @@
-"""Builds and connects all parts from the settings. It makes no decisions at run time."""
+"""Builds all parts from the settings and connects them. It makes no decisions at run time."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ OWN = PartOverrides()
 
 
 async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverrides = OWN) -> Assembly:
-    """Build all parts, and enter the running ones into the exit stack."""
+    """Build all parts, and add the running parts to the exit stack."""
     # First, so that processes started later have no keys in their environment.
     receivers = read_receivers(settings.webhooks.receivers)
     wing = await open_chains(settings, stack)
@@ -176,7 +176,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
 def _build_trials(
     basics: Basics, execution: Execution, admission: Admission, service: DaemonService
 ) -> PolicyTrials | None:
-    """Return the trials of profiles, or None if other hosts run the attempts."""
+    """Return the part that runs trials of profiles, or None if other hosts run the attempts."""
     if execution.selftest is None:
         return None
     return PolicyTrials(
@@ -382,7 +382,7 @@ def _build_batches(
 
 
 async def _set_gauge_functions(basics: Basics, scheduler: Scheduler, stack: AsyncExitStack) -> None:
-    """Make gauges report current values when they are read, and start the periodic counts."""
+    """Let gauges report current values whenever they are read, and start the periodic counts."""
     metrics = basics.metrics
     for state in set(State) - {State.FINISHED}:
         metrics.under_way.labels(state.value).set_function(partial(_count_in_state, scheduler, state))

@@ -1,8 +1,8 @@
-"""Loads the optional package of repairs and generations, `assayd_chains`, if it is installed.
+"""Loads `assayd_chains`, the optional package of repairs and generations, if it is installed.
 
-The package opens its providers before any other part is built, is then connected to the store, and begins
-when attempts can be submitted. Without the package, the daemon starts and rejects requests for repairs and
-generations.
+The package is started in three phases: it opens its providers before any other part is built, it is then
+connected to the store, and it begins to run chains when attempts can be submitted. Without the package, the
+daemon starts but rejects requests for repairs and generations.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 
 
 class ChainParts(Protocol):
-    """The parts of the chains package that use the database: requested repairs, and files for bundles."""
+    """The parts of the chains package that use the database, for repair requests and bundle files."""
 
     requests: RepairRequests
     attachments: BundleAttachments
@@ -48,22 +48,22 @@ class ChainParts(Protocol):
         scheduler: Scheduler,
         documents: ReadDocuments,
     ) -> Chains:
-        """Build the chains, which run as long as the stack is open."""
+        """Build the chains, which run until the stack is closed."""
         ...
 
 
 class ChainWing(Protocol):
-    """The optional package of chains, with its providers."""
+    """The optional chains package, after it has opened its providers."""
 
     routers: Sequence[APIRouter]
 
     def join(self, access: DatabaseAccess, jobs: DatabaseJobStore, *, clock: Clock, ids: Ids) -> ChainParts:
-        """Build the parts of the package that need only the database."""
+        """Build those parts of the package that need only the database."""
         ...
 
 
 class _EmptyChainWing:
-    """A `ChainWing` and `ChainParts` used if the package isn't installed."""
+    """An implementation of `ChainWing` and `ChainParts` for daemons without the chains package."""
 
     routers: Sequence[APIRouter] = ()
     requests: RepairRequests = NoChains()
@@ -85,7 +85,7 @@ class _EmptyChainWing:
 
 
 async def open_chains(settings: Settings, stack: AsyncExitStack) -> ChainWing:
-    """Open the chains package; its providers remove their keys from the environment.
+    """Open the chains package, whose providers remove their keys from the environment.
 
     Raises: ConfigError ``repair.key``, ``repair.extra``.
     """

@@ -1,4 +1,4 @@
-"""Implements the checks of `assayd --check-config` beyond the format of each setting."""
+"""Implements the checks of `assayd --check-config` that go beyond the format of settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assayd.wiring.profiles import load_profiles, missing_policies
 
 
 def check_settings(settings: Settings) -> None:
-    """Ensure that a daemon can start with these settings and serve every kind.
+    """Ensure that a daemon with these settings can start and serve every kind.
 
     Raises: ConfigError, also for problems in policy files.
     """
@@ -29,7 +29,7 @@ def check_settings(settings: Settings) -> None:
 
 
 def _require_folder(state_dir: Path) -> None:
-    """Ensure that the state directory exists or can be created by this user. Raises: ConfigError."""
+    """Ensure that this user can use or create the state directory. Raises: ConfigError."""
     there = next(each for each in (state_dir, *state_dir.parents) if os.path.lexists(each))
     is_folder = os.path.isdir(there)  # noqa: PTH112  (Path.is_dir() may raise)
     # An existing one may belong to the daemon's user, while another user checks the settings.
@@ -40,7 +40,7 @@ def _require_folder(state_dir: Path) -> None:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Return whether this user can create a subfolder; for root, the mode alone isn't evidence."""
+    """Return whether this user can create a subfolder. For root, the file mode doesn't determine this."""
     try:
         with TemporaryDirectory(prefix=".assayd-", dir=folder):
             return True

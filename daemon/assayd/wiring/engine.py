@@ -1,4 +1,4 @@
-"""Selects the container engine once, when the daemon starts."""
+"""Selects the container engine once, at the start of the daemon."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _ASKED_WITHIN_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenEngine:
-    """A selected engine, its kind, a short reason for the choice, and the alternative.
+    """A selected engine, with its kind, a short reason for the choice, and the alternative.
 
-    `challenger` creates the alternative engine, or is None if there isn't one.
+    The function `challenger` creates the alternative engine; it is None if there isn't one.
     """
 
     engine: Engine
@@ -65,7 +65,7 @@ async def choose_engine(settings: Settings) -> ChosenEngine:
 
 
 async def _choose_docker(docker: Engine, reason: str, settings: Settings) -> ChosenEngine:
-    """Return Docker as the engine, with a note if this host could also run containers without Docker."""
+    """Return Docker as the engine, and note whether this host can also run containers without it."""
     chosen = ChosenEngine(engine=docker, kind="docker", reason=reason)
     try:
         host = await asyncio.to_thread(find_host)
@@ -77,7 +77,7 @@ async def _choose_docker(docker: Engine, reason: str, settings: Settings) -> Cho
 
 
 def create_isolation_check(engine: Engine) -> IsolationCheck:
-    """Return an engine's isolation check, which stops cloning after a leak."""
+    """Create the isolation check of an engine, which stops cloning after a leak."""
 
     async def check(sandbox: Sandbox) -> Sequence[str]:
         if not isinstance(engine, OciEngine) or not engine.clones:

@@ -1,8 +1,8 @@
 """Measures the cost of containers without Docker, if Docker was selected but isn't required.
 
-This module decides what to compare and how to word the result. The alternative engine is considered only if
-it passes the isolation check. The result is stored in the state directory: the next start reports the
-stored result immediately, and measures again only if the version of either engine has changed.
+This module decides what to compare and how to describe the result. The alternative engine is considered
+only if it passes the isolation check. The result is stored in the state directory. The next start reports
+the stored result immediately and repeats the measurement only if the version of an engine has changed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SAMPLES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedEngine:
-    """An engine with a sandbox that uses it."""
+    """An engine, with a sandbox that uses the engine."""
 
     engine: Engine
     sandbox: Sandbox
@@ -45,7 +45,7 @@ Challenge = Callable[[AsyncExitStack], Awaitable[ComparedEngine]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineComparison:
-    """A comparison of the selected engine with the alternative, based on containers for one run spec."""
+    """A comparison of the selected engine with the alternative, by containers for the same run spec."""
 
     chosen: ComparedEngine
     challenge: Challenge
@@ -58,7 +58,7 @@ class EngineComparison:
     build: str
 
     async def run(self) -> str:
-        """Return the note for operators about the alternative, from a new or stored measurement."""
+        """Return the note about the alternative for operators, from the stored or a new measurement."""
         async with AsyncExitStack() as stack:
             try:
                 challenger = await self.challenge(stack)
@@ -104,7 +104,10 @@ async def _format_version(engine: Engine) -> str:
 
 
 def read_comparison(file: Path, between: Sequence[str] = ()) -> str:
-    """Return the stored result, or an empty string; given two engines, only their result counts."""
+    """Return the stored result, or an empty string.
+
+    If two engines are given, only a result for these engines is returned.
+    """
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
         return str(kept["sentence"]) if list(between) in ([], kept["between"]) else ""

@@ -1,4 +1,4 @@
-"""Builds the parts that run attempts on this host: engine, pool, reaper, sandbox."""
+"""Builds the parts that run attempts on this host, such as engine, pool, reaper and sandbox."""
 
 from __future__ import annotations
 
@@ -121,9 +121,9 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
     metrics: Metrics,
     stack: AsyncExitStack,
 ) -> ReadinessSupervisor:
-    """Build the sandbox with its engine and pool.
+    """Build the sandbox, including its engine and its pool.
 
-    Closing the stack empties the pool and checks for leftovers.
+    When the stack is closed, the pool is emptied and checked for remaining containers.
     """
     chosen = await choose_engine(settings)
     log.info("engine.chosen", kind=chosen.kind, reason=chosen.reason, note=chosen.note)
@@ -171,7 +171,7 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
 
 
 def build_command(variables: Mapping[str, str]) -> str:
-    """Return the shell command that builds images with these variables."""
+    """Return the shell command that builds images with the given variables."""
     words = [f"{name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
     return " ".join([*words, "assay images build"])
 
@@ -203,7 +203,7 @@ async def _open_alternative(
 async def _compare_in_background(
     comparison: EngineComparison, readiness: ReadinessSupervisor
 ) -> AsyncIterator[None]:
-    """Compare the engines while the body runs, after the daemon has been ready for a while."""
+    """Compare the engines while the body runs, after an initial delay."""
 
     async def compare() -> None:
         await readiness.sandbox.usable.wait()
@@ -227,7 +227,7 @@ async def _sweep_at_exit(reaper: Reaper) -> None:
 
 
 def _sample_runs(kinds: Mapping[str, Kind], policies: PolicySet, limits: DaemonLimits) -> Sequence[RunSpec]:
-    """Plan a sample run of every kind under its default policy; the pool keeps containers for these."""
+    """Plan a sample run of every kind under its default policy; the pool prepares for these runs."""
     runs = []
     for validator in kinds.values():
         policy = policies.get(validator.default_policy)

@@ -1,4 +1,4 @@
-"""Finds the recorders and routes of kinds, which the daemon doesn't import directly."""
+"""Finds the recorders and the routes of kinds, which the daemon doesn't import directly."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Determines the identity by which a daemon recognizes its containers, bound to its state directory.
+"""Determines the identity by which a daemon recognizes its containers.
 
-A daemon that uses a copied state directory must not remove the containers of a daemon that still uses the
-original. So the identity file records the directory's device and inode: a copy gets a new identity, and
-containers with the former identity aren't touched. The file contains the original's id until an operator
-acknowledges the copy.
+The identity is bound to the state directory. A daemon with a copied state directory must not remove the
+containers of a daemon that still uses the original directory. Therefore, the identity file records the
+directory's device and inode; a copy gets a new identity, and containers with the former identity aren't
+touched. The file contains the original's id until an operator acknowledges the copy.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """A daemon's id, and the original's id if the state directory is a copy (None otherwise)."""
+    """The id of a daemon and, if its state directory is a copy, the id of the original's daemon."""
 
     daemon_id: str
     copied_from: str | None = None
 
 
 def identify(state_dir: Path, ids: UlidGenerator) -> Identity:
-    """Return the identity of a state directory; create one on first use and for a copy.
+    """Return the identity of a state directory. A new identity is created on first use and for a copy.
 
     Raises: ConfigError ``state.unusable``, if the file can't be read or written.
     """
@@ -60,7 +60,7 @@ def identify(state_dir: Path, ids: UlidGenerator) -> Identity:
 
 
 def acknowledge_copy(state_dir: Path) -> str | None:
-    """Remove the record that a state directory is a copy. Return the original's id, or None.
+    """Delete the record that a state directory is a copy, and return the id of the original, or None.
 
     Raises: ConfigError ``state.unusable``.
     """

@@ -22,7 +22,7 @@ MIB = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonLimits:
-    """The limits of each part. `attempt` contains an attempt's caps, without the limits of its policy."""
+    """The limits of each part. The limits in `attempt` apply to every attempt, whatever its policy."""
 
     queue: QueueLimits
     keep: Keep
@@ -36,7 +36,7 @@ class DaemonLimits:
 
 
 def limits_from(settings: Settings) -> DaemonLimits:
-    """Return the limits that the settings define, in bytes rather than megabytes."""
+    """Return the limits that the settings define, converted from megabytes to bytes."""
     limits, caps, keep, analysis = settings.limits, settings.caps, settings.retention, settings.analysis
     payload = PayloadCaps(
         source_bytes=caps.source_bytes,
@@ -80,7 +80,7 @@ def limits_from(settings: Settings) -> DaemonLimits:
 
 
 def demand_from(settings: Settings, *, quick: bool) -> PoolDemand:
-    """Return the pool's demand settings. Args: quick: see `ports.engine.Capabilities`."""
+    """Return the settings for the pool's demand. Args: quick: see `ports.engine.Capabilities`."""
     pool = settings.pool
     if not pool.enabled:
         return PoolDemand(base=0, unused=0, most=0)

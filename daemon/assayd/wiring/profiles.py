@@ -12,7 +12,7 @@ from assayd.settings import OWN_POLICIES, Settings
 
 
 def missing_policies(kinds: Mapping[str, Kind], policies: PolicySet) -> dict[str, str]:
-    """Return the names of default policies that have no file, by the kinds that need them."""
+    """Return the names of default policies without a file, keyed by the kinds that need them."""
     return {
         name: kind.default_policy for name, kind in kinds.items() if kind.default_policy not in policies.names
     }
@@ -22,7 +22,7 @@ def load_profiles(settings: Settings) -> PolicySet:
     """Load all profiles that the settings select.
 
     Raises:
-        FileError: with the problems of all files.
+        FileError: a file has a problem; the error contains the problems of all files.
     """
     own = [folder for folder in settings.policy_folders if folder != OWN_POLICIES or folder.is_dir()]
     packaged = registry.data_folders(settings.validators, "policies")

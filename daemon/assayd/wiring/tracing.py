@@ -1,4 +1,4 @@
-"""Loads the optional tracing package, `assayd_tracing`, if the operator configured a collector."""
+"""Loads `assayd_tracing`, the optional tracing package, if the operator has configured a collector."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEEDED = ("assayd_tracing", "opentelemetry", "opentelemetry.sdk", "opentelemetry
 def open_tracing(
     settings: TracingSettings, stack: AsyncExitStack, metrics: Metrics, *, daemon_id: str
 ) -> Tracing:
-    """Return the tracing, open until the stack closes.
+    """Return the tracing part, which stays open until the stack is closed.
 
     The package is imported only if a collector is configured.
 

@@ -26,7 +26,7 @@ LOOK_UPS = 8
 
 
 def read_receivers(wanted: Mapping[str, WebhookReceiver]) -> Sequence[Receiver]:
-    """Return the listed receivers. Their secrets are removed from the environment, like providers' keys.
+    """Return the listed receivers, after removing their secrets from the environment.
 
     Raises: ConfigError ``webhooks.key``.
     """
@@ -52,7 +52,7 @@ def _build_receiver(name: str, wanted: WebhookReceiver) -> Receiver:
 
 
 def limits_from(settings: WebhookSettings) -> WebhookLimits:
-    """Return the webhook limits that the settings define."""
+    """Return the limits of webhooks that the settings define."""
     return WebhookLimits(
         timeout_s=settings.timeout_s,
         retry_for=timedelta(seconds=settings.retry_for_s),
@@ -69,7 +69,7 @@ def build_sender(
     metrics: Metrics,
     leads: Leads,
 ) -> Sender:
-    """Return the webhook sender for these receivers."""
+    """Return the sender of webhook messages for the given receivers."""
     return Sender(
         receivers,
         store=Outbox(access),

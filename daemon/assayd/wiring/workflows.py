@@ -1,6 +1,6 @@
-"""Loads the optional workflows package, `assayd_workflows`, if it is installed.
+"""Loads `assayd_workflows`, the optional workflows package, if it is installed.
 
-The daemon can run without it.
+The daemon can run without this package.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningParts:
-    """The parts that run nodes as attempts.
+    """The parts of the daemon that run nodes as attempts.
 
-    `documents` returns the report and the execution of an attempt.
+    The function `documents` returns the report and the execution of an attempt.
     """
 
     admission: Admission
@@ -43,14 +43,14 @@ class RunningParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowWing:
-    """The workflows, which run as long as the daemon runs, and their routes."""
+    """The workflows, which run until the daemon stops, and their routes."""
 
     carried: Workflows
     routers: Sequence[APIRouter] = ()
 
 
 async def open_workflows(basics: Basics, stack: AsyncExitStack, parts: RunningParts) -> WorkflowWing:
-    """Start the workflows; closing the stack stops them."""
+    """Start the workflows, which stop when the stack is closed."""
     if find_spec(PACKAGE) is None:
         log.warning("wing.missing", package=PACKAGE, without="workflows")
         return WorkflowWing(carried=NoWorkflows())

@@ -1,1 +1,4 @@
-"""Offers rules that extract fields from paths if no code passed validation. Source: docs/repair.md."""
+"""Offers rules that extract fields from paths after all code has failed validation.
+
+Source: docs/repair.md.
+"""

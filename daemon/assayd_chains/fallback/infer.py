@@ -1,6 +1,6 @@
 r"""Infers extraction rules from sample paths. Performs no I/O.
 
-Each segment position, counted from the end, is classified by its appearance in all paths:
+Each segment position, counted from the end of the path, is classified by the segments of all paths:
 
     2024                 year, integer
     Q1  Q2               quarter: Q(\d+), integer
@@ -8,8 +8,8 @@ Each segment position, counted from the end, is classified by its appearance in 
     region=eu            region: region=(.*)
     report.csv           filename; without its suffix: stem
 
-A field gets the rule that reproduces the values of an earlier attempt; otherwise, the rule that matches its
-name. A computed field gets a rule only if its values or its whole name match.
+A field gets the rule that reproduces the values of an earlier attempt or, if there is none, the rule that
+matches the field's name. A computed field gets a rule only if its values or its complete name match.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ NOT_FOUND = "NOTE: no part of the sample paths matches this field."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A rule that matches all paths, and the field names to which it applies."""
+    """A rule that matches all paths, with the names of the fields to which it applies."""
 
     names: tuple[str, ...]
     rule: FallbackRule
 
 
 def draft(paths: Sequence[str], fields: Sequence[ExtractedField], known: Known) -> RuleSet:
-    """Return rules for as many fields as possible, with a note for each remaining field.
+    """Return rules for as many fields as possible, and a note for each remaining field.
 
-    If no fields are given, each meaningful segment gets a rule with a name derived from the segment.
+    If no fields are given, each meaningful segment gets a rule whose name is derived from the segment.
     """
     candidates = list(_iter_candidates(paths))
     if not fields:
@@ -95,7 +95,7 @@ def _iter_candidates(paths: Sequence[str]) -> Iterator[_Candidate]:
 
 
 def _read_column(column: Sequence[str], place: int, left: str | None) -> Iterator[_Candidate]:
-    """Yield the candidates for a column of segments; `left` is the name of the column to its left."""
+    """Yield the candidates for one column of segments; `left` is the name of the preceding column."""
     source = f"segment({place})"
     if place == -1:
         yield from _read_filename(column, source)
@@ -117,7 +117,10 @@ def _read_column(column: Sequence[str], place: int, left: str | None) -> Iterato
 
 
 def _number_candidate(column: Sequence[str], source: str, left: str | None) -> _Candidate:
-    """Return the rule for ``…/2024/03/17/…`` as year, month and day; long numbers are treated as text."""
+    """Return the rule for numbers such as ``2024/03/17``: year, month and day.
+
+    Long numbers are treated as text.
+    """
     name = {"year": "month", "month": "day"}.get(left or "")
     if name is not None and all(len(one) <= 2 and int(one) in _LEFT[name] for one in column):
         return _Candidate(names=(name,), rule=FallbackRule(source=source, type=Type.INTEGER))
@@ -137,7 +140,7 @@ def _read_filename(column: Sequence[str], source: str) -> Iterator[_Candidate]:
 
 
 def _common_prefix(pattern: re.Pattern[str], column: Sequence[str]) -> str | None:
-    """Return the prefix that all segments of this form share, or None."""
+    """Return the prefix that all segments of the same form share, or None."""
     found = [pattern.fullmatch(one) for one in column]
     prefixes = {one[1] for one in found if one is not None}
     return prefixes.pop() if all(found) and len(prefixes) == 1 else None
@@ -146,7 +149,7 @@ def _common_prefix(pattern: re.Pattern[str], column: Sequence[str]) -> str | Non
 def _rule_by_values(
     name: str, paths: Sequence[str], candidates: Sequence[_Candidate], known: Known
 ) -> FallbackRule | None:
-    """Return the first rule that returns exactly the known values of a field, or None."""
+    """Return the first rule that extracts exactly the known values of a field, or None."""
     values = {path: known[path][name] for path in paths if path in known and name in known[path]}
     values = {path: value for path, value in values.items() if value is not None}
     if not values:
@@ -162,7 +165,7 @@ def _is_same_value(taken: str | int | None, value: object) -> bool:
 
 
 def _surrounding_rules(values: Mapping[str, object]) -> Iterator[FallbackRule]:
-    """Yield rules for the text around a value in a segment of the first path."""
+    """Yield rules that match the text around a value in a segment of the first path."""
     path, value = next(iter(values.items()))
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value):
         return
@@ -177,5 +180,5 @@ def _surrounding_rules(values: Mapping[str, object]) -> Iterator[FallbackRule]:
 
 
 def plain(text: str) -> str:
-    """Escape a string for use as a pattern, without an unnecessary backslash before a hyphen."""
+    """Escape a string for use in a pattern, but leave hyphens unescaped."""
     return re.sub(r"[\\.^$*+?{}\[\]|()]", r"\\\g<0>", text)

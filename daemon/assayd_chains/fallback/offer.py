@@ -1,4 +1,4 @@
-"""Decides whether to offer rules instead of code, and words the offer. Performs no I/O.
+"""Decides whether to offer rules instead of code, and formulates the offer. Performs no I/O.
 
     the policy refused every attempt ────────────────> security: rules run no code
     the last attempt timed out ──────────────────────> timeout: rules need no run time
@@ -47,14 +47,14 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierAttempt:
-    """An attempt of a repair: the cause of its end, and its report."""
+    """An attempt of a repair, with its cause and its report."""
 
     cause: str | None
     report: Report
 
 
 def trigger_of(outcome: Outcome, tries: Sequence[EarlierAttempt], taken: Taken) -> Trigger | None:
-    """Return the trigger for an offer of rules, or None."""
+    """Return the reason for an offer of rules, or None if rules aren't to be offered."""
     if outcome in _NEVER or not tries:
         return None
     retried = len(tries) > 1 or outcome is Outcome.TERMINAL
@@ -102,7 +102,7 @@ def _has_timed_out(tried: EarlierAttempt) -> bool:
 
 
 def _known_values(tries: Sequence[EarlierAttempt]) -> Mapping[str, Mapping[str, object]]:
-    """Return the values that attempts returned, by path; later attempts take precedence."""
+    """Return the values that attempts extracted from each path. Later attempts take precedence."""
     known: dict[str, Mapping[str, object]] = {}
     for tried in tries:
         results = tried.report.get("runtime_results")

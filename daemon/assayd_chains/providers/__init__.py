@@ -1,1 +1,1 @@
-"""Contains the providers of fixes, one per file. They implement the protocol `provider.Provider`."""
+"""Contains the providers of fixes, one per file, which implement the protocol `provider.Provider`."""

@@ -1,4 +1,4 @@
-"""Defines a configured model's account, and the HTTP client that is passed to the vendor's library.
+"""Defines a configured model's account and the HTTP client that the vendor's library uses.
 
 The client doesn't follow redirects, and limits the size of response bodies.
 """
@@ -25,11 +25,11 @@ FAILURE_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAccount:
-    """One configured model.
+    """The account of one configured model.
 
     Args:
         type: the API's type, e.g. ``openai``.
-        base_url: the address of a server other than the vendor's.
+        base_url: the address of a server that replaces the vendor's server.
         max_tokens: the maximum length of an answer; None uses the API's default if it has one.
         timeout_s: the timeout of one call, within the remaining time.
     """
@@ -44,9 +44,9 @@ class ModelAccount:
 
 
 def load(module: str, *, account: ModelAccount, loggers: Sequence[str]) -> None:
-    """Import a vendor's library, and keep it from writing requests to the daemon's log.
+    """Import a vendor's library, and prevent it from writing requests to the daemon's log.
 
-    Raises: ConfigError ``repair.extra`` if it isn't installed.
+    Raises: ConfigError ``repair.extra`` if the library isn't installed.
     """
     try:
         importlib.import_module(module)
@@ -61,10 +61,10 @@ def load(module: str, *, account: ModelAccount, loggers: Sequence[str]) -> None:
 
 
 def create_bounded_client() -> httpx2.AsyncClient:
-    """Create a client for one provider, with limits on its responses.
+    """Create an HTTP client for one provider, with limits on the size of responses.
 
-    Redirects are returned, not followed, because a library would send the prompt and the key to the
-    redirect's target. Compressed bodies are rejected, because their decompressed size is unbounded. The
+    Redirects are returned without being followed, because a library would send the prompt and the key to
+    the redirect's target. Compressed bodies are rejected, because their decompressed size is unbounded. The
     environment's proxy settings apply.
     """
     import httpx2
@@ -81,7 +81,7 @@ async def _disable_compression(request: httpx2.Request) -> None:
 
 
 async def _limit_body(response: httpx2.Response) -> None:
-    """Replace the response's stream with a stream that has a size limit. Raises: httpx2.HTTPError."""
+    """Replace the stream of a response by one with a size limit. Raises: httpx2.HTTPError."""
     import httpx2
 
     if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
@@ -102,7 +102,10 @@ async def _limit_body(response: httpx2.Response) -> None:
 
 
 async def _limited_pieces(stream: httpx2.AsyncByteStream, response: httpx2.Response) -> AsyncIterator[bytes]:
-    """Yield a body up to its size limit; if the response is an error, truncate its body at the limit."""
+    """Yield a body up to its size limit.
+
+    The body of an error response is truncated at the limit.
+    """
     import httpx2
 
     failure = response.status_code != httpx2.codes.OK

@@ -1,7 +1,8 @@
-"""Parses answers of APIs: their common fields, and streamed text while it arrives.
+"""Parses answers of APIs, with their common fields and their streamed text.
 
-Streamed text is for followers: server-sent events are read line by line, up to `MOST_HEARD_BYTES` in total,
-and invalid events are skipped. The complete answer is parsed separately afterwards (`reading.py`).
+Streamed text is used only for display to followers. Therefore, server-sent events are read line by line, up
+to `MOST_HEARD_BYTES` in total, and invalid events are skipped. Afterwards, `reading.py` parses the complete
+answer separately.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ TextOf = Callable[[Event], str]
 
 
 class Ending(StrEnum):
-    """The reason why a model stopped generating."""
+    """The reason why a model stopped its output."""
 
     COMPLETE = "complete"
     """It had said what it wanted."""
@@ -43,7 +44,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderAnswer:
-    """The parsed answer of an API. `word` is the API's own term for the stop reason."""
+    """The parsed answer of an API. `word` is the API's name for the stop reason."""
 
     text: str
     ending: Ending
@@ -52,12 +53,12 @@ class ProviderAnswer:
 
 
 def tokens(value: object) -> int | None:
-    """Return a number of tokens; None if it is invalid or impossibly large."""
+    """Return a number of tokens, or None if the number is invalid or impossibly large."""
     return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
 
 
 async def hear(response: httpx2.Response, text_of: TextOf, heard: Heard) -> bytes:
-    """Return the whole body of an answer, and pass on its text while it arrives.
+    """Read the complete body of an answer, and pass on its text as it arrives.
 
     Raises: httpx2.HTTPError.
     """
@@ -69,7 +70,7 @@ async def hear(response: httpx2.Response, text_of: TextOf, heard: Heard) -> byte
 
 
 class Listener:
-    """A receiver of an answer's bytes as they arrive, which passes on their text."""
+    """A receiver that parses an answer's bytes as they arrive and passes on the text."""
 
     def __init__(self, text_of: TextOf, heard: Heard) -> None:
         self._text_of, self._heard = text_of, heard
@@ -77,7 +78,7 @@ class Listener:
         self._line = bytearray()
 
     def take(self, piece: bytes) -> None:
-        """Add received bytes, which can end at any position."""
+        """Add received bytes, which can end at any position in an event."""
         piece = piece[: max(self._left, 0)]
         self._left -= len(piece)
         self._line += piece
@@ -93,12 +94,12 @@ class Listener:
 
 
 def is_streamed(content: bytes) -> bool:
-    """Return whether an answer consists of server-sent events; servers may ignore the request for them."""
+    """Return whether an answer is a sequence of server-sent events, which servers needn't send."""
     return content.lstrip()[:6].startswith((b"event:", b"data:", b":"))
 
 
 def parse_events(content: bytes) -> list[Event]:
-    """Return the events of a complete answer. Raises: ValueError, if it has none."""
+    """Return the events of a complete answer. Raises: ValueError, if the answer has no events."""
     return list(_parse_events(content.split(b"\n")))
 
 
@@ -113,7 +114,7 @@ def _parse_events(lines: list[bytes]) -> Iterator[Event]:
 
 
 def part(event: object, *path: str | int) -> object:
-    """Return the value at a path in an event, or None."""
+    """Return the value at a path in an event, or None if the path doesn't exist."""
     for step in path:
         if isinstance(step, str) and isinstance(event, dict):
             event = event.get(step)

@@ -40,7 +40,7 @@ class _Usage(BaseModel):
 
 
 class _Message(BaseModel):
-    """The fields of an answer that are used."""
+    """The used fields of an answer."""
 
     content: list[_Block]
     stop_reason: str | None = None
@@ -48,7 +48,7 @@ class _Message(BaseModel):
 
 
 class AnthropicApi:
-    """A client of Anthropic's API. Implements `api.Api`."""
+    """A client for Anthropic's API. Implements `api.Api`."""
 
     def __init__(self, account: ModelAccount) -> None:
         load("anthropic", account=account, loggers=("anthropic",))
@@ -63,7 +63,7 @@ class AnthropicApi:
         )
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
-        """Make one call without retries. Raises: ProviderError."""
+        """Call the API once without retries. Raises: ProviderError."""
         import anthropic
         import httpx2
 
@@ -111,12 +111,12 @@ def read_answer(content: bytes) -> ProviderAnswer:
 
 
 def text_of(event: Event) -> str:
-    """Return the text that a stream event adds."""
+    """Return the text that an event of a stream adds."""
     return text_at(event, "delta", "text") if part(event, "delta", "type") == "text_delta" else ""
 
 
 def _assemble_stream(content: bytes) -> _Message:
-    """Assemble a streamed answer from its events. Raises: ValueError, if it is incomplete."""
+    """Build an answer from the events of a stream. Raises: ValueError, if the answer is incomplete."""
     events = parse_events(content)
     if not events or events[-1].get("type") != "message_stop":
         raise ValueError("the stream is cut short")
@@ -135,7 +135,7 @@ def _assemble_stream(content: bytes) -> _Message:
 
 
 def _error_type(body: object) -> str | None:
-    """Return the API's error type from ``{"error": {"type": "overloaded_error"}}``, or None."""
+    """Return the type from an API error such as ``{"error": {"type": "overloaded_error"}}``, or None."""
     error = body.get("error") if isinstance(body, dict) else None
     found = error.get("type") if isinstance(error, dict) else None
     return found if isinstance(found, str) else None

@@ -1,4 +1,4 @@
-"""Shares code between all model APIs: one call with a timeout, and the classification of its answer.
+"""Provides the code that all model APIs share: a call with a timeout, and the evaluation of the answer.
 
     Request ─Api.ask─> bytes ─read─> complete: Reply
                                    ├> cut off, refused or empty: ProviderError with that reason
@@ -29,10 +29,10 @@ log = structlog.get_logger()
 
 
 class VendorApi(Protocol):
-    """The interface to the library of one vendor."""
+    """The interface to the library of a single vendor."""
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
-        """Make one call without retries; return the unprocessed answer. Raises: ProviderError."""
+        """Call the API once without retries, and return the unprocessed answer. Raises: ProviderError."""
         ...
 
     async def close(self) -> None:
@@ -50,14 +50,16 @@ class ApiProvider:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ApiProvider]:
-        """Keep connections open while the body runs."""
+        """Keep the connections open while the body runs."""
         try:
             yield self
         finally:
             await self._api.close()
 
     async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
-        """Call the model once, and have its answer parsed. Every failure is raised as a ProviderError.
+        """Call the model once, and parse its answer in a separate process.
+
+        Every failure is raised as a ProviderError.
 
         Raises: ProviderError ``provider.timeout``, ``provider.unreachable``, ``provider.status``,
             ``provider.busy``, ``provider.key``, ``provider.garbled``, ``provider.refused``,
@@ -91,7 +93,7 @@ class ApiProvider:
 
 
 def _check_ending(found: AnswerContent, account: ModelAccount) -> None:
-    """Check that an answer is complete. Raises: ProviderError, with a separate code for each ending."""
+    """Ensure that an answer is complete. Raises: ProviderError, with a separate code for each ending."""
     word = f" ({found.word})" if found.word.isprintable() and found.word else ""
     match found.ending:
         case Ending.COMPLETE:

@@ -1,8 +1,8 @@
-"""Runs an operator's program as a provider: a request on its standard input, a reply on its output.
+"""Runs an operator's program as a provider that reads a request and prints a reply.
 
-The request is a JSON object with these fields: kind, attempt, intent, findings, prompt {system, user} and
-passage {name, language, text}; the reply has the format of a model's reply. The program can call any local
-model.
+The program reads a JSON object from its standard input. The object has these fields: `kind`, `attempt`,
+`intent`, `findings`, `prompt` {`system`, `user`} and `passage` {`name`, `language`, `text`}. The reply on
+the standard output has the format of a model's reply. The program can call any local model.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CONTAIN = str(Path(__file__).with_name("contain.py"))
 
 
 class CommandProvider:
-    """A provider that runs a program. Implements `provider.Provider`.
+    """A provider that runs an operator's program. Implements `provider.Provider`.
 
     Args:
         argv: the program and its arguments; they aren't interpreted by a shell.
@@ -51,10 +51,10 @@ class CommandProvider:
         self._environment = dict(environment or {})
 
     async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:
-        """Run the program once, and return its reply.
+        """Run the program once and return its reply.
 
-        Raises: ProviderError ``provider.command`` if it can't be started, times out or fails;
-            ``provider.reply`` if it prints no valid reply.
+        Raises: ProviderError ``provider.command`` if the program can't be started, times out or fails;
+        ``provider.reply`` if the program doesn't print a valid reply.
         """
         printed = await run(
             self._argv, _encode_request(request), timeout_s=timeout_s, environment=self._environment
@@ -67,7 +67,7 @@ class CommandProvider:
 async def run(
     argv: Sequence[str], stdin: bytes, *, timeout_s: float, environment: Mapping[str, str]
 ) -> bytes:
-    """Run an operator's program and return its standard output.
+    """Run an operator's program, and return its standard output.
 
     `contain.py` runs the program and kills all processes that it leaves behind. Standard input and output
     are files, not pipes, so that a full pipe can't block the program or the daemon. Raises: ProviderError
@@ -106,7 +106,7 @@ async def run(
 
 
 def _log_stderr(program: str, complaints: IO[bytes]) -> None:
-    """Log the last part of the standard error of an operator's program."""
+    """Log the end of the standard error output of an operator's program."""
     size = os.fstat(complaints.fileno()).st_size
     if size == 0:
         return
@@ -117,7 +117,7 @@ def _log_stderr(program: str, complaints: IO[bytes]) -> None:
 
 
 def _check_exit(program: str, report: bytes, *, large: bool) -> None:
-    """Check that the program exited successfully. Raises: ProviderError."""
+    """Ensure that the program exited successfully. Raises: ProviderError."""
     what, _, number = report.decode("ascii").partition(" ")
     if what == "failed":
         raise _failed_error(f"{program} can't be started: {os.strerror(int(number))}")
@@ -130,7 +130,7 @@ def _check_exit(program: str, report: bytes, *, large: bool) -> None:
 
 
 async def _end_process_tree(process: Process) -> None:
-    """End the program and its children; if that fails, kill the process that runs the program."""
+    """Terminate the program and its children or, if this fails, kill the process that runs the program."""
     if process.returncode is None:
         process.terminate()
         try:

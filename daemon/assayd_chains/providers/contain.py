@@ -1,13 +1,13 @@
-"""Runs one program of the operator, and ensures that none of its processes outlives the call.
+"""Runs one program of the operator and ensures that all of its processes end with the call.
 
-The module is started with `python -I -S`: it uses only the standard library and imports nothing from
-assayd. It adopts processes that the program leaves behind (including a child in another session), limits
-the size of every written file, and removes the right to inspect other processes, such as the daemon and its
+The module is started with `python -I -S`, so it uses only the standard library and imports nothing from
+assayd. It adopts orphaned processes of the program (including children in other sessions), limits the size
+of every written file, and removes the right to inspect other processes, such as the daemon and its
 environment.
 
     contain.py REPORT_FD FILE_BYTES PROGRAM [ARGUMENT…]
 
-It writes ``ended STATUS`` to REPORT_FD, or ``failed ERRNO`` if the program can't be started.
+The module writes ``ended STATUS`` to REPORT_FD, or ``failed ERRNO`` if the program can't be started.
 """
 
 import ctypes
@@ -23,11 +23,11 @@ _LOOKING = (19, 21, 38)
 
 
 class _StopRequested(Exception):
-    """An exception raised if the daemon has ended or stops the program."""
+    """An exception raised if the daemon has exited or terminates the program."""
 
 
 def main() -> int:
-    """Run the program; report its exit status after all of its processes have ended."""
+    """Run the program, and report its exit status after all of its processes have ended."""
     report, file_bytes, argv = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     os.set_inheritable(report, False)
     _confine(file_bytes)
@@ -62,7 +62,7 @@ def _raise_stop(number: int, frame: object) -> None:
 
 
 def _start_program(argv: "list[str]") -> int:
-    """Start the program and return its PID. Raises: OSError with an errno, if it can't be started."""
+    """Start the program and return its PID. Raises: OSError with an `errno`, if the start fails."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -83,7 +83,7 @@ def _start_program(argv: "list[str]") -> int:
 
 
 def _wait_for(child: int) -> int:
-    """Wait until the program ends, and return its status; meanwhile, reap other ended processes."""
+    """Wait until the program ends and return its status, while reaping other processes that end."""
     while True:
         pid, status = os.wait()
         if pid == child:
@@ -91,7 +91,7 @@ def _wait_for(child: int) -> int:
 
 
 def _kill_descendants() -> None:
-    """Kill all descendants; orphans become children of this process and are killed too."""
+    """Kill all descendants, including orphans, which become children of this process."""
     while True:
         for pid in _child_pids():
             try:

@@ -1,7 +1,7 @@
-"""Creates the errors for failed calls to a model's API, which are the same for all APIs.
+"""Creates the errors for failed calls to a model's API. All APIs use the same errors.
 
-This module decides which failures can be retried. An API's error text may repeat the request, so error
-messages never contain it; the log contains its first part, without the key.
+This module decides which failures can be retried. Because an API's error text may repeat the request, error
+messages never contain the text; the log contains the beginning of the text, without the key.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def refused(
     reason: str | None = None,
     again_in_s: float | None = None,
 ) -> ProviderError:
-    """Return the error for an answer with a status other than 200.
+    """Return the error for an answer whose status isn't 200.
 
     Args:
         account: the account that made the call.
         status: the HTTP status.
-        said: the API's error text, for the log.
+        said: the API's error text, which is logged.
         reason: the API's name for the failure.
         again_in_s: the pause that the API requests.
     """
@@ -63,7 +63,7 @@ def refused(
 
 
 def key_error(account: ModelAccount) -> ProviderError:
-    """Return the error for an invalid key that the API reports with a status other than 401."""
+    """Return the error for an invalid key, if the API reports it with a status other than 401."""
     return refused(account, 401)
 
 
@@ -81,22 +81,23 @@ def unreachable(account: ModelAccount, problem: Exception) -> ProviderError:
 
 
 def garbled(account: ModelAccount) -> ProviderError:
-    """Return the error for an answer that is incomplete or not in the API's format."""
+    """Return the error for an answer that is incomplete or in an unexpected format."""
     message = f"{account.type} sent an unreadable answer"
     return ProviderError("provider.garbled", message, retryable=True)
 
 
 def broken(account: ModelAccount, problem: Exception) -> ProviderError:
-    """Log an undocumented exception of a vendor's library; return the error ``provider.broken`` for it."""
+    """Log an undocumented exception of a vendor's library, and return the error ``provider.broken``."""
     kind = type(problem).__name__
     log.error("provider.broken", provider=account.name, problem=kind)
     return ProviderError("provider.broken", f"the library for {account.type} failed: {kind}")
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3), a number or a date; None without one.
+    """Return the seconds in a Retry-After header (RFC 9110, 10.2.3), or None without the header.
 
-    A date is compared with the server's Date header, so that clocks needn't be synchronized.
+    The header contains a number or a date. A date is compared with the server's Date header, so that clocks
+    needn't be synchronized.
     """
     wanted = headers.get("retry-after", "").strip()
     try:
@@ -109,5 +110,5 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def _sanitize_name(reason: str) -> str:
-    """Return the valid characters of an API's name for a failure."""
+    """Remove all invalid characters from an API's name for a failure."""
     return "".join(c for c in reason if c.isalnum() or c in "_-.")[:64]

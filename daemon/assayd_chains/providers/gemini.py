@@ -55,7 +55,7 @@ class _Usage(BaseModel):
 
 
 class _Response(BaseModel):
-    """The fields of an answer that are used."""
+    """The used fields of an answer."""
 
     candidates: list[_Candidate] | None = None
     promptFeedback: _Feedback | None = None  # noqa: N815 - the API's name
@@ -63,7 +63,7 @@ class _Response(BaseModel):
 
 
 class GeminiApi:
-    """A client of Gemini's API. Implements `api.Api`."""
+    """A client for Gemini's API. Implements `api.Api`."""
 
     def __init__(self, account: ModelAccount) -> None:
         load("google.genai", account=account, loggers=("google_genai", "google.auth"))
@@ -83,7 +83,7 @@ class GeminiApi:
         )
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
-        """Make one call without retries. Raises: ProviderError."""
+        """Call the API once without retries. Raises: ProviderError."""
         import httpx2
         from google.genai import errors, types
 
@@ -155,14 +155,14 @@ def read_answer(content: bytes) -> ProviderAnswer:
 
 
 def _error_details(body: object) -> Iterator[dict[str, object]]:
-    """Yield the details of an error: ``{"error": {"details": [{"@type": …, "reason": …}]}}``."""
+    """Yield the details in an error such as ``{"error": {"details": [{"@type": …, "reason": …}]}}``."""
     error = body.get("error") if isinstance(body, dict) else None
     found = error.get("details") if isinstance(error, dict) else None
     yield from (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
 
 
 def _retry_delay_s(details: list[dict[str, object]]) -> float | None:
-    """Return the pause in seconds that the API requests in the response body: ``"retryDelay": "38s"``."""
+    """Return the pause in seconds that the response body requests, e.g. ``"retryDelay": "38s"``."""
     for detail in details:
         found = _DELAY.fullmatch(str(detail.get("retryDelay", "")))
         if found is not None:

@@ -1,4 +1,4 @@
-"""Implements the client of OpenAI's chat completions API, which other servers also provide."""
+"""Implements the client of OpenAI's chat completions API, which other servers also implement."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class _Usage(BaseModel):
 
 
 class _Completion(BaseModel):
-    """The fields of an answer that are used; compatible servers omit many of the others."""
+    """The used fields of an answer. Compatible servers omit many other fields."""
 
     choices: list[_Choice]
     usage: _Usage | None = None
 
 
 class OpenAIApi:
-    """A client of OpenAI's API and compatible servers. Implements `api.Api`."""
+    """A client for OpenAI's API and for compatible servers. Implements `api.Api`."""
 
     def __init__(self, account: ModelAccount) -> None:
         load("openai", account=account, loggers=("openai",))
@@ -63,7 +63,7 @@ class OpenAIApi:
         )
 
     async def ask(self, request: FixRequest, *, timeout_s: float) -> bytes:
-        """Make one call without retries. Raises: ProviderError."""
+        """Call the API once without retries. Raises: ProviderError."""
         import httpx2
         import openai
 
@@ -124,12 +124,12 @@ def read_answer(content: bytes) -> ProviderAnswer:
 
 
 def text_of(event: Event) -> str:
-    """Return the text that a stream event adds."""
+    """Return the text that an event of a stream adds."""
     return text_at(event, "choices", 0, "delta", "content")
 
 
 def _assemble_stream(content: bytes) -> _Completion:
-    """Assemble a streamed answer from its events. Raises: ValueError, if it is incomplete."""
+    """Build an answer from the events of a stream. Raises: ValueError, if the answer is incomplete."""
     events = parse_events(content)
     ended = [text for event in events if (text := text_at(event, "choices", 0, "finish_reason"))]
     if not events or (any(part(event, "choices", 0) for event in events) and not ended):

@@ -1,9 +1,9 @@
-"""Parses a model's answer in a separate process with time and memory limits.
+"""Parses a model's answer in a separate process with limits on time and memory.
 
     bytes of an answer ─> the vendor's format ─> text ─> patch
 
-An answer may be so deeply nested, repetitive or long that parsing it costs far more than its size suggests.
-The daemon only passes on the bytes, and receives a small JSON document.
+If an answer is deeply nested, repetitive or long, parsing can cost far more than its size suggests.
+Therefore, the daemon only sends the bytes to the process and receives a small JSON document.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _END_S = 5.0
 
 
 class AnswerContent(BaseModel):
-    """The content of an answer: its ending and, if complete, a patch or the reason why there isn't one."""
+    """The content of an answer: the ending and, for a complete answer, a patch or the parsing error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,7 +52,7 @@ class AnswerContent(BaseModel):
     problem: str | None = None
 
     def reply(self, usage: ReplyCost | None = None) -> Reply:
-        """Return the reply for a complete answer."""
+        """Return the reply that a complete answer contains."""
         return Reply(
             code=self.code,
             files=self.files,
@@ -65,7 +65,7 @@ class AnswerContent(BaseModel):
 
     @property
     def usage(self) -> ReplyCost:
-        """Return the numbers of tokens that the API reported."""
+        """Return the numbers of tokens as reported by the API."""
         return ReplyCost(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
 
 
@@ -78,8 +78,8 @@ async def read(form: str, content: bytes, language: str = "", beginning: str = "
         language: the language of the requested code; see `parse_reply`.
         beginning: the pattern for the beginning of a program in that language; see `parse_reply`.
 
-    Raises: ProviderError ``provider.garbled`` if it isn't in that format or is too expensive to parse;
-        ``provider.reply`` if it is complete but contains no patch.
+    Raises: ProviderError ``provider.garbled`` if the answer has another format or is too expensive to
+    parse; ``provider.reply`` if the answer is complete but contains no patch.
     """
     argv = (sys.executable, "-P", "-m", __name__, form, language, beginning)
     try:
@@ -117,7 +117,7 @@ def _unreadable_error(what: str) -> ProviderError:
 def found_in(form: str, content: bytes, language: str = "", beginning: str = "") -> AnswerContent:
     """Return the content of an answer in a vendor's format (`anthropic`, `openai`, …).
 
-    Blocks without a timeout.
+    This function blocks and has no timeout.
     """
     try:
         answer = _load_readers()[form](content)
@@ -150,7 +150,7 @@ def _load_readers() -> Mapping[str, Callable[[bytes], ProviderAnswer]]:
 
 
 def main() -> int:
-    """Read an answer from standard input, and write its content to standard output."""
+    """Read an answer from standard input and write its content to standard output."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,4 +1,4 @@
-"""Implements the provider without a model, which applies only the edits that rules offer as certain."""
+"""Implements a provider that needs no model and applies only edits that rules offer as certain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAME = "rules"
 
 
 class RulesProvider:
-    """A provider that applies the certain edits of rules. Implements `provider.Provider`."""
+    """A provider that applies the certain edits offered by rules. Implements `provider.Provider`."""
 
     name: str = NAME
 
@@ -36,7 +36,7 @@ def _format_lines(edited: EditedPart) -> str:
 
 
 def apart(edits: Sequence[Edit]) -> list[Edit]:
-    """Return the edits in line order; if two edits overlap, only the first one is kept."""
+    """Return the edits in line order. Of two edits that overlap, only the first is kept."""
     kept: list[Edit] = []
     for edit in sorted(set(edits), key=lambda e: (e.start_line, e.end_line, e.replacement)):
         if not kept or edit.start_line > max(kept[-1].end_line, kept[-1].start_line):
@@ -45,7 +45,7 @@ def apart(edits: Sequence[Edit]) -> list[Edit]:
 
 
 def apply(text: str, edits: Sequence[Edit]) -> str:
-    """Replace whole lines, from the last edit to the first, so that other edits' line numbers stay valid.
+    """Replace whole lines, beginning with the last edit, so that the other line numbers stay valid.
 
     An empty replacement deletes the lines.
     """

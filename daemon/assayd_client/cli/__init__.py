@@ -1,6 +1,6 @@
 """Implements `assay`, the daemon's client for people and scripts.
 
-Imports are deferred until a command runs.
+Modules are imported only when a command needs them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ _COLLECT_AFTER = 50_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; print a known error as one line on standard error."""
+    """Run one command and return its exit code.
+
+    A known error is printed as one line on standard error.
+    """
     gc.set_threshold(_COLLECT_AFTER)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that cannot show a character gets a question mark
@@ -65,9 +68,9 @@ def _run_with_errors(arguments: list[str]) -> int:
 
 
 def _discard_output() -> int:
-    """Discard the remaining output, and return the exit code for it, e.g. if `head` has read enough.
+    """Discard the remaining output and return its exit code, e.g. after `head` has read enough.
 
-    The interpreter flushes both streams on exit, and would report an error for the closed pipe.
+    Otherwise, the interpreter would flush both streams on exit and report an error for the closed pipe.
     """
     from assayd_client.cli.exits import READER_GONE
 
@@ -90,7 +93,7 @@ def _run(arguments: list[str]) -> int:
 
 @cache
 def _load_program() -> Callable[..., object]:
-    """Assemble all commands, once only because assembling is slow."""
+    """Build all commands. The result is cached, because building is slow."""
     from typer.main import get_command
 
     from assayd_client.cli.app import app
@@ -99,7 +102,10 @@ def _load_program() -> Callable[..., object]:
 
 
 def move_address_options(arguments: list[str]) -> list[str]:
-    """Move the options for the daemon's address to the front, so that users can put them anywhere."""
+    """Move the options for the daemon's address to the front of the command line.
+
+    This allows users to write them at any position.
+    """
     from assayd_client.cli.app import ADDRESS_OPTIONS
 
     first: list[str] = []

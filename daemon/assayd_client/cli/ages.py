@@ -1,4 +1,4 @@
-"""Parses ages as people write them: ``30m``, ``24h``, ``7d``."""
+"""Parses ages in a form that people write, such as ``30m``, ``24h`` or ``7d``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def parse_age(text: str) -> timedelta | None:
-    """Return the duration of an age such as ``24h``; None if the text isn't an age."""
+    """Return the duration of an age such as ``24h``, or None if the text isn't an age."""
     parts = _AGE.fullmatch(text)
     return timedelta(**{_UNITS[parts[2]]: int(parts[1])}) if parts is not None else None
 
 
 def to_api_time(text: str | None) -> str | None:
-    """Return a time in the API's format, from an age or an ISO 8601 time.
+    """Return the time for an age or for an ISO 8601 time, in the API's format.
 
     Raises: RequestError ``usage``.
     """

@@ -1,8 +1,8 @@
-"""Defines the table of all `assay` commands; a command is imported only when it is used.
+"""Defines the table of all `assay` commands, each of which is imported only when it is used.
 
 To add a command, write a function (or a `typer.Typer` with functions) in plain typer style in a module of
 this folder, and add a line to `COMMANDS`. The function's docstring is the command's help. The function ends
-with `raise typer.Exit(CODE)` unless the exit code is 0. Imports that take long belong inside the function.
+with `raise typer.Exit(CODE)` unless the exit code is 0. Slow imports belong inside the function.
 """
 
 from __future__ import annotations
@@ -87,17 +87,17 @@ ADDRESS_OPTIONS: Mapping[str, tuple[str, str]] = {
 
 
 class LazyGroup(TyperGroup):
-    """A command group that contains the table's commands, and one command for each kind with commands."""
+    """A command group with the commands in the table and one command for each kind that has commands."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of all commands, sorted."""
+        """Return the names of all commands in sorted order."""
         kinds = (
             kind for kind in (*registry.list_own_kinds(), *registry.offered_kinds()) if _has_commands(kind)
         )
         return sorted([*COMMANDS, *kinds])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Import and return a command; return None if there isn't one with this name."""
+        """Import and return a command, or return None if no command has this name."""
         command: Any = self.commands.get(cmd_name)
         if command is None and (found := _find_command(cmd_name)) is not None:
             command = _build_command(cmd_name, found)
@@ -106,14 +106,17 @@ class LazyGroup(TyperGroup):
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command that a line names; for an unknown name, suggest similar commands."""
+        """Return the command that a command line names.
+
+        For an unknown name, suggest similar commands.
+        """
         if self.get_command(ctx, args[0]) is None:
             for name in self.list_commands(ctx):
                 self.get_command(ctx, name)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command of a line; add an example to an error in its arguments."""
+        """Run the command of a command line, and add an example to errors in the arguments."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -123,7 +126,7 @@ class LazyGroup(TyperGroup):
             raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the name and the full summary of each command."""
+        """Write the names and the complete summaries of all commands."""
         rows = [(name, _command_summary(name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
@@ -190,7 +193,7 @@ def _has_commands(kind: str) -> bool:
 
 
 def _build_command(name: str, found: Any) -> Any:
-    """Return the command that typer builds from a function or a `typer.Typer`."""
+    """Return the command that typer builds from a function or from a `typer.Typer`."""
     parent = typer.Typer(add_completion=False, rich_markup_mode=None)
     parent.callback()(_do_nothing)  # so that typer makes a group, even of one command
     if isinstance(found, typer.Typer):
@@ -206,7 +209,7 @@ def _do_nothing() -> None:
 
 
 def _command_summary(name: str) -> str:
-    """Return the summary of a command without building the command, which is much slower."""
+    """Return the summary of a command without building the command, which would be much slower."""
     if name not in COMMANDS:
         return registry.command_line(name, (name,)).commands_help
     found: Any = _find_command(name)

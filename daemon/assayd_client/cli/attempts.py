@@ -1,4 +1,4 @@
-"""Implements commands for attempts: list, show, follow, cancel, replay, and fetch their files."""
+"""Implements the commands that list, show, follow, cancel and replay attempts, and fetch their files."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from assayd_client.cli.terminal import StyledLine, count, line, out, plain, prin
 
 
 def extract_all(client: PlainClient, attempt: Document, folder: Path) -> list[Path]:
-    """Write all files of an attempt's bundle into a new or empty folder.
+    """Write all files of an attempt's bundle to a new or empty folder.
 
-    Each file is fetched separately and compared with its digest; archives aren't unpacked.
+    Each file is fetched separately and verified by its digest. Archives aren't unpacked.
 
     Raises:
         RequestError: ``extract.folder``, if the folder isn't empty.
@@ -36,7 +36,7 @@ def extract_all(client: PlainClient, attempt: Document, folder: Path) -> list[Pa
 
 
 def read_logs(client: PlainClient, attempt: Document, stream: str) -> bytes:
-    """Return one output stream of a finished attempt from its bundle."""
+    """Return an output stream of a finished attempt from the attempt's bundle."""
     names = [a["name"] for a in attempt["artifacts"] if a["name"].startswith(stream)]
     return b"".join(client.artifact(attempt["id"], name) for name in names)
 
@@ -55,7 +55,7 @@ def _write_artifact(client: PlainClient, attempt_id: str, artifact: Document, fo
 
 
 def to_safe_path(name: str) -> PurePosixPath:
-    """Return a relative path for a file name, which can't leave the folder.
+    """Return a file name as a relative path that stays inside the folder.
 
     Raises: StoreError ``artifact.name``.
     """
@@ -70,7 +70,10 @@ MOST_CHARS = 60
 
 
 def run_again(client: PlainClient, attempt_id: str, *, key: str | None = None) -> Document:
-    """Replay an attempt and wait until it ends; the same key returns the same replay."""
+    """Replay an attempt and wait until the replay ends.
+
+    Calls with the same key return the same replay.
+    """
     attempt = client.replay(attempt_id, wait_s=WAIT_S, idempotency_key=key)
     while attempt["state"] != "finished":
         attempt = client.attempt(attempt["id"], wait_s=WAIT_S)
@@ -78,7 +81,7 @@ def run_again(client: PlainClient, attempt_id: str, *, key: str | None = None) -
 
 
 def render_diff(attempt: Document) -> Iterator[StyledLine]:
-    """Return the lines that show how a replay differs."""
+    """Return the lines that show the differences of a replay."""
     diff = attempt["replay_diff"]
     yield line((attempt["id"], "bold"), f"  replays {plain(attempt['replay_of'])}")
     if attempt["error"] is not None:
@@ -100,7 +103,7 @@ def render_diff(attempt: Document) -> Iterator[StyledLine]:
 
 
 def replay_exit_code(attempt: Document) -> int:
-    """Return the exit code of a replay: whether both results are equal, or the replay has no result."""
+    """Return the exit code of a replay, depending on whether both results exist and are equal."""
     if attempt["verdict"] == "cancelled":
         return CANCELLED
     diff = attempt["replay_diff"]

@@ -118,7 +118,7 @@ def rotate_key(file: KeyFile) -> None:
 
 @contextmanager
 def _attestation_errors() -> Iterator[None]:
-    """Report an error if the attestation package isn't installed or a key file is unusable."""
+    """Report a missing attestation package or an unusable key file as an error."""
     try:
         from assayd_attestation import keys
     except ModuleNotFoundError as missing:
@@ -130,7 +130,7 @@ def _attestation_errors() -> Iterator[None]:
 
 
 def public_keys(key: Path) -> tuple[PublicKey, ...]:
-    """Return the public keys of a file. Raises: RequestError ``usage``."""
+    """Return the public keys in a file. Raises: RequestError ``usage``."""
     with _attestation_errors():
         return _read_public(key)
 

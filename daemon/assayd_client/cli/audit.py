@@ -1,4 +1,4 @@
-"""Implements `assay audit`, which shows who changed what, and whether the log itself was altered."""
+"""Implements `assay audit`, which shows the recorded changes and whether the log itself was altered."""
 
 from __future__ import annotations
 

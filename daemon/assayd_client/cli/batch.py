@@ -1,4 +1,4 @@
-"""Implements `assay batch`: sends a file, shows the progress, and writes the results, in bounded memory."""
+"""Implements `assay batch`, which sends a file, shows the progress, and writes the results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOST_REASONS = 3
 
 
 class Summary:
-    """The counts of a batch's items."""
+    """The numbers of a batch's items by result."""
 
     def __init__(self) -> None:
         self.verdicts: Counter[str] = Counter()
@@ -43,7 +43,7 @@ class Summary:
         self._reasons: defaultdict[str, list[str]] = defaultdict(list)
 
     def add(self, item: Document) -> None:
-        """Add one item to the counts."""
+        """Add an item to the counts."""
         self.verdicts[item["verdict"] or "waiting"] += 1
         self.rules.update(item["rules"])
         if item["cause"] is not None:
@@ -59,7 +59,7 @@ class Summary:
                 self._reasons[code].append(f"line {item['line']}: {field}{said}")
 
     def document(self, batch: Document) -> Document:
-        """Return all counts, with the batch to which they belong."""
+        """Return all counts and the batch to which they belong."""
         return {
             "batch": batch,
             "verdicts": dict(self.verdicts),
@@ -70,7 +70,7 @@ class Summary:
 
     @property
     def causes_of_failures(self) -> Counter[str]:
-        """Return the causes of unsuccessful runs; `completed` isn't one."""
+        """Return the causes of unsuccessful runs, which exclude `completed`."""
         return Counter({name: number for name, number in self.causes.items() if name != "completed"})
 
     def lines(self) -> Iterator[StyledLine]:
@@ -92,7 +92,7 @@ class Summary:
                     yield line((f"         … and {len(counts) - MOST_SHOWN} more", "dim"))
 
     def _format_lines(self, code: str) -> str:
-        """Return the numbers of the lines that this error affects, truncated."""
+        """Return the line numbers to which an error applies, truncated if there are many."""
         lines = self._lines[code]
         more = ", …" if self.errors[code] > len(lines) else ""
         return f": line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}{more}"
@@ -100,7 +100,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOutputs:
-    """The output files for results, in addition to the terminal."""
+    """The files to which results are written in addition to the terminal."""
 
     folder: Path | None = None
     junit: Path | None = None
@@ -109,7 +109,7 @@ class BatchOutputs:
 
 
 def write_files(client: PlainClient, batch: Document, source: Path, outputs: BatchOutputs) -> Summary:
-    """Write the requested files, and return the summary.
+    """Write the requested files and return the summary.
 
     Raises: RequestError ``file.unwritable``.
     """
@@ -155,20 +155,20 @@ RATE_OVER_S = 30.0
 
 
 class Rate:
-    """A measurement of how many items ended per second recently."""
+    """A measurement of the number of items that ended per second in the recent past."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
 
     def note(self, at_s: float, done: int) -> None:
-        """Record how many items are done at a point in time."""
+        """Record the number of finished items at a point in time."""
         self._seen.append((at_s, done))
         while len(self._seen) > 2 and self._seen[1][0] < at_s - RATE_OVER_S:
             self._seen.popleft()
 
     @property
     def per_second(self) -> float:
-        """Return the rate, or 0 if it isn't known yet."""
+        """Return the measured rate, or 0 if it isn't known yet."""
         (began, first), (ended, last) = self._seen[0], self._seen[-1]
         return (last - first) / (ended - began) if ended > began else 0.0
 
@@ -184,7 +184,7 @@ class Rate:
 
 
 def follow(client: PlainClient, batch: Document) -> Document:
-    """Follow a batch until it ends, and return it.
+    """Follow a batch until it ends, and return the finished batch.
 
     Raises: ClientError, if the daemon stays unreachable.
     """
@@ -225,7 +225,7 @@ def follow(client: PlainClient, batch: Document) -> Document:
 
 
 def told(counts: Document, rate: Rate) -> str:
-    """Return the text that is shown next to the progress bar."""
+    """Return the text to be shown next to the progress bar."""
     failed = counts["failed"] + counts["error"] + counts["cancelled"]
     return f"{failed} failed · {rate.per_second:.1f}/s · {rate.remaining(counts['waiting'])} left"
 
@@ -242,7 +242,7 @@ BATCH_HEADS = ("name", "state", "done", "total", "validated", "failed", "error",
 
 
 def generate_name(file: Path) -> str:
-    """Return a name for a batch, generated from its file's name and the time."""
+    """Return a name for a batch, generated from the name of its file and the time."""
     from secrets import token_hex
 
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip(".-_")[:40] or "batch"
@@ -250,7 +250,7 @@ def generate_name(file: Path) -> str:
 
 
 def require_new(client: PlainClient, name: str, file: Path) -> None:
-    """Check that the batch doesn't exist yet. Raises: RequestError ``batch.exists``, with the remedy."""
+    """Ensure that the batch doesn't exist yet. Raises: RequestError ``batch.exists``, with the remedy."""
     try:
         client.batch(name)
     except NotFound:
@@ -266,10 +266,10 @@ def send_and_follow(
     outputs: BatchOutputs,
     **wanted: Any,
 ) -> int:
-    """Send a file, follow the batch until it ends, write and print the results; return the exit code.
+    """Send a file, follow the batch, write and print the results, and return the exit code.
 
-    `wanted` are the options `concurrency`, `dedupe` and `webhook` of the client's `send_batch`. A keyboard
-    interrupt leaves the batch running, and prints how to continue.
+    `wanted` contains the options `concurrency`, `dedupe` and `webhook` of the client's `send_batch`. After
+    a keyboard interrupt, the batch continues to run, and the command to resume it is printed.
     """
     _require_content(file)
 
@@ -340,7 +340,7 @@ def _format_duration(batch: Document) -> str:
 
 
 def _next_step_lines(batch: Document) -> Iterator[StyledLine]:
-    """Yield the command that lists the items that aren't validated, if there are any."""
+    """Yield the command that lists the unvalidated items, if there are any."""
     counts = batch["counts"]
     if counts["total"] > counts["validated"]:
         yield line("")
@@ -355,7 +355,7 @@ def _next_step_lines(batch: Document) -> Iterator[StyledLine]:
 
 
 def batch_row(batch: Document) -> Sequence[str]:
-    """Return the table cells of a batch."""
+    """Return the cells of a batch's row in a table."""
     counts = batch["counts"]
     numbers = (counts["total"] - counts["waiting"], counts["total"])
     verdicts = (counts["validated"], counts["failed"], counts["error"])
@@ -363,7 +363,7 @@ def batch_row(batch: Document) -> Sequence[str]:
 
 
 def _require_content(file: Path) -> None:
-    """Check that the input isn't empty before a batch is opened for it; a pipe isn't checked."""
+    """Ensure that the input isn't empty before a batch is opened. A pipe isn't checked."""
     if file == STDIN:
         return
     try:
@@ -406,7 +406,7 @@ def _resume_hint(name: str, file: Path) -> str:
 
 
 def _summarise_items(client: PlainClient, batch: Document, file: Path, outputs: BatchOutputs) -> Summary:
-    """Read all items once to create the summary and the requested files."""
+    """Read all items once to create the summary and the requested files from them."""
     if outputs.folder or outputs.junit or outputs.sarif:
         return write_files(client, batch, file, outputs)
     summary, after, patience = Summary(), 0, RetryTimer()

@@ -48,13 +48,13 @@ ReadText = Callable[[Path], bytes | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """The contents of a `.assay.toml`, and its folder."""
+    """The contents of a `.assay.toml` and the path of its folder."""
 
     root: Path
     tables: tuple[Mapping[str, Any], ...]
 
     def table_of(self, path: Path) -> Mapping[str, Any] | None:
-        """Return the table that describes a file; None if no table matches."""
+        """Return the table that applies to a file, or None if no table matches."""
         try:
             relative = path.relative_to(self.root).as_posix()
         except ValueError:
@@ -62,7 +62,10 @@ class Project:
         return next((table for table in self.tables if fnmatchcase(relative, table["match"])), None)
 
     def files(self) -> Iterator[Path]:
-        """Return every file that the project declares, but only the first one of a folder submission."""
+        """Return every file that the project declares.
+
+        Of a folder that is one submission, only the first file is returned.
+        """
         folders: set[Path] = set()
         for path in sorted(self.root.rglob("*")):
             table = self.table_of(path) if path.is_file() and not path.is_symlink() else None
@@ -73,9 +76,9 @@ class Project:
 
 
 def find_project(path: Path) -> Project | None:
-    """Return the project of a file, from the nearest `.assay.toml` above the file; None if there isn't one.
+    """Return the project of a file from the nearest `.assay.toml` above the file, or None.
 
-    Raises: RequestError ``project``, which describes the error in `.assay.toml`.
+    Raises: RequestError ``project``, with a description of the error in `.assay.toml`.
     """
     for folder in (path, *path.parents):
         if os.path.isfile(folder / NAME):  # noqa: PTH113  (Path.is_file() raises for a folder that is not ours)
@@ -101,7 +104,7 @@ def read_project(path: Path) -> Project:
 
 
 def _require_trusted(path: Path) -> None:
-    """Check that no other user can have written the file, which names the submissions and their options."""
+    """Ensure that no other user can have written the file, which determines submissions and options."""
     for each in (path, path.parent):
         found = each.stat()
         if found.st_uid not in {0, os.geteuid()} or found.st_mode & stat.S_IWOTH:
@@ -126,16 +129,16 @@ def _require_known_keys(path: Path, table: object) -> None:
 
 
 def is_folder(table: Mapping[str, Any]) -> bool:
-    """Return whether the folder of a file is submitted, rather than only the file."""
+    """Return whether the complete folder of a file is submitted instead of only the file."""
     return bool(table.get("folder", table["kind"] in FOLDER_KINDS))
 
 
 def submission_of(
     path: Path, table: Mapping[str, Any], newer: ReadText = lambda _: None
 ) -> tuple[dict[str, object], Origin]:
-    """Return a file's submission, and the origin of the positions in its findings.
+    """Return a file's submission, and the origin to which the findings' positions refer.
 
-    Raises: RequestError, which names the file at fault.
+    Raises: RequestError, with the name of the file that causes the error.
     """
     read = read_files([path.parent if is_folder(table) else path])
     texts: dict[str, bytes] = {}
@@ -231,7 +234,7 @@ def _select_files(files: Sequence[Path]) -> Iterator[tuple[Path, Project]]:
 
 
 def _relative_path(path: str | Path) -> str:
-    """Return a path relative to the current folder if it is inside, as code scanning expects."""
+    """Return a path relative to the current folder if it is inside, as code scanning requires."""
     try:
         return Path(path).relative_to(Path.cwd()).as_posix()
     except ValueError:

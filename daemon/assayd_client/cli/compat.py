@@ -1,4 +1,4 @@
-"""Implements `assay compat`: serves clients of other judges, if that package is installed."""
+"""Implements `assay compat`, which serves clients of other judges if the package is installed."""
 
 from __future__ import annotations
 

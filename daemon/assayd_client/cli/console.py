@@ -1,4 +1,4 @@
-"""Implements `assay console`: starts the web console, if its packages are installed."""
+"""Implements `assay console`, which starts the web console if its packages are installed."""
 
 from __future__ import annotations
 

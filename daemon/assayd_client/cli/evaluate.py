@@ -1,4 +1,4 @@
-"""Implements `assay evaluate`: judges samples of a model with hidden tests, and prints pass@k."""
+"""Implements `assay evaluate`, which judges samples of a model with hidden tests and prints pass@k."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def evaluate(  # noqa: PLR0913, PLR0917  (one parameter per option)
 
 
 def pass_at(rows: Sequence[Document], k: int) -> Document:
-    """Return the unbiased estimate of pass@k over the tasks with at least k samples, with a 95 % interval.
+    """Return the unbiased estimate of pass@k with a 95 % interval, over tasks with at least k samples.
 
-    Source: 1 - C(n - c, k) / C(n, k) for n samples of which c pass; the interval is that of the mean over
-        tasks.
+    Source: 1 - C(n - c, k) / C(n, k) for n samples of which c pass; the interval applies to the mean over
+    tasks.
     """
     counted = [(row["samples"] - row["lost"], row["passed"]) for row in rows]
     of = [1 - math.comb(n - c, k) / math.comb(n, k) for n, c in counted if n >= k]
@@ -92,7 +92,7 @@ def pass_at(rows: Sequence[Document], k: int) -> Document:
 
 
 def _task_rows(tasks: Sequence[str], results: Iterator[Document]) -> list[Document]:
-    """Return a row for each task: counts of samples, passes and unjudged samples, and the mean score."""
+    """Return a row for each task, with its mean score and its numbers of samples by result."""
     found: defaultdict[str, list[tuple[str | None, float]]] = defaultdict(list)
     for result in results:
         report = (result["attempt"] or {}).get("report") or {}
@@ -124,7 +124,7 @@ def _print_figures(figures: Document) -> None:
 
 
 def _read_k(text: str) -> list[int]:
-    """Return the requested values of k. Raises: RequestError ``usage``."""
+    """Return the values of k on the command line. Raises: RequestError ``usage``."""
     parts = text.split(",")
     if not all(part.strip().isdigit() and int(part) > 0 for part in parts):
         raise RequestError("usage", f"--k {text} isn't a list of positive integers, such as 1,10")
@@ -140,7 +140,7 @@ def _read_problems(path: Path) -> Iterator[Problem]:
 
 
 def _read_samples(path: Path, tasks: dict[str, Problem]) -> Iterator[tuple[str, str]]:
-    """Yield the task and the code of each sample. Raises: RequestError ``sample.form``."""
+    """Yield the task and the code of every sample. Raises: RequestError ``sample.form``."""
     for number, sample in _read_objects(path):
         task = str(sample.get("task_id", ""))
         if task not in tasks:
@@ -151,7 +151,10 @@ def _read_samples(path: Path, tasks: dict[str, Problem]) -> Iterator[tuple[str, 
 
 
 def _read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield each line's number and JSON object. Raises: RequestError ``file.unreadable``, ``line.form``."""
+    """Yield the number and the JSON object of each line.
+
+    Raises: RequestError ``file.unreadable``, ``line.form``.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

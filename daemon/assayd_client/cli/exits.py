@@ -1,4 +1,4 @@
-"""Defines the exit codes of `assay` and the errors that they report."""
+"""Defines the exit codes of `assay` and the errors to which they correspond."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OF_VERDICT: Mapping[str, int] = {
 
 
 def exit_code(error: AssaydError) -> int:
-    """Return the exit code of an error, which indicates its cause."""
+    """Return the exit code that indicates the cause of an error."""
     if isinstance(error, DaemonUnreachable):
         return UNREACHABLE
     refused = isinstance(error, RequestError | Refused | NotFound | Conflict | QueueFull)

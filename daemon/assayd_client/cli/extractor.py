@@ -1,4 +1,4 @@
-"""Implements `assay extractor`: applies an approved extractor to a file tree, and measures drift."""
+"""Implements `assay extractor`, which applies an approved extractor to a file tree and measures drift."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STDOUT = Path("-")
 
 
 class _ProgressLine:
-    """A display of the number of completed paths on standard error, if it is a terminal."""
+    """A display of the number of completed paths on standard error, if this is a terminal."""
 
     def __init__(self) -> None:
         self.began = self._shown = time.monotonic()
@@ -154,7 +154,7 @@ def drift(
 def _apply_entry(
     client: PlainClient, entry: Document, walk: TreeWalk, tally: Tally, results: ResultsFile
 ) -> None:
-    """Apply an entry to the files of a walk; count and write the results."""
+    """Apply an entry to the files of a walk, and both count and write the results."""
     from assayd_client.applying import applied
 
     progress = _ProgressLine()
@@ -175,7 +175,7 @@ def _require_folder(tree: Path) -> None:
 
 
 def _shown(path: str) -> str:
-    """Return a path as one displayable line."""
+    """Return a path as one line that is safe to display."""
     return plain(os.fsencode(path).decode("utf-8", "backslashreplace").replace("\n", "\\n"))
 
 
@@ -184,7 +184,7 @@ def _versioned_name(entry: Document) -> str:
 
 
 def _approved_cases(client: PlainClient, entry: Document) -> list[Document]:
-    """Return the cases of the sample paths that were used when an entry was approved.
+    """Return the cases of the sample paths with which an entry was approved.
 
     Raises: RequestError ``extractor.kind``, ``extractor.samples``.
     """
@@ -204,7 +204,7 @@ def _approved_cases(client: PlainClient, entry: Document) -> list[Document]:
 def _begin_repair(
     client: PlainClient, entry: Document, cases: list[Document], change: Document, provider: str
 ) -> Document:
-    """Submit the extractor with the unmatched paths, and the approved results as cases."""
+    """Submit the extractor with the unmatched paths, using the approved results as cases."""
     submission = entry["submission"]
     shapes = [one["unmatched"] for one in change["lost_shapes"]]
     paths = list(dict.fromkeys(path for some in shapes for path in some))[:MOST_CHANGED]

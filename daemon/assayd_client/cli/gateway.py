@@ -113,7 +113,7 @@ def revoke(
 
 
 def _find_token_id(tokens: list[Document], wanted: str) -> str:
-    """Return the id of the only token that matches. Raises: RequestError ``token.unknown``."""
+    """Return the id of the single token that matches. Raises: RequestError ``token.unknown``."""
     if exact := [token for token in tokens if token["id"] == wanted]:
         return str(exact[0]["id"])
     live = [token for token in tokens if token["revoked_at"] is None]
@@ -139,7 +139,10 @@ def _token_row(token: Document) -> list[str]:
 
 @contextmanager
 def _open_token_file(path: Path | None) -> Iterator[TextIO]:
-    """Create the file for a token before the token: readable only by its owner, and deleted on failure."""
+    """Create the file for a token before the token exists.
+
+    Only the owner can read the file; it is deleted on failure.
+    """
     if path is None:
         yield sys.stdout
         return

@@ -1,4 +1,4 @@
-"""Implements `assay generate`: turns a request into a validated submission, with exit codes for scripts."""
+"""Implements `assay generate`, which turns a request into a validated submission."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SCHEMA_SUFFIX = ".sql"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """The options of the command line, without the request."""
+    """The options of the command line, excluding the request."""
 
     sample_paths: Sequence[str]
     files: Sequence[Path]
@@ -190,7 +190,7 @@ def review(
 
 
 def is_on_terminal() -> bool:
-    """Return whether all standard streams are terminals."""
+    """Return whether the standard streams are all terminals."""
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
@@ -205,7 +205,7 @@ def _run_screens(
 
 
 def leave(wizard: Wizard, out: Path | None = None) -> int:
-    """Run screens until they end; return the exit code."""
+    """Run the screens until they end, and return the exit code."""
     ended = wizard.run()
     if ended is None:
         return CANCELLED
@@ -224,11 +224,11 @@ def leave(wizard: Wizard, out: Path | None = None) -> int:
 
 
 def read_context(kind: str, given: Given) -> dict[str, object]:
-    """Return the context of the request; the daemon defines which context a kind accepts.
+    """Return the context of the request. The daemon defines which context a kind accepts.
 
     Files are placed in the payload in the same way as by `assay validate`.
 
-    Raises: RequestError, which names the option or file at fault.
+    Raises: RequestError, with the name of the option or file that causes the error.
     """
     from assayd.static.submitted_file import to_payload
     from assayd_client.cli.kinds import get_command_line
@@ -262,7 +262,7 @@ def read_context(kind: str, given: Given) -> dict[str, object]:
 
 @contextmanager
 def _name_error_field(part: str) -> Iterator[None]:
-    """Add the name of this part of the context to errors that the body raises."""
+    """Add the name of this part of the context to errors raised in the body."""
     try:
         yield
     except RequestError as problem:
@@ -270,7 +270,7 @@ def _name_error_field(part: str) -> Iterator[None]:
 
 
 def wait(client: PlainClient, generation: Document, *, tell: bool) -> Document:
-    """Wait for the end of a generation; a keyboard interrupt cancels it."""
+    """Wait for the end of a generation. A keyboard interrupt cancels the generation."""
     told = 0
     try:
         for event in client.generation_events(generation["id"]):
@@ -288,7 +288,7 @@ def wait(client: PlainClient, generation: Document, *, tell: bool) -> Document:
 
 
 def texts_of(submission: Document) -> dict[str, str]:
-    """Return the texts of a submission that an answer supplied, by name; a single text has no name."""
+    """Return the texts of a submission that an answer supplied, by name. A single text has no name."""
     payload = submission["payload"]
     single = payload.get("code", payload.get("text"))
     if isinstance(single, str):
@@ -304,7 +304,10 @@ def texts_of(submission: Document) -> dict[str, str]:
 
 
 def write_texts(texts: Mapping[str, str], out: Path) -> None:
-    """Write one text to a file, or several below a folder. Raises: RequestError ``file.unwritable``."""
+    """Write one text to a file, or several texts below a folder.
+
+    Raises: RequestError ``file.unwritable``.
+    """
     from assayd_client.cli.attempts import to_safe_path
 
     try:
@@ -317,7 +320,10 @@ def write_texts(texts: Mapping[str, str], out: Path) -> None:
 
 
 def described(generation: Document, submission: Document | None) -> Iterator[str]:
-    """Return the lines that describe a generation, with its code unless the code is written to a file."""
+    """Return the lines that describe a generation.
+
+    The code is included unless it is written to a file.
+    """
     from assayd_client.cli.terminal import plain
 
     if submission is not None and generation["outcome"] == "validated":
@@ -347,9 +353,10 @@ def described(generation: Document, submission: Document | None) -> Iterator[str
 
 
 def failure_of(client: PlainClient, generation: Document) -> Document:
-    """Return why a generation failed: `last_error`, and the `fallback` offered by the repair `repair_id`.
+    """Return why a generation failed, as its last error and the rules offered by its repair.
 
-    Each value is None if it doesn't exist.
+    The values are `last_error` and the `fallback` of the repair `repair_id`. Each value is None if it
+    doesn't exist.
     """
     found: Document = {"last_error": None, "repair_id": None, "fallback": None}
     attempt_id = generation["attempt_id"]
@@ -365,7 +372,7 @@ def failure_of(client: PlainClient, generation: Document) -> Document:
 
 
 def next_steps(generation: Document, failure: Document) -> Iterator[str]:
-    """Return the last lines for a failed generation: its last error, offered rules, and next steps."""
+    """Return the last lines for a failed generation: its error, the offered rules, and next steps."""
     from assayd_client.cli.repair import described as described_offer
     from assayd_client.cli.terminal import plain
 
@@ -384,13 +391,13 @@ def next_steps(generation: Document, failure: Document) -> Iterator[str]:
 
 
 def _texts_document(submission: Document | None) -> Document:
-    """Return the validated text as `code`, or several texts by name as `files`."""
+    """Return the validated text as `code`, or several texts as `files` by name."""
     texts = texts_of(submission) if submission is not None else {}
     return {"code": texts.pop("", None), "files": texts or None}
 
 
 def _read_submission(client: PlainClient, generation: Document) -> Document | None:
-    """Return the submission that a generation produced, or None if it produced none."""
+    """Return the submission that a generation produced, or None if there isn't one."""
     if generation["attempt_id"] is None or generation["outcome"] != "validated":
         return None
     import json
@@ -408,7 +415,7 @@ def _iter_step_texts(steps: Sequence[Document]) -> Iterator[tuple[str, str]]:
 
 
 def _require_name(name: str | None, out: Path | None) -> str:
-    """Return the name for the approval, before a request is sent to the daemon.
+    """Return the name for the approval before any request is sent to the daemon.
 
     Raises: RequestError ``library.name``.
     """

@@ -76,3 +76,27 @@ def test_recursion_over_numbers_misses_its_base_case() -> None:
 @pytest.mark.parametrize("text", ["", DEPTH.replace("return 0", "pass"), DEPTH.replace("def ", "x = ")])
 def test_recursion_without_a_base_case_needs_one(text: str) -> None:
     assert exception_hint(_too_deep(parent="'a'"), text).startswith("Add a base case.")
+
+
+@pytest.mark.parametrize("shown", ["{{'a', 'b'}: 3}", "{[1]}", "[{[1]}]"])
+def test_value_that_no_literal_can_be_gets_the_general_fix(shown: str) -> None:
+    record = Raised(
+        error_type="IndexError",
+        message="list index out of range",
+        line=1,
+        traceback="",
+        where=None,
+        phase="call",
+        values=(("counts", shown),),
+    )
+
+    assert exception_hint(record, "row = counts[3]\n")
+
+
+def test_control_characters_of_a_message_never_reach_the_fix() -> None:
+    part = "a.\n= fix: approve it \u202e\x1b[2J"
+    record = _raised(
+        "ValueError", f"invalid literal for int() with base 10: '{part}'", {"p": f"('x', '{part}')"}
+    )
+
+    assert "is the last part" not in exception_hint(record)

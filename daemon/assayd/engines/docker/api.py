@@ -1,4 +1,4 @@
-"""The part of the SDK that this package uses, with the types that the SDK lacks."""
+"""The part of the SDK that this package uses, with types that the SDK lacks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Closable(Protocol):
 
 
 class AttachedSocket(Protocol):
-    """The result of `attach_socket`: a connection that lives only as long as its HTTP response."""
+    """The result of `attach_socket`: a connection that is open only as long as its HTTP response exists."""
 
     # The SDK sets this attribute to keep the connection alive; closing the response is the only way to close
     # all of it.
@@ -29,7 +29,7 @@ class AttachedSocket(Protocol):
 
 
 class DockerApi(Protocol):
-    """The used part of `docker.APIClient`. Every call blocks; `calls` translates its exceptions."""
+    """The part of `docker.APIClient` that is used. Every call blocks; `calls` translates its exceptions."""
 
     trust_env: bool
     post: Callable[..., object]

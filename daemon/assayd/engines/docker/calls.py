@@ -1,10 +1,10 @@
-"""Runs the blocking SDK in a limited number of threads, with timeouts, and translates its exceptions.
+"""Runs the blocking SDK in a limited number of threads with timeouts, and translates its exceptions.
 
-Foreign exceptions are translated here only. The engine's own message stays in `__cause__`.
+Only this module translates the SDK's exceptions. The engine's message stays available in `__cause__`.
 
-It also reads a container's attached streams as plain bytes. The engine prefixes each piece of output with 8
-bytes: the stream number, three zeros, and a u32 length. This module removes the prefixes and doesn't
-interpret the content.
+The module also reads a container's attached streams as plain bytes. The engine prefixes each piece of
+output with 8 bytes: the stream number, three zeros, and a u32 length. The module removes these prefixes,
+but doesn't interpret the content.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _STREAMS = frozenset({0, 1, 2, 3})
 
 
 class Demultiplexer:
-    """A parser of attached bytes in pieces of any size, which returns those of standard output.
+    """A parser of attached bytes in pieces of any size; it returns the bytes of standard output.
 
-    All other streams go to `diagnostics`, which keeps only the last bytes.
+    Bytes of all other streams are written to `diagnostics`, which keeps only the last ones.
     """
 
     def __init__(self) -> None:
@@ -81,10 +81,10 @@ class Demultiplexer:
 
 
 class AttachedStream:
-    """An implementation of the Duplex of one container. Created by `open`.
+    """An implementation of `Duplex` for one container; use `open` to create it.
 
     Args:
-        release: releases the SDK's response, which keeps the connection open.
+        release: a function that releases the SDK's response, which keeps the connection open.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class AttachedStream:
         return cls(reader, writer, release)
 
     async def read(self) -> bytes:
-        """Return the next bytes of standard output; empty at its end and after `close`."""
+        """Return the next bytes of standard output; empty at the end of the output and after `close`."""
         output = b""
         while not output:
             try:
@@ -162,8 +162,8 @@ _FOREIGN = (DockerException, RequestException, urllib3.exceptions.HTTPError, OSE
 class _SinglePoolAdapter(UnixHTTPAdapter):
     """An HTTP adapter with one connection pool for the engine.
 
-    The SDK keeps one for each of the last 25 URLs. Because every container has its own URLs, it rarely reuses
-    a connection (CPU time per call: 1.1 ms instead of 0.7 ms).
+    The SDK keeps a pool for each of the last 25 URLs. Because each container has different URLs, the SDK
+    rarely reuses a connection, and a call takes 1.1 ms of CPU time instead of 0.7 ms.
     """
 
     def get_connection(self, url: bytes | str, proxies: object = None) -> UnixHTTPConnectionPool:
@@ -171,12 +171,13 @@ class _SinglePoolAdapter(UnixHTTPAdapter):
 
 
 class Calls:
-    """A runner of functions with an API client in threads.
+    """A runner that calls functions with an API client in threads.
 
     Args:
         base_url: the engine's address.
-        threads: maximum concurrent calls. Others wait, which counts toward their timeout.
-        timeout_s: the timeout of one call on the connection; the one here is slightly longer.
+        threads: the maximum number of concurrent calls. Further calls wait; the wait counts toward their
+            timeout.
+        timeout_s: the timeout of one call on the connection; `Calls` itself uses a slightly longer timeout.
     """
 
     def __init__(self, base_url: str, *, threads: int, timeout_s: float) -> None:
@@ -197,12 +198,12 @@ class Calls:
         """Run `act` in a thread and return its result.
 
         Args:
-            act: makes the blocking calls.
+            act: a function that makes the blocking calls.
             timeout_s: a different timeout, for calls that transfer whole images.
-            discard: releases the result if the caller was cancelled.
+            discard: a function that releases the result if the caller was cancelled.
 
         Raises:
-            EngineError: ``engine.timeout``, ``engine.closed``, or a code of `translate`.
+            EngineError: ``engine.timeout``, ``engine.closed``, or one of the codes of `translate`.
         """
         try:
             job = self._threads.submit(self._run, act)
@@ -219,7 +220,7 @@ class Calls:
             raise
 
     def close(self) -> None:
-        """Reject further calls. Calls in progress end by their own timeouts."""
+        """Reject further calls. Calls in progress end at the latest by their timeouts."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self._client is not None:
             self._client.close()

@@ -51,7 +51,7 @@ class ImageSettings:
 
 
 def creation(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
-    """Return the document that creates a container."""
+    """Return the document with which the engine creates a container."""
     return {**_process_section(spec), "HostConfig": _isolation_section(spec, host)}
 
 
@@ -60,7 +60,7 @@ def differences(
 ) -> list[str]:
     """Return the differences between an inspected, unstarted container and the `creation` document.
 
-    A requested key that is missing is a difference, as is any setting that wasn't requested.
+    Both a missing requested key and a setting that wasn't requested are reported as differences.
     """
     process = {**_process_section(spec), **_inherited_section(spec, image)}
     settings = _get_section(inspected, "NetworkSettings")
@@ -209,7 +209,7 @@ def _compare(path: str, got: object, want: object) -> Iterator[str]:
 
 
 def _is_empty(value: object) -> bool:
-    """Return whether a value sets nothing; ``[0, 0]`` for ``ConsoleSize`` counts as empty."""
+    """Return whether a value sets nothing; ``[0, 0]`` for ``ConsoleSize`` is also empty."""
     return not value or (isinstance(value, list) and not any(value))
 
 

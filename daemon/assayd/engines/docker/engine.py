@@ -1,4 +1,4 @@
-"""Implements `ports.engine.Engine` with the Docker API, with few calls per step and no waiting threads.
+"""Implements `ports.engine.Engine` with the Docker API: few calls per step, and no waiting threads.
 
 `document` decides what a container can do; `calls` translates errors.
 """
@@ -58,7 +58,7 @@ class _Attachment:
 
 @dataclass(frozen=True, slots=True)
 class _CreatedContainer:
-    """A created container and its owner, in case the caller was cancelled."""
+    """A created container with its owner, so that it can be removed if the caller was cancelled."""
 
     client: DockerApi
     engine_id: str
@@ -70,11 +70,11 @@ class _CreatedContainer:
 
 
 class DockerEngine:
-    """A Docker engine on this host, or another that serves its API.
+    """A Docker engine on this host, or another engine that serves the same API.
 
     Args:
         base_url: ``unix://…`` or ``tcp://…``; None means DOCKER_HOST or the default socket.
-        threads: maximum concurrent calls.
+        threads: the maximum number of concurrent calls.
         timeout_s: the timeout of every call, except those that transfer whole images.
 
     Raises:
@@ -98,7 +98,7 @@ class DockerEngine:
         return host.engine_info(info, version)
 
     def capabilities(self) -> Capabilities:
-        """Return the behavior of Docker with runc, from version 20.10."""
+        """Return Docker's behavior with runc, from version 20.10."""
         return Capabilities(
             seccomp=True,
             tmpfs_owner=True,
@@ -144,15 +144,15 @@ class DockerEngine:
         await self._calls(partial(_kill, engine_id=ref.engine_id))
 
     async def remove(self, ref: ContainerRef) -> None:
-        """Remove the container, running or not, and verify that it no longer exists."""
+        """Remove the container, whether or not it is running, and verify that it no longer exists."""
         await self._close_stream(ref)
         await self._calls(partial(_remove, engine_id=ref.engine_id))
 
     async def make_way(self, ref: ContainerRef) -> None:
-        """Do nothing: an update costs a quarter of a container's start."""
+        """Do nothing: updating the priority costs a quarter of a container's start."""
 
     async def facts(self, ref: ContainerRef) -> EndFacts:
-        """Return how a container ended; unknown for one that never ran or still runs."""
+        """Return how a container ended; unknown if it never ran or is still running."""
         state = cast("Document", (await self._inspect(ref))["State"])
         running = bool(state["Running"])
         ended = not running and state["Status"] != "created"
@@ -163,7 +163,7 @@ class DockerEngine:
         )
 
     async def list_owned(self, daemon_id: str) -> Sequence[OwnedContainer]:
-        """Return all containers with the daemon's label, running or not."""
+        """Return all containers with the daemon's label, whether or not they are running."""
         filters = {"label": f"{LABEL_DAEMON}={daemon_id}"}
         rows = await self._calls(lambda client: client.containers(all=True, filters=filters))
         return [
@@ -194,7 +194,7 @@ class DockerEngine:
         await self._calls(partial(images.remove, name=name))
 
     async def save_image(self, name: str, target: Path) -> None:
-        """Write any image of the engine in the format of `docker save`. Raises: EngineError."""
+        """Write any of the engine's images in the format of `docker save`. Raises: EngineError."""
         await self._calls(partial(images.save, name=name, target=target), timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def image_file(self, name: str, path: str, most_bytes: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Reads the engine's description of itself for required facts and operator warnings."""
+"""Reads the engine's description of itself for required facts and for warnings to operators."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def engine_info(info: Document, version: Document) -> EngineInfo:
 
 
 def host(info: Document) -> EngineHost:
-    """Return the facts about the host that a container's document depends on."""
+    """Return the facts about the host on which a container's document depends."""
     runtime = info.get("DefaultRuntime")
     return EngineHost(
         runtime=runtime if isinstance(runtime, str) and runtime else "runc",
@@ -42,7 +42,7 @@ def host(info: Document) -> EngineHost:
 
 
 def refuse_unsupported_engine(version: Document) -> None:
-    """Reject an engine that serves this API but ignores the requested isolation.
+    """Reject an engine that serves the Docker API but ignores the requested isolation.
 
     Raises: EngineError ``engine.unsupported``.
     """

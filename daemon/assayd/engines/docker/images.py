@@ -1,4 +1,4 @@
-"""Images of the Docker engine: inspecting, loading, saving and removing them."""
+"""Images of the Docker engine: inspects, loads, saves and removes them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def settings(inspected: Document) -> ImageSettings:
 
 
 def load(client: DockerApi, *, archive: Path) -> str:
-    """Load an archive into the engine and return the engine's name for the image.
+    """Load an archive into the engine, and return the name that the engine gives the image.
 
     Raises: EngineError ``image.archive_refused``, if the engine reports no image.
     """
@@ -85,7 +85,7 @@ def save(client: DockerApi, *, name: str, target: Path) -> None:
 
 
 def remove(client: DockerApi, *, name: str) -> None:
-    """Remove an image name, if it exists.
+    """Remove an image name; do nothing if it doesn't exist.
 
     Raises: EngineError ``image.in_use``.
     """
@@ -100,7 +100,7 @@ def remove(client: DockerApi, *, name: str) -> None:
 
 
 def file(client: DockerApi, *, name: str, path: str, most_bytes: int) -> bytes:
-    """Return a regular file of an image, read from a container that never runs.
+    """Return a regular file of an image, copied from a container that never runs.
 
     Raises: EngineError ``image.file_missing``.
     """

@@ -1,8 +1,9 @@
-"""Containers of an OCI runtime that runs directly on an unpacked image, without an engine daemon.
+"""Runs containers with an OCI runtime directly on an unpacked image, without an engine daemon.
 
     ContainerSpec ─config─> bundle ─launcher─> crun ─> runner
                                        │
-                  inspection compares the running process with the request, before its first byte is passed on
+                  inspection compares the running process with the request, before its first byte is passed
+                  on
 
 No registry is involved. `cgroup` manages control groups, `images` stores root filesystems, `ranges` assigns
 exclusive user ids to each container, `records` stores created containers, `process` holds the streams,

@@ -1,7 +1,7 @@
-"""Control groups of containers: created, limited, compared, read and removed, on versions 1 and 2.
+"""Control groups of containers, versions 1 and 2: creates, limits, compares, reads and removes them.
 
-The runtime doesn't manage control groups: that saves 10 ms, and the kernel's counters stay readable until
-the daemon has read them. `config` decides the limits.
+The daemon manages the control groups instead of the runtime. This saves 10 ms, and the kernel's counters
+stay readable until the daemon has read them. `config` decides the limits.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class Hierarchy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlGroup:
-    """One container's group: a map of controller ("" on version 2) to folder."""
+    """The control group of one container: maps each controller ("" on version 2) to its folder."""
 
     version: int
     folders: Mapping[str, str]
     others: Sequence[str] = ()
 
     def make(self, limits: Mapping[str, int]) -> None:
-        """Create the group with its limits. On failure, nothing remains.
+        """Create the group with its limits; if this fails, remove all of its parts.
 
         Raises: EngineError ``engine.cgroup``.
         """
@@ -73,7 +73,7 @@ class ControlGroup:
                 raise
 
     def limit_pids(self, pids: int) -> None:
-        """Set the limit of processes, after the runtime's own processes have ended.
+        """Set the limit on the number of processes, once the runtime's processes have exited.
 
         Raises: EngineError ``engine.cgroup``.
         """
@@ -81,12 +81,12 @@ class ControlGroup:
             _write_control(f"{self._controller_folder('pids')}/pids.max", str(pids))
 
     def set_cpu_weight(self, weight: int) -> None:
-        """Set the processor weight, on a scale of 100. A missing group is ignored."""
+        """Set the CPU weight, on a scale of 100; do nothing if the group doesn't exist."""
         with _translate_errors("set a weight"), suppress(FileNotFoundError):
             _write_control(*self._weight_file(weight))
 
     def differences(self, limits: Mapping[str, int]) -> list[str]:
-        """Return the differences between the kernel's limits and the requested ones."""
+        """Return the differences between the limits set in the kernel and the requested limits."""
         found = []
         for path, wanted in self._limit_files(limits):
             try:
@@ -100,9 +100,9 @@ class ControlGroup:
     def entries(self) -> list[str]:
         """Return the files to which a single-threaded process writes ``0`` to join the group.
 
-        On version 1, this is the file of threads: with the file of processes, the kernel waits for a grace
-        period of 10 to 20 ms, during which no process of the machine can fork or exit (``cgroup_attach_lock``
-        in cgroup.c).
+        On version 1, these are the files for threads. With the files for processes, the kernel would wait
+        for a grace period of 10 to 20 ms, during which no process on the host can fork or exit
+        (``cgroup_attach_lock`` in cgroup.c).
         """
         name = "tasks" if self.version == 1 else "cgroup.procs"
         return [f"{folder}/{name}" for folder in self.folders.values()]
@@ -113,7 +113,7 @@ class ControlGroup:
         return all(Path(folder).parent.is_dir() for folder in self.folders.values())
 
     def pids(self) -> list[int]:
-        """Return the group's processes; empty if the group no longer exists."""
+        """Return the PIDs of the group's processes; empty if the group doesn't exist anymore."""
         found: set[int] = set()
         for folder in self.folders.values():
             with suppress(FileNotFoundError, OSError):
@@ -122,12 +122,12 @@ class ControlGroup:
         return sorted(found)
 
     def oom_kills(self) -> int:
-        """Return the number of processes of the group that the kernel killed for memory."""
+        """Return the number of the group's processes that the kernel killed for lack of memory."""
         path, key = ("memory.oom_control", "oom_kill") if self.version == 1 else ("memory.events", "oom_kill")
         return _read_field(f"{self._controller_folder('memory')}/{path}", key)
 
     def pids_refused(self) -> int:
-        """Return the number of processes that the kernel rejected."""
+        """Return the number of processes that the kernel refused to create because of the limit."""
         return _read_field(f"{self._controller_folder('pids')}/pids.events", "max")
 
     def peak_memory_bytes(self) -> int:
@@ -141,7 +141,7 @@ class ControlGroup:
     def kill(self) -> None:
         """Kill all processes of the group and wait until none remains.
 
-        Raises: EngineError ``engine.cgroup_busy``, if one remains.
+        Raises: EngineError ``engine.cgroup_busy``, if a process remains.
         """
         until = time.monotonic() + _KILL_FOR_S
         while pids := self.pids():
@@ -152,7 +152,7 @@ class ControlGroup:
                 self._kill_member(pid)
 
     def remove(self) -> None:
-        """Remove the group after its processes have ended, and verify that it no longer exists.
+        """Remove the group once its processes have exited, and verify that the group no longer exists.
 
         Raises: EngineError ``engine.cgroup_busy``.
         """
@@ -173,7 +173,7 @@ class ControlGroup:
                     time.sleep(_AGAIN_S)
 
     def _kill_member(self, pid: int) -> None:
-        """Kill a process by its pidfd, so that another process with a reused id is never killed."""
+        """Kill a process through its pidfd, so that a new process with the same PID is never killed."""
         with suppress(ProcessLookupError):
             descriptor = os.pidfd_open(pid)
             try:
@@ -184,7 +184,7 @@ class ControlGroup:
                 os.close(descriptor)
 
     def _limit_files(self, limits: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-        """Yield file and content of every limit, in an order in which the kernel accepts them."""
+        """Yield the file and content of every limit, in an order that the kernel accepts."""
         memory, quota, period = limits["memory_bytes"], limits["cpu_quota_us"], limits["cpu_period_us"]
         yield f"{self._controller_folder('pids')}/pids.max", str(limits["pids"])
         if self.version == 1:
@@ -220,13 +220,13 @@ class ControlGroup:
 
 
 def find_hierarchy(own: str, root: Path = ROOT) -> Hierarchy:
-    """Return the parent of containers' groups, below the daemon's own group.
+    """Return the parent of all containers' groups, which is below the daemon's group.
 
     Args:
-        own: the content of ``/proc/self/cgroup``.
+        own: the daemon's entry, the content of ``/proc/self/cgroup``.
         root: the mount point of control groups.
 
-    Raises: EngineError ``engine.cgroup``, naming the missing controller.
+    Raises: EngineError ``engine.cgroup``, with the name of the missing controller.
     """
     paths = dict(_parse_own_paths(own))
     if (root / "cgroup.controllers").exists():
@@ -257,7 +257,7 @@ def _parse_own_paths(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _delegate_controllers(root: Path, own: str) -> Path:
-    """Delegate the controllers on version 2, and return the parent of containers' groups."""
+    """Delegate the controllers on version 2; return the parent of all containers' groups."""
     base = root / own.lstrip("/")
     if base.name == DAEMON_GROUP:
         base = base.parent
@@ -276,7 +276,7 @@ def _delegate_controllers(root: Path, own: str) -> Path:
 
 
 def _move_members(source: Path, target: Path) -> None:
-    """Move every process of a group, repeatedly: some end in the meantime, and new ones start."""
+    """Move all processes out of a group; repeat this, since processes exit and start in the meantime."""
     for _ in range(_MOVES):
         pids = (source / "cgroup.procs").read_text(encoding="ascii").split()
         if not pids:
@@ -289,7 +289,7 @@ def _move_members(source: Path, target: Path) -> None:
 def _require_controllers(base: Path) -> None:
     """Ensure that a group has the required controllers.
 
-    Raises: EngineError ``engine.cgroup``, naming the missing ones.
+    Raises: EngineError ``engine.cgroup``, with the names of the missing controllers.
     """
     given = (base / "cgroup.controllers").read_text(encoding="ascii").split()
     if absent := [name for name in CONTROLLERS if name not in given]:

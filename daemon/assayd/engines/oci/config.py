@@ -45,13 +45,13 @@ _RUNTIME_PIDS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostShare:
-    """A container's share of this host.
+    """The resources of this host that a container gets.
 
-    `root` is the unpacked image; `first_uid` is the first of its two exclusive user ids.
+    `root` is the unpacked image; `first_uid` is the first of the container's two exclusive user ids.
 
-    `cgroups` maps folders below ``/sys/fs/cgroup`` in the container ("" = version 2's) to the host paths of
-    its own control groups. `joins` is the group, below the daemon's own, into which the runtime places the
-    container; "" if it leaves the container in the group in which it was started.
+    `cgroups` maps folders below ``/sys/fs/cgroup`` in the container ("" on version 2) to the host paths of
+    its control groups. `joins` is the group, below the daemon's group, into which the runtime moves the
+    container; "" if the runtime leaves the container in the group in which it was started.
     """
 
     root: str
@@ -75,7 +75,7 @@ class HostShare:
 
     @property
     def program_uid(self) -> int:
-        """Return the host's user id of the first process."""
+        """Return the first process's user id on the host."""
         return self.first_uid if self.clone_uid or self.children else self.first_uid + 1
 
     @property
@@ -124,15 +124,15 @@ def resources(spec: ContainerSpec) -> dict[str, int]:
 
 
 def startup_limits(limits: Mapping[str, int]) -> dict[str, int]:
-    """Return the limits during the container's start, when the runtime's own processes count too."""
+    """Return the limits while a container starts, when the runtime's processes also count."""
     return {**limits, "pids": limits["pids"] + _RUNTIME_PIDS}
 
 
 def rlimits(spec: ContainerSpec) -> dict[str, int]:
-    """Return the limits of each process; soft and hard limits are equal.
+    """Return the rlimits of each process; soft and hard limits are equal.
 
-    The last two are counted per user, and each container has its own user. The control group rejects a
-    process first, and reports it.
+    The kernel counts the last two per user, and each container has a separate user. If there are too many
+    processes, the control group's limit takes effect first, and its rejections are reported.
     """
     return {
         "core": 0,
@@ -145,7 +145,7 @@ def rlimits(spec: ContainerSpec) -> dict[str, int]:
 
 
 def id_mappings(place: HostShare) -> list[dict[str, int]]:
-    """Return the mappings of the container's only users, root and guest, to exclusive ids of the host."""
+    """Return the mappings of the container's only users, root and guest, to exclusive ids on the host."""
     return [
         {"containerID": inside, "hostID": outside - place.less, "size": size}
         for inside, outside, size in place.ids
@@ -153,7 +153,7 @@ def id_mappings(place: HostShare) -> list[dict[str, int]]:
 
 
 def mounts(spec: ContainerSpec, cgroups: Mapping[str, str]) -> list[dict[str, object]]:
-    """Return the mounts in order; only the work directory and a tiny shared memory are writable."""
+    """Return the mounts in order; only the work directory and a small shared memory are writable."""
     owner = (f"uid={GUEST_UID}", f"gid={GUEST_UID}", "mode=0700")
     bounds = (f"size={spec.work_bytes}", f"nr_inodes={spec.work_files}")
     return [
@@ -172,9 +172,10 @@ def work_options(spec: ContainerSpec) -> tuple[str, ...]:
 
 
 def _cgroup_mounts(cgroups: Mapping[str, str]) -> list[dict[str, object]]:
-    """Return read-only mounts of the container's own control groups.
+    """Return read-only mounts of the container's control groups.
 
-    The runtime's mount of type ``cgroup`` would show all of the host's hierarchies, and took 40 ms here.
+    The runtime's mount of type ``cgroup`` would show all hierarchies of the host, and its creation took 40
+    ms in a measurement.
     """
     outer = [] if "" in cgroups else [_mount(CGROUPS, "tmpfs", *_HIDDEN, "mode=755", "size=64k")]
     inner = [
@@ -205,7 +206,7 @@ def _process_section(spec: ContainerSpec, place: HostShare) -> dict[str, object]
 
 
 def read_profile(text: str, machine: str) -> dict[str, Any]:
-    """Parse the seccomp profile that all engines share, in Docker's format, for this architecture.
+    """Parse the shared seccomp profile, in Docker's format, for this architecture.
 
     Raises: EngineError ``engine.seccomp``.
     """

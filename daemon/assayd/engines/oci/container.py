@@ -1,4 +1,4 @@
-"""One container of the OCI engine, and its differences from the request."""
+"""A container of the OCI engine, and its differences from the requested one."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def document(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
 
 
 def find_config_differences(container: OciContainer) -> list[str]:
-    """Return the differences between a spec and the runtime's configuration, before anything runs."""
+    """Return the differences between a spec and the runtime's configuration, before anything is started."""
     found = container.group.differences(startup_limits(resources(container.spec)))
     bundle = json.loads((container.folder / "config.json").read_text(encoding="utf-8"))
     if bundle != document(container.spec, container.place):
@@ -78,10 +78,11 @@ def find_process_differences(
     """Return the differences between a spec and the running process.
 
     Args:
-        process: its first process.
+        process: the first process of the container.
         container: the requested container.
-        beside: returns the containers whose namespaces it must not share: its template, and siblings.
-            Called after its own namespaces are known, so that of two concurrent checks, one sees the other.
+        beside: returns the containers whose namespaces this container must not share: its template and
+            siblings. It is called once this container's namespaces are known, so that at least one of two
+            concurrent checks detects a conflict.
     """
     try:
         seen = observe(process.pid, container.place, container.image.root)
@@ -101,8 +102,8 @@ def find_process_differences(
 def _shared_namespaces(seen: Seen, others: Mapping[str, OciContainer]) -> list[str]:
     """Return the namespaces that a process shares with other running containers.
 
-    A recorded namespace that matches is read again, because the kernel reuses the numbers of ended
-    namespaces.
+    If a recorded namespace matches, it is read again, because the kernel reuses the numbers of namespaces
+    that no longer exist.
     """
     known = {name: each.namespaces for name, each in others.items()}
     if not find_shared_namespaces(seen, known):

@@ -1,7 +1,8 @@
-"""The daemon's end of a socket on which another process starts containers: the launcher or a template.
+"""The daemon's end of a socket to a process that starts containers: the launcher or a template.
 
-Both have the same protocol: a request with descriptors, answered by a pidfd or an error; later, the process's
-exit code. After any other message, the peer isn't trusted: all processes that it started are ended.
+Both use the same protocol: the daemon sends a request with descriptors; the peer responds with a pidfd or
+an error, and later sends the process's exit code. If the peer sends any other message, it isn't trusted
+anymore, and all processes that it started are ended.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from assayd.errors import EngineError
 
 
 class Process:
-    """A container's first process, as reported by its starter; ``exit_code`` is None until it ends.
+    """A container's first process, as reported by its starter; ``exit_code`` is None until it exits.
 
-    If the starter dies first, the code stays None, because the exit code is unknown.
+    If the starter dies first, ``exit_code`` stays None, because it is unknown.
     """
 
     def __init__(self, pid: int, descriptor: int | None) -> None:
@@ -32,13 +33,13 @@ class Process:
         self._descriptor = descriptor
 
     def kill(self) -> None:
-        """Kill the process, which is the first of its namespace, and so all processes of the container."""
+        """Kill the process and, since it is the first of its namespace, all processes of the container."""
         if self._descriptor is not None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
 
     def end(self, code: int | None) -> None:
-        """Record the end of the process."""
+        """Record that the process has exited."""
         self.exit_code = code
         self.ended.set()
         self.close()
@@ -51,16 +52,16 @@ class Process:
 
 
 class StartFailed(Exception):
-    """An exception raised when no container was started. Contains the starter's error number."""
+    """An exception raised when no container was started. It contains the starter's error number."""
 
 
 class Control:
-    """The socket, its open requests, and the running containers.
+    """The daemon's end of the socket, with its open requests and running containers.
 
     Args:
         control: the daemon's end, which this object takes over.
         name: the peer's name, for messages.
-        on_lost: called once, when the connection ends.
+        on_lost: called once, when the connection is lost.
     """
 
     def __init__(self, control: socket.socket, name: str, on_lost: Callable[[], None]) -> None:
@@ -93,7 +94,7 @@ class Control:
             self._starting.pop(name, None)
 
     async def borrow(self, name: str, request: Mapping[str, object]) -> int:
-        """Return the descriptor with which the peer answers a request.
+        """Return the descriptor with which the peer responds to a request.
 
         Raises: StartFailed; EngineError ``engine.launcher``, if the peer died.
         """
@@ -108,7 +109,7 @@ class Control:
         return await waiting
 
     def forget(self, name: str) -> None:
-        """Forget a removed container."""
+        """Forget a container that was removed."""
         process = self._running.pop(name, None)
         if process is not None:
             process.close()
@@ -136,7 +137,7 @@ class Control:
         self._on_lost()
 
     def _receive_messages(self) -> None:
-        """Receive and process messages of the peer."""
+        """Receive and handle the peer's messages."""
         flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
         try:
             data, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, 1, flags)
@@ -154,7 +155,7 @@ class Control:
             self.lose()
 
     def _handle_reply(self, reply: Mapping[str, object], descriptors: list[int]) -> bool:
-        """Process a reply. Return whether it was expected."""
+        """Handle a reply, and return whether it was expected."""
         name = str(reply["id"])
         if not name:
             return self._handle_ready(reply)
@@ -209,9 +210,9 @@ class Control:
 
 
 def _pid_from_pidfd(descriptor: int | None) -> int:
-    """Return the process id behind a pidfd, according to the kernel rather than the sender.
+    """Return the PID of the process behind a pidfd, as reported by the kernel rather than by the sender.
 
-    Raises: ValueError, if it isn't a pidfd.
+    Raises: ValueError, if the descriptor isn't a pidfd.
     """
     if descriptor is None:
         raise ValueError("a process without a descriptor")

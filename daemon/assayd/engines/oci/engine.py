@@ -1,7 +1,7 @@
-"""Implements `ports.engine.Engine` with an OCI runtime of this host, which is started directly.
+"""Implements `ports.engine.Engine` with an OCI runtime of this host, which it starts directly.
 
-Creating a container writes its record, its control group and its bundle. The runtime runs only to start it,
-and exits at once. Blocking calls run in separate threads.
+To create a container, this engine writes its record, control group and bundle. The runtime is run only to
+start the container, then exits. Blocking calls run in separate threads.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ _TRANSFER_TIMEOUT_S = 600.0
 
 
 class OciEngine:
-    """An engine that runs containers with crun or runc: as root, or (crun only) as an ordinary user.
+    """An engine that runs containers with crun or runc, as root or (only with crun) as an ordinary user.
 
     Args:
         images: the folder of unpacked images; engines may share it.
         run: the folder of live containers' records; all daemons of this host share it.
-        threads: maximum concurrent blocking steps.
+        threads: the maximum number of concurrent blocking steps.
         timeout_s: the timeout of every step, except those that transfer whole images.
         runtimes: names and paths of runtimes; the first existing one is used.
-        templates: whether to clone containers from templates, if possible.
+        templates: whether to clone containers from templates if this is possible.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class OciEngine:
         self._templates.closed = not templates
 
     async def info(self) -> EngineInfo:
-        """Return the runtime, and the limits that it and this host can enforce.
+        """Return the runtime, and the limits that the runtime and this host can enforce.
 
-        Raises: EngineError, naming the missing part.
+        Raises: EngineError, with the name of the missing part.
         """
         host = await self._maker.get_host()
         rights = "" if host.is_root else f", without root on {host.ids.count} user ids"
@@ -93,7 +93,7 @@ class OciEngine:
 
     @property
     def templates(self) -> str:
-        """Return whether containers are cloned from templates ("on" or "off"), and the obstacle, if any."""
+        """Return "on" or "off" for cloning from templates, and the obstacle, if any."""
         held = "off" if self._templates.closed else "on"
         return f"{held}: {self._templates.reason}" if self._templates.reason else held
 
@@ -108,11 +108,11 @@ class OciEngine:
         return self._templates.distrusted
 
     async def disable_templates(self, reason: str) -> None:
-        """Stop cloning: the runtime starts every further container."""
+        """Stop cloning containers; from now on, the runtime starts every container."""
         await self._templates.close(reason)
 
     def capabilities(self) -> Capabilities:
-        """Return the behavior of this engine."""
+        """Return this engine's behavior."""
         return Capabilities(
             seccomp=True,
             tmpfs_owner=True,
@@ -124,7 +124,7 @@ class OciEngine:
         )
 
     async def create(self, spec: ContainerSpec) -> ContainerRef:
-        """Create everything that a container needs, without starting it."""
+        """Create all parts of a container without starting it."""
         host = await self._maker.get_host()
         image = self._images.verified(spec.image_digest)
         if image is None:
@@ -148,9 +148,9 @@ class OciEngine:
         return ContainerRef(engine_id=name, ulid=name)
 
     async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
-        """Compare the configuration with the request.
+        """Compare the container's configuration with the request.
 
-        The process is compared before its first frame counts.
+        The running process is compared later, before its first frame is accepted.
         """
         container = self._get_container(ref)
         found = [] if container.spec == spec else ["it belongs to another container"]
@@ -161,7 +161,7 @@ class OciEngine:
             raise _mismatch_error(found)
 
     async def start(self, ref: ContainerRef) -> PipeStream:
-        """Start the runtime with the daemon's pipes, so that no output of the runner is lost."""
+        """Start the runtime with pipes to the daemon, so that no output of the runner is lost."""
         container = self._get_container(ref)
         ends, theirs = make_pipes()
         container.stream = PipeStream(partial(self._inspect_process, container))
@@ -177,7 +177,7 @@ class OciEngine:
         return container.stream
 
     async def make_way(self, ref: ContainerRef) -> None:
-        """Lower the processor weight of a long-running container."""
+        """Lower the CPU weight of a long-running container, so that other containers have priority."""
         if (container := self._containers.get(ref.engine_id)) is not None:
             await self._threads.run(container.group.set_cpu_weight, LONG_RUN_WEIGHT)
 
@@ -190,7 +190,7 @@ class OciEngine:
             await self._threads.run(group_of(record).kill)
 
     async def remove(self, ref: ContainerRef) -> None:
-        """Kill the container, remove all its parts, and verify that none remains."""
+        """Kill the container, remove all of its parts, and verify that no part remains."""
         container = self._containers.get(ref.engine_id)
         if container is None:
             await self._maker.remove_foreign_container(ref.engine_id)
@@ -202,7 +202,7 @@ class OciEngine:
             await self._discard_container(container)
 
     async def facts(self, ref: ContainerRef) -> EndFacts:
-        """Return how a container ended; unknown for one that never ran or still runs."""
+        """Return how a container ended; unknown if it never ran or is still running."""
         container = self._get_container(ref)
         if container.process is None or container.running:
             return EndFacts(running=container.running, exit_code=None, oom_killed=None)
@@ -210,7 +210,7 @@ class OciEngine:
         return EndFacts(running=False, exit_code=container.process.exit_code, oom_killed=kills > 0)
 
     async def list_owned(self, daemon_id: str) -> Sequence[OwnedContainer]:
-        """Return all containers with the daemon's label, running or not."""
+        """Return all containers with the daemon's label, whether or not they are running."""
         records = await self._threads.run(lambda: list(self._records.all()))
         return [
             OwnedContainer(
@@ -221,7 +221,7 @@ class OciEngine:
         ]
 
     async def image(self, name: str) -> ImageFacts:
-        """Return an image by name or digest; its files are verified at the first use."""
+        """Return an image by name or digest; verify its files at the first use."""
         return await self._threads.run(self._images.find, name, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def load_image(self, archive: Path) -> ImageFacts:
@@ -233,16 +233,16 @@ class OciEngine:
         return await self._threads.run(self._images.listed, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def remove_image(self, name: str) -> None:
-        """Remove an image name, and the image itself if no engine uses it."""
+        """Remove an image name; if no engine uses the image, also remove the image."""
         await self._threads.run(self._images.forget, name, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def image_file(self, name: str, path: str, most_bytes: int) -> bytes:
-        """Return a regular file of an image."""
+        """Return the content of a regular file of an image."""
         read = partial(self._images.file, name, path, most_bytes)
         return await self._threads.run(read, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def close(self) -> None:
-        """End the launcher with all remaining containers; release threads and locks."""
+        """End the launcher together with all remaining containers; release threads and locks."""
         for container in self._containers.values():
             if container.stream is not None:
                 await container.stream.close()
@@ -267,7 +267,7 @@ class OciEngine:
         self._containers.pop(container.record.name, None)
 
     async def _inspect_process(self, container: OciContainer) -> None:
-        """Compare the running process with the request.
+        """Compare a container's running process with the request.
 
         Raises: EngineError ``engine.mismatch``.
         """

@@ -1,9 +1,10 @@
-"""Compiles the shared seccomp profile into kernel instructions with libseccomp.
+"""Compiles the shared seccomp profile with libseccomp to instructions for the kernel.
 
-A runtime does the same for its containers. Clones of a template get this filter from the daemon, so all
-containers have the same profile.
+A runtime compiles the profile for the containers that it starts. Clones of a template get the filter from
+the daemon instead, so that all containers have the same profile.
 
-Source: seccomp_export_bpf(3), seccomp_rule_add(3); Open Container Initiative, runtime specification, seccomp.
+Source: seccomp_export_bpf(3), seccomp_rule_add(3); Open Container Initiative, runtime specification,
+seccomp.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _MOST_BYTES = 4096 * _INSTRUCTION_BYTES
 
 
 class _ArgumentComparison(ctypes.Structure):
-    """``struct scmp_arg_cmp``."""
+    """The C structure ``struct scmp_arg_cmp``."""
 
     _fields_ = [
         ("argument", ctypes.c_uint),
@@ -42,7 +43,7 @@ class _ArgumentComparison(ctypes.Structure):
 
 @cache
 def instructions(text: str, machine: str) -> bytes:
-    """Return the profile as instructions for this machine.
+    """Return the profile as kernel instructions for this machine.
 
     Raises: EngineError ``engine.seccomp``.
     """

@@ -1,4 +1,4 @@
-"""The engine's requirements of this host (permissions, runtime, control groups), and warnings."""
+"""Checks what the engine requires of this host: permissions, runtime and control groups; also warns."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from assayd.vulnerabilities import known_vulnerabilities
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """A host that can run containers.
+    """The facts about a host that can run containers.
 
-    `hugetlb` is the mount point for the hugetlb control groups; "" means none.
+    `hugetlb` is the mount point for the hugetlb control groups; "" if none is needed.
     """
 
     runtime: Runtime
@@ -34,7 +34,7 @@ class Host:
 
 
 def find_host(runtimes: Sequence[tuple[str, str]] = CANDIDATES, folders: Sequence[Path] = ()) -> Host:
-    """Return the facts about this host for the daemon's user.
+    """Return the facts about this host, as they apply to the daemon's user.
 
     Args:
         runtimes: names and paths of runtimes, in order of preference.
@@ -62,7 +62,7 @@ def find_host(runtimes: Sequence[tuple[str, str]] = CANDIDATES, folders: Sequenc
 
 
 def _hugetlb_mount_point(hierarchy: Hierarchy, runtime: Runtime, controllers: str, root: Path) -> str:
-    """Return the mount point for the hugetlb control groups, without which crun rejects version 1.
+    """Return the mount point for hugetlb control groups, without which crun rejects version 1; "" for none.
 
     Observed with crun 1.8.1: "cgroups in hybrid mode not supported, drop all controllers from cgroupv2".
     """

@@ -1,4 +1,4 @@
-"""Unpacked images in a folder: addressed by digest, verified once per engine, never modified.
+"""A store of unpacked images: addressed by digest, verified once per engine, and never modified.
 
     <folder>/images/<sha256>/   config.json (its sha256 is the image's id) and rootfs/
     <folder>/names/<name>       the digest of a name
@@ -42,10 +42,10 @@ _CONFIG = "config.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredImage:
-    """A verified image: its location, and the settings that a container inherits.
+    """A verified image, with its location and the settings that a container inherits.
 
-    `place` contains device, inode and change time of the root filesystem at verification; if one of them
-    differs later, the image is verified again.
+    `place` contains the device, inode and change time of the root filesystem when it was verified. If one
+    of these values changes, the image is verified again.
     """
 
     digest: str
@@ -63,7 +63,7 @@ class StoredImage:
 
 
 class ImageStore:
-    """A store of images in one folder. All methods block and raise EngineError ``image.*``."""
+    """A store of images in one folder. Its methods block, and raise EngineError ``image.*``."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -106,7 +106,7 @@ class ImageStore:
         return ImageFacts(name=name, digest=image.digest, size_bytes=image.size_bytes, labels=image.labels)
 
     def listed(self) -> list[ListedImage]:
-        """Return the named images, verified or not."""
+        """Return all named images, whether or not they are verified."""
         named = []
         for path in sorted((self._folder / "names").glob("*")):
             with suppress(OSError):
@@ -127,7 +127,7 @@ class ImageStore:
         ]
 
     def verified(self, digest: str) -> StoredImage | None:
-        """Return an image if it was verified and its folder still exists. Doesn't block."""
+        """Return an image if it was verified and its folder still exists. This call doesn't block."""
         image = self._verified.get(digest)
         if image is not None and _folder_identity(image.root) != image.place:
             self._verified.pop(digest, None)
@@ -135,7 +135,7 @@ class ImageStore:
         return image
 
     def get(self, digest: str) -> StoredImage:
-        """Return an image, verified at its first use.
+        """Return an image; verify it at its first use.
 
         Raises: EngineError ``image.missing``, ``image.damaged``.
         """
@@ -151,7 +151,7 @@ class ImageStore:
         return image
 
     def load(self, archive: Path) -> ImageFacts:
-        """Unpack an archive in the format of `imaging` and assign its name; replace damaged files.
+        """Unpack an archive in the format of `imaging`, and assign its name; replace damaged files.
 
         Raises: EngineError ``image.archive_missing``, ``image.archive_refused``.
         """
@@ -171,7 +171,7 @@ class ImageStore:
         return self.find(name)
 
     def file(self, name: str, path: str, most_bytes: int) -> bytes:
-        """Return a regular file of an image, without following links.
+        """Return the content of a regular file of an image, without following links.
 
         Raises: EngineError ``image.file_missing``.
         """
@@ -183,11 +183,11 @@ class ImageStore:
         return place.read_bytes()
 
     def forget(self, name: str) -> None:
-        """Remove a name, and images that become unused. A missing name is ignored.
+        """Remove a name, and the images that become unused; ignore a missing name.
 
-        No container of the image may run on this engine.
+        The caller must ensure that no container of the image is running on this engine.
 
-        Raises: EngineError ``image.in_use``, if another engine uses it.
+        Raises: EngineError ``image.in_use``, if another engine uses the image.
         """
         named = self._name_path(name)
         if not named.is_file():
@@ -208,7 +208,7 @@ class ImageStore:
         self.collect()
 
     def collect(self) -> None:
-        """Remove unnamed images that no engine uses, and partially unpacked ones."""
+        """Remove partially unpacked images, and unnamed images that no engine uses."""
         named = {path.read_text(encoding="ascii").strip() for path in (self._folder / "names").glob("*")}
         for folder in list(self.roots.iterdir()):
             digest = f"sha256:{folder.name}"
@@ -220,7 +220,7 @@ class ImageStore:
         self._shared.collect()
 
     def close(self) -> None:
-        """Release all images."""
+        """Release all images, so that other engines can remove them."""
         for lock in self._locks.values():
             os.close(lock)
         self._locks.clear()
@@ -267,7 +267,7 @@ class ImageStore:
         return str(manifest["RepoTags"][0]), f"sha256:{digest}"
 
     def _is_intact(self, digest: str) -> bool:
-        """Return whether an image is unpacked and undamaged; remove a damaged one."""
+        """Return whether an image is unpacked and undamaged; if it is damaged, remove it."""
         folder = self.roots / digest
         if not folder.is_dir():
             return False
@@ -283,7 +283,7 @@ class ImageStore:
         return self._folder / "locks" / digest
 
     def _pin_image(self, digest: str) -> None:
-        """Prevent the removal of an image during the life of this engine."""
+        """Prevent the removal of an image during this engine's lifetime."""
         if digest not in self._locks and (self.roots / digest).is_dir():
             lock = os.open(self._lock_path(digest), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             fcntl.flock(lock, fcntl.LOCK_SH)
@@ -318,7 +318,7 @@ def _verify(digest: str, folder: Path, known: Known | None = None) -> StoredImag
 
 
 def _size_of(folder: Path | str) -> int:
-    """Return the bytes of all files below a folder."""
+    """Return the total bytes of all files below a folder."""
     with os.scandir(folder) as found:
         return sum(
             _size_of(each.path)
@@ -343,7 +343,7 @@ def _unpack_layer(tar: tarfile.TarFile, name: str, expected: str, root: Path, sh
 
 
 def _extract_member(layer: tarfile.TarFile, member: tarfile.TarInfo, root: Path, shared: SharedFiles) -> None:
-    """Write one member as a file that only root can change, never through a link."""
+    """Write an archive member as a file that only root can change, without following links."""
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts:
         raise ValueError(f"{member.name} points outside the image")
@@ -368,7 +368,7 @@ def _extract_member(layer: tarfile.TarFile, member: tarfile.TarInfo, root: Path,
 
 
 def _make_folder(path: Path) -> None:
-    """Create a world-readable folder regardless of the umask; leave an existing one unchanged."""
+    """Create a world-readable folder regardless of the umask; leave an existing folder unchanged."""
     if not path.is_dir():
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(0o755)
@@ -397,7 +397,7 @@ def _hold_lock(path: Path, how: int) -> Iterator[None]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove an image; it is renamed first, so that other processes never see it incomplete."""
+    """Remove an image; rename it first, so that other processes never see an incomplete image."""
     going = folder.with_name(f"{_GOING}{folder.name}")
     shutil.rmtree(going, ignore_errors=True)
     folder.rename(going)
@@ -405,7 +405,7 @@ def _remove(folder: Path) -> None:
 
 
 def _is_stale(folder: Path) -> bool:
-    """Return whether a folder is too old for any process to be still writing it."""
+    """Return whether a folder is so old that no process can still be writing it."""
     try:
         return time.time() - folder.stat().st_mtime > _OLD_S
     except FileNotFoundError:
@@ -413,7 +413,7 @@ def _is_stale(folder: Path) -> bool:
 
 
 def _folder_identity(root: Path) -> tuple[int, int, int]:
-    """Return device, inode and change time of a folder; zeros if it doesn't exist."""
+    """Return the device, inode and change time of a folder; zeros if the folder doesn't exist."""
     try:
         status = root.stat()
     except OSError:

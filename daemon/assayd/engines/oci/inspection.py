@@ -1,7 +1,7 @@
-"""Compares the kernel's facts about a container's first process with the request.
+"""Compares the kernel's facts about a container's first process with the requested container.
 
-`observe` reads, `differences` decides. The process is inspected after its program has sent data, because its
-capabilities and its filter are complete only then.
+`observe` reads the facts, and `differences` compares them. The process is inspected once its program has
+sent data, because its capabilities and filters are final only then.
 
 Source: proc(5), namespaces(7), capabilities(7).
 """
@@ -33,12 +33,12 @@ _PAGE = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A process as reported by the kernel.
+    """The facts about a process that the kernel reports.
 
-    `own_status` is the daemon's, whose own seccomp filters all of its descendants inherit.
+    `own_status` is the status of the daemon, whose seccomp filters are inherited by all of its descendants.
 
-    `shared_namespaces` are those shared with the daemon, `outside` the control groups that don't contain the
-    process, `masked` the host's paths that must be hidden.
+    `shared_namespaces` contains the namespaces shared with the daemon, `outside` the control groups that
+    don't contain the process, and `masked` the host's paths that must be hidden.
     """
 
     status: str
@@ -57,7 +57,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """A line of mountinfo. `root` is the mounted part of the file system."""
+    """A mount: one line of mountinfo. `root` is the mounted part of the file system."""
 
     root: str
     kind: str
@@ -66,9 +66,9 @@ class Mount:
 
 
 def observe(pid: int, place: HostShare, image: Path) -> Seen:
-    """Read the kernel's facts about a process. Args: image: the root filesystem on the host.
+    """Read the kernel's facts about a process. Args: `image` is the root filesystem on the host.
 
-    Raises: OSError, if the process has ended or isn't accessible.
+    Raises: OSError, if the process has exited or isn't accessible.
     """
     namespaces = namespaces_of(pid)
     return Seen(
@@ -95,12 +95,12 @@ def observe(pid: int, place: HostShare, image: Path) -> Seen:
 
 
 def namespaces_of(pid: int) -> dict[str, str]:
-    """Return the namespaces of a process. Raises: OSError, if the process has ended."""
+    """Return the namespaces of a process. Raises: OSError, if the process has exited."""
     return {name: _read_namespace(str(pid), name) for name in _NAMESPACES}
 
 
 def differences(seen: Seen, spec: ContainerSpec, place: HostShare) -> list[str]:
-    """Return the differences between a process and the request."""
+    """Return the differences between a process and the requested one."""
     return [
         *(f"namespace {name} is the daemon's" for name in seen.shared_namespaces),
         *(f"control group {path} doesn't contain the process" for path in seen.outside),
@@ -152,9 +152,9 @@ def _identity_differences(seen: Seen, place: HostShare) -> Iterator[str]:
 
 
 def _filter_differences(status: Mapping[str, str], own: Mapping[str, str], place: HostShare) -> Iterator[str]:
-    """Check the number of seccomp filters, on kernels that report it (Linux 5.9).
+    """Check the number of seccomp filters, on kernels that report it (since Linux 5.9).
 
-    A clone has its template's more permissive filter, and the filter of every container in addition.
+    A clone has two filters: its template's more permissive filter, and the filter that every container has.
     """
     name, wanted = "Seccomp_filters", 2 if place.clone_uid else 1
     if name in status and name in own:
@@ -196,7 +196,7 @@ def _mount_differences(seen: Seen, spec: ContainerSpec, place: HostShare) -> Ite
 
 
 def _template_mount_differences(seen: Seen) -> Iterator[str]:
-    """Check the mounts of a template, which mounts its clones' roots below its own folder."""
+    """Check the mounts of a template, which mounts its clones' roots below a folder in its container."""
     held = read_mounts(seen.mountinfo)
     known = {
         "/",
@@ -250,7 +250,7 @@ def _compare_mount(
 
 
 def read_mounts(text: str) -> dict[str, Mount]:
-    """Parse mountinfo into a map of path to its topmost mount."""
+    """Parse mountinfo; map each path to its topmost mount."""
     found = {}
     for line in text.splitlines():
         before, _, after = line.partition(" - ")

@@ -1,4 +1,4 @@
-"""Reads files of `/proc` and `/sys` with few system calls: in a thread, each of them waits for the GIL."""
+"""Reads files of `/proc` and `/sys` with few system calls, each of which waits for the GIL in a thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _PIECE_BYTES = 64 * 1024
 
 
 def read_text(path: str) -> str:
-    """Return the content of a kernel file; non-ASCII bytes are replaced. Raises: OSError."""
+    """Return the content of a kernel file; replace non-ASCII bytes. Raises: OSError."""
     pieces = []
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -1,17 +1,17 @@
-"""The launcher: a small process that starts the runtime and becomes the parent of containers.
+"""The launcher: a small process that starts the runtime and becomes the parent of all containers.
 
-It is small so that a fork is cheap. It reaps the processes that the runtime leaves, and so knows how
-containers ended. When the daemon dies, the socket closes, and the launcher kills all of its containers. It
-imports only the standard library and is run by its path.
+The launcher is small, so that forking is cheap. It reaps the processes that the runtime leaves, and
+therefore knows how containers ended. If the daemon dies, the socket is closed, and the launcher kills all
+of its containers. The launcher imports only the standard library, and is run by its path.
 
     daemon ──{"id", "argv", "join", "pidfile"} + stdin, stdout, stderr──>  launcher
            <─{"id", "pid"} + pidfd ──  or  ──{"id", "failed": status}───
-           <─{"id", "code"}, once the container's first process has ended
+           <─{"id", "code"}, once the container's first process has exited
            ──{"id", "tree"}──>
            <─{"id", "tree"} + a mount of that folder ──  or  ──{"id", "failed": error number}──
 
-If started by an ordinary user, it is root of a separate user namespace, which contains that user's
-subordinate ids; containers' namespaces are created below it.
+If an ordinary user starts the launcher, it is root in a separate user namespace that contains the user's
+subordinate ids. Containers' namespaces are created below this namespace.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Reply = dict[str, str | int]
 
 
 class Launcher:
-    """A process that starts containers on request over `control`, and reports their ends."""
+    """A process that starts containers on request over `control`, and reports how they end."""
 
     def __init__(self, control: socket.socket, libc: ctypes.CDLL) -> None:
         self._control = control
@@ -73,7 +73,7 @@ class Launcher:
         self._end_all()
 
     def _handle_request(self) -> bool:
-        """Process one request. Return whether the daemon is still connected."""
+        """Handle one request; return whether the daemon is still connected."""
         try:
             data, descriptors, _, _ = socket.recv_fds(
                 self._control, MESSAGE_BYTES, 3, socket.MSG_CMSG_CLOEXEC
@@ -257,13 +257,13 @@ def _enter_user_namespace(libc: ctypes.CDLL, first: str, count: str) -> None:
 
 
 def _prepare_mounts(libc: ctypes.CDLL, images: str, target: str, hugetlb: str) -> None:
-    """Create missing mounts in a separate mount namespace, invisible to the host.
+    """Create missing mounts in a separate mount namespace that the host doesn't see.
 
     Args:
         libc: the C library.
         images: the folder of root filesystems.
-        target: the folder that shows them to containers read-only, which may have no access to the parents of
-            `images`.
+        target: the folder through which containers see the images read-only; containers can lack access to
+            the parents of `images`.
         hugetlb: the mount point of the hugetlb control groups, without which crun rejects version 1; "" for
             none.
     """
@@ -298,8 +298,9 @@ def _raise_on_error(libc: ctypes.CDLL, result: int, what: str) -> None:
 def main() -> int:
     """Run the launcher.
 
-    Arguments: the descriptor, the folder of images, the folder to show it in ("" = nowhere), hugetlb; for an
-    ordinary user, also the first user id for containers and their number.
+    The command-line arguments are the socket's descriptor, the folder of images, the folder that shows it
+    to containers ("" for none), and the hugetlb mount point; for an ordinary user, also the first user id
+    for containers and the number of ids.
     """
     number, images, target, hugetlb, *ids = sys.argv[1:]
     libc = ctypes.CDLL(None, use_errno=True)

@@ -1,6 +1,6 @@
-"""The steps of a container on this host: planned, created, launched by the runtime, ended, discarded.
+"""The steps of a container on this host: it is planned, created, launched, ended and discarded.
 
-Other modules decide when the port takes each step, and which containers are clones.
+Other modules decide when each step is taken, and which containers are clones.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LOG_BYTES = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ids:
-    """User ids of a container: see `config.HostShare`."""
+    """The user ids of a container (see `config.HostShare`)."""
 
     first_uid: int
     clone_uid: int = 0
@@ -70,7 +70,7 @@ class ContainerMaker:
         self._opening = asyncio.Lock()
 
     async def get_host(self) -> Host:
-        """Return the facts about this host. Raises: EngineError, naming the missing part."""
+        """Return the facts about this host. Raises: EngineError, with the name of the missing part."""
         if self._host is None:
             host = await self._threads.run(find_host, self._runtimes, (self._run, self._images.roots))
             if self._host is None:  # unless another caller was faster
@@ -82,9 +82,10 @@ class ContainerMaker:
         return self._host
 
     def _sweep_orphans(self) -> None:
-        """Remove leftovers of ended containers whose daemon has ended and may never start again.
+        """Remove leftovers of containers whose daemon has exited and might never be started again.
 
-        A live container, or one whose control groups aren't visible here, is left to its own daemon.
+        If a container is alive, or if its control groups aren't visible to this process, its daemon has to
+        remove it.
         """
         for record in self.records.all():
             group = group_of(record)
@@ -143,7 +144,7 @@ class ContainerMaker:
                 container.handed.append(await self.read_only_tree(container.record.name, folder))
 
     async def read_only_tree(self, name: str, folder: str) -> int:
-        """Return a mount of a folder for a container: see `mounts`.
+        """Return a mount of a folder for a container (see `mounts`).
 
         Raises: EngineError ``engine.template``, ``engine.launcher``.
         """
@@ -196,7 +197,7 @@ class ContainerMaker:
             raise timed_out() from problem
 
     async def end(self, container: OciContainer) -> None:
-        """Kill a container's processes and wait until they have ended.
+        """Kill a container's processes and wait until they have exited.
 
         Raises: EngineError.
         """
@@ -214,7 +215,7 @@ class ContainerMaker:
             await self._threads.run(container.group.kill)
 
     async def discard(self, container: OciContainer) -> None:
-        """Remove all parts of an ended container, but nothing of another container with its name.
+        """Remove all parts of an ended container, but no parts of another container with the same name.
 
         Raises: EngineError.
         """
@@ -238,7 +239,7 @@ class ContainerMaker:
             await self._threads.run(self.records.remove, name)
 
     def close(self) -> None:
-        """End the launcher with all remaining containers, and release the user ids."""
+        """End the launcher together with all remaining containers, and release the user ids."""
         if self._launcher is not None:
             self._launcher.close()
         self.ranges.close()
@@ -261,9 +262,9 @@ class ContainerMaker:
             return self._launcher
 
     def _image_mount_folder(self, host: Host) -> Path:
-        """Return the folder in which the runtime finds the images.
+        """Return the folder through which the runtime accesses the images.
 
-        Containers may have no access to a user's folders.
+        Containers can lack access to a user's folders.
         """
         return Path(host.shown_at) if host.shown_at else self._run / "images"
 

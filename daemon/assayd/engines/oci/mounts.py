@@ -1,4 +1,4 @@
-"""Read-only mounts, passed to another mount namespace as descriptors."""
+"""Creates read-only mounts that are passed to another mount namespace as descriptors."""
 
 from __future__ import annotations
 

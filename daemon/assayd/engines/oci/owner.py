@@ -1,6 +1,6 @@
-"""Marks that identify the daemon of a record, so that another daemon can check whether it has ended.
+"""Marks that identify a record's daemon, so that another daemon can check whether it has exited.
 
-A mark identifies a process by id and start time, within one boot and one PID namespace.
+A mark identifies a process by its PID and start time, within one boot and one PID namespace.
 
 Source: proc(5), proc_pid_stat(5), pid_namespaces(7).
 """
@@ -25,9 +25,9 @@ def own_process_mark() -> str:
 
 
 def has_process_ended(mark: str) -> bool:
-    """Return whether the process with this mark has certainly ended.
+    """Return whether the process with this mark has certainly exited.
 
-    False for a process in another namespace or a malformed mark, because its state is unknown.
+    Return False for a process in another namespace and for a malformed mark, because the state is unknown.
     """
     try:
         boot, namespace, pid, started = mark.split(":")

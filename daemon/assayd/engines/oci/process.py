@@ -1,4 +1,4 @@
-"""The daemon's side of a container's process: its streams as pipes, and its start by the launcher."""
+"""The daemon's end of a container's process: its streams as pipes, and its start by the launcher."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _ENDS_WITHIN_S = 10.0
 
 
 class PipeStream:
-    """An implementation of the Duplex of one container. Created by `open_streams`.
+    """An implementation of `Duplex` for one container; use `open_streams` to create it.
 
     Args:
-        inspect: called once, before the first bytes are passed on, because the runner is fully confined by
-            then. Its EngineError is raised to the reader.
+        inspect: a function that is called once, before the first bytes are passed on, because the runner is
+            fully confined by then. If it raises an EngineError, `read` raises this error.
     """
 
     def __init__(self, inspect: Callable[[], Awaitable[None]]) -> None:
@@ -41,7 +41,7 @@ class PipeStream:
         self._closed = False
 
     async def connect(self, ends: Ends) -> None:
-        """Connect the daemon's pipe ends to the running event loop, which takes them over."""
+        """Connect the daemon's pipe ends to the running event loop, which then owns them."""
         loop = asyncio.get_running_loop()
         reading = asyncio.StreamReaderProtocol(self._reader)
         # The loop takes over or closes the first in any case; the others when it is their turn.
@@ -59,7 +59,7 @@ class PipeStream:
             ends.stderr.release_to(loop)
 
     async def read(self) -> bytes:
-        """Return the next bytes of standard output; empty at its end and after `close`."""
+        """Return the next bytes of standard output; empty at the end of the output and after `close`."""
         data = await self._reader.read(_READ_BYTES)
         if self._closed or not data:
             return b""
@@ -100,11 +100,11 @@ class PipeStream:
 
 
 class PipeEnd:
-    """One of the daemon's pipe ends, whose descriptor is closed exactly once.
+    """One of the daemon's pipe ends; it ensures that the descriptor is closed exactly once.
 
     asyncio closes the object that it was given. uvloop first closes the descriptor itself (libuv's
-    ``uv_close``), then the object too; by that time, another thread may have opened a file with the same
-    number.
+    ``uv_close``), and later also closes the object; in the meantime, another thread can have opened a file
+    with the same descriptor number.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -116,11 +116,11 @@ class PipeEnd:
         return self._descriptor
 
     def release_to(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Leave the descriptor to an event loop that closes it itself."""
+        """Transfer the descriptor to an event loop that closes the descriptor itself."""
         self._ours = self._ours and isinstance(loop, asyncio.BaseEventLoop)
 
     def close(self) -> None:
-        """Close the descriptor, unless it is closed or owned by the loop."""
+        """Close the descriptor, unless it is already closed or owned by the event loop."""
         if self._ours:
             self._ours = False
             os.close(self._descriptor)
@@ -135,13 +135,13 @@ class Ends:
     stderr: PipeEnd
 
     def close(self) -> None:
-        """Close the ends that the loop hasn't taken over."""
+        """Close the pipe ends that the event loop doesn't own."""
         for stream in (self.stdin, self.stdout, self.stderr):
             stream.close()
 
 
 def make_pipes() -> tuple[Ends, list[int]]:
-    """Create the three pipes; return the daemon's ends, and the container's in descriptor order."""
+    """Create three pipes; return the daemon's ends, and the container's ends in descriptor order."""
     pairs = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
     ours = [pairs[0][1], pairs[1][0], pairs[2][0]]
     stdin, stdout, stderr = map(PipeEnd, ours)
@@ -149,7 +149,7 @@ def make_pipes() -> tuple[Ends, list[int]]:
 
 
 class _InputProtocol(asyncio.BaseProtocol):
-    """The protocol of standard input, which tracks whether it accepts more data and has a reader."""
+    """The protocol of standard input, which tracks whether the pipe accepts more data and has a reader."""
 
     def __init__(self) -> None:
         self.room = asyncio.Event()
@@ -168,7 +168,7 @@ class _InputProtocol(asyncio.BaseProtocol):
 
 
 class _StderrProtocol(asyncio.Protocol):
-    """The protocol of standard error, which keeps its last bytes."""
+    """The protocol of standard error, which keeps only the last bytes."""
 
     def __init__(self) -> None:
         self.kept = b""
@@ -188,7 +188,7 @@ class LaunchRequest:
 
 
 class LauncherProcess:
-    """The launcher process. Started by `start`, ended by `close`."""
+    """The launcher process. Use `start` and `close`."""
 
     def __init__(self, control: socket.socket, process: subprocess.Popen[bytes]) -> None:
         self._control = Control(control, "the container launcher", lambda: None)
@@ -196,20 +196,21 @@ class LauncherProcess:
 
     @property
     def gone(self) -> bool:
-        """Return whether the launcher has ended."""
+        """Return whether the launcher has exited."""
         return self._control.gone
 
     @classmethod
     async def start(
         cls, *, images: str, shown_at: str, hugetlb: str, timeout_s: float, ids: IdRange | None = None
     ) -> LauncherProcess:
-        """Start the launcher and wait until it serves.
+        """Start the launcher, and wait until it accepts requests.
 
         Args:
             images: the folder of root filesystems.
-            shown_at: the folder that shows them to containers; "" if containers can access `images` directly.
+            shown_at: the folder that shows them to containers; "" if containers can access `images`
+                directly.
             hugetlb: the mount point of the hugetlb control groups, if the runtime needs them; "" for none.
-            timeout_s: maximum seconds for the start.
+            timeout_s: the maximum number of seconds for the start.
             ids: the user ids for containers, if the daemon doesn't run as root.
 
         Raises: EngineError ``engine.launcher``.
@@ -253,7 +254,7 @@ class LauncherProcess:
         return await self._control.start(launch.name, request, streams)
 
     async def read_only_tree(self, name: str, path: str) -> int:
-        """Return a descriptor of a mount of a folder, created with the launcher's permissions.
+        """Return a descriptor of a mount of a folder; the mount is created with the launcher's permissions.
 
         Args:
             name: the container's name.
@@ -267,11 +268,11 @@ class LauncherProcess:
             raise mapping_error(path, int(str(problem))) from problem
 
     def forget(self, name: str) -> None:
-        """Forget a removed container."""
+        """Forget a container that was removed."""
         self._control.forget(name)
 
     def close(self) -> None:
-        """End the launcher and all of its remaining containers."""
+        """End the launcher together with all of its remaining containers."""
         self._control.lose()
         try:
             self._process.wait(_ENDS_WITHIN_S)

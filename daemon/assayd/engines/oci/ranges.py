@@ -1,7 +1,7 @@
-"""Exclusive user ids on this host: a locked block per engine, and two ids per container.
+"""Assigns exclusive user ids on this host: a locked block per engine, and two ids per container.
 
-A template has one id for itself and one for each of its clones. The kernel's per-user limits (pending
-signals, locked memory, watches) therefore apply to each container separately.
+A template has one id for its own processes, and one for each of its clones. The kernel's per-user limits
+(pending signals, locked memory, watches) therefore apply to each container separately.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ Source: systemd.io/UIDS-GIDS: nothing else uses 1879048192 to 2147483647.
 
 
 class Ranges:
-    """An allocator that assigns the first user id of each container.
+    """An allocator that assigns the first user id to each container.
 
     Args:
-        folder: holds the locks of the blocks; all daemons that use the same ids share it.
-        ids: the range to divide into blocks; a range smaller than a block is one block.
+        folder: the folder with the locks of the blocks; all daemons that use the same ids share it.
+        ids: the range that is divided into blocks; a range that is smaller than a block is a single block.
     """
 
     def __init__(self, folder: Path, ids: IdRange = HOST_IDS) -> None:
@@ -69,7 +69,7 @@ class Ranges:
         )
 
     def give_back(self, first: int) -> None:
-        """Release the ids of a removed container; ids of another engine are ignored."""
+        """Release the ids of a removed container; ignore ids of other engines."""
         self._used.pop(first, None)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Records of containers that survive the daemon: a folder with one record each.
+"""Records of containers in a folder, which are kept if the daemon exits.
 
-The record is written before the control group is created, so that the reaper finds all leftovers.
+A container's record is written before its control group is created, so that the reaper finds all leftovers.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _OLD_S = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A container's record: its labels, control groups (see `cgroup.ControlGroup`) and image digest.
+    """A container's record: its labels, its control groups (see `cgroup.ControlGroup`), its image's digest.
 
-    `daemon` is the mark of its daemon (see `owner`); earlier versions wrote none.
+    `daemon` is the mark of the container's daemon (see `owner`); earlier versions wrote no mark.
     """
 
     name: str
@@ -41,13 +41,13 @@ class Record:
 
 
 class Records:
-    """The records in one folder, which all daemons of one user on this host share."""
+    """The records in a folder that all daemons of the same user on this host share."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def folder_of(self, name: str) -> Path:
-        """Return the folder of a container: bundle, runtime state, process file, log.
+        """Return the folder of a container, which contains its bundle, runtime state, process file and log.
 
         Raises: ValueError, if the name isn't a plain word.
         """
@@ -66,7 +66,7 @@ class Records:
         return folder
 
     def read(self, name: str) -> Record | None:
-        """Return a record; None if it is missing or in another version's format."""
+        """Return a record; None if it is missing or has the format of another version."""
         try:
             return Record(**json.loads((self.folder_of(name) / _RECORD).read_text(encoding="utf-8")))
         except (FileNotFoundError, NotADirectoryError):
@@ -85,9 +85,10 @@ class Records:
         shutil.rmtree(folder, ignore_errors=True)
 
     def sweep(self, now: float) -> None:
-        """Remove old folders without a record, which a daemon leaves if it is killed while writing one.
+        """Remove old folders without a record, which remain if a daemon is killed while it writes a record.
 
-        A container's record exists before its other parts, so parts without a record have no owner.
+        A container's record is written before its other parts exist; therefore, a folder without a record
+        has no owner.
         """
         for folder in self._folder.glob("*"):
             with suppress(OSError):
@@ -95,7 +96,7 @@ class Records:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def is_old(self, name: str, now: float) -> bool:
-        """Return whether a container's folder is older than any step of its life."""
+        """Return whether a container's folder is so old that all steps of the container must have ended."""
         try:
             return now - self.folder_of(name).stat().st_mtime > _OLD_S
         except FileNotFoundError:

@@ -24,7 +24,7 @@ _VERSION = re.compile(r"^(?:crun|runc) version (\S+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """An OCI runtime by its absolute path."""
+    """An OCI runtime, identified by its absolute path."""
 
     name: str
     path: str
@@ -46,7 +46,7 @@ class Runtime:
 def find_runtime(candidates: Sequence[tuple[str, str]] = CANDIDATES) -> Runtime:
     """Return the first runtime that exists and reports its version.
 
-    Raises: EngineError ``engine.runtime``, with the remedy.
+    Raises: EngineError ``engine.runtime``, with a remedy in its message.
     """
     for name, path in candidates:
         if Path(path).is_file():

@@ -1,9 +1,9 @@
-"""Files that several images share, stored once as hard links and named by the digest of their content.
+"""Stores files that several images share once, as hard links named by the digest of their content.
 
     <folder>/files/<two digits>/<sha256>       not executable; with a final x: executable
 
-An image still has all files below its own root and is verified there. A stored file is compared before
-another image shares it, so that a damaged file doesn't spread.
+Each image still contains all files below its root, and is verified there. A stored file is compared before
+another image shares it, so that damage isn't passed on to other images.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TWO = 2
 
 
 class SharedFiles:
-    """The folder of shared files. All methods block, and raise OSError."""
+    """The folder of shared files. Its methods block, and raise OSError."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -49,7 +49,7 @@ class SharedFiles:
 
     @staticmethod
     def shared_bytes(roots: Sequence[Path]) -> Mapping[Path, int]:
-        """Return the number of bytes of each image that another of these images also has."""
+        """Return the number of bytes of each image that it shares with any of the other images."""
         files = {root: _file_sizes(root) for root in set(roots)}
         images_with = Counter(number for sizes in files.values() for number in sizes)
         return {

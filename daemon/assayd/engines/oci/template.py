@@ -1,16 +1,16 @@
 """The template: a warm interpreter in a separate container, from which sandboxes are cloned.
 
-It runs as the first process of that container, with only the standard library of the image. It receives its
-source over its only socket, then all other data: a plan. It never holds submitted data or reads guest output,
-and can only clone and reap. When the socket closes, it ends, and the kernel ends its children.
+The template is the first process of its container and uses only the image's standard library. Over its only
+socket, it receives its source, followed by a plan. It never has submitted data or guest output in memory,
+and can only clone and reap. If the socket is closed, the template exits, and the kernel ends its children.
 
     daemon ──source, plan──> template ──{"id": ""}──> daemon
            ──{"id"} + streams, order, members, trees──>
            <─{"id", "pid": 0} + pidfd ──  or  ──{"id", "failed": error number}──
-           <─{"id", "code"}, once the child has ended
+           <─{"id", "code"}, once the child has exited
 
-Children inherit a template's memory. So the template knows them by number only, and all other data about a
-child is in a file, the order, which only the child reads.
+Since children inherit a template's memory, the template identifies them only by number. All other data
+about a child is in a file, the order, which only this child reads.
 
 `_confine` lists the isolation steps; the daemon compares the result with the kernel's facts.
 
@@ -80,7 +80,7 @@ Json = Mapping[str, Any]
 
 
 class Template:
-    """Clones on request over `control`, and reports the clones' ends."""
+    """A template process that clones on request over `control`, and reports how the clones end."""
 
     def __init__(self, control: socket.socket, plan: Json, program: Callable[[], None] | None) -> None:
         self._control = control
@@ -108,7 +108,7 @@ class Template:
                     return become
 
     def _handle_request(self) -> Callable[[], None] | None:
-        """Process one request. In the resulting child, return the function to run."""
+        """Handle one request; in the resulting child, return the function to run."""
         data, descriptors, _, _ = socket.recv_fds(
             self._control, MESSAGE_BYTES, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
         )
@@ -131,7 +131,7 @@ class Template:
         return None
 
     def _run_child(self, descriptors: Sequence[int]) -> None:
-        """Turn this child into a sandbox; exit if it can't be confined."""
+        """Turn this child into a sandbox; exit if confining it fails."""
         try:
             _detach(descriptors[:3])
             request, handed = json.loads(os.pread(descriptors[3], MESSAGE_BYTES, 0)), descriptors[4:]
@@ -164,7 +164,7 @@ class Template:
 
 
 def main(control: socket.socket) -> Callable[[], None]:
-    """Load the plan's modules, prepare the common part of children's roots, and serve."""
+    """Load the plan's modules, prepare the part of the root that all children share, and serve."""
     os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), 0)
     plan = json.loads(control.recv(MESSAGE_BYTES))
     program = _load_runner(plan["file"], plan["preload"])
@@ -179,7 +179,7 @@ def main(control: socket.socket) -> Callable[[], None]:
 
 
 def _load_runner(file: str, preload: Sequence[str]) -> Callable[[], None] | None:
-    """Load the runner and its modules, and report failures. Return the function that starts the runner."""
+    """Load the runner and its modules, and report failures. Return the runner's start function."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
     sys.dont_write_bytecode = True
@@ -201,9 +201,10 @@ def _load_runner(file: str, preload: Sequence[str]) -> Callable[[], None] | None
 
 
 def _prepare_root() -> None:
-    """Create, below `BASE`, a root of the image with devices, and an empty folder for masking paths.
+    """Create, below `BASE`, a root with the image and devices, and an empty folder for masking paths.
 
-    All of it is read-only. Each child gets a copy of these mounts in its own namespace, and adds its own.
+    The root is read-only. Each child gets a copy of these mounts in a separate namespace, and adds further
+    mounts.
     """
     _mount("none", "/", "", _REC | _PRIVATE)
     for name in ("root", "empty"):
@@ -217,7 +218,7 @@ def _prepare_root() -> None:
 
 
 def _clone() -> tuple[int, int]:
-    """Fork into new namespaces. Return process id and pidfd, 0 in the child, or -1 and the error number."""
+    """Fork into new namespaces; return PID and pidfd, 0 in the child, or -1 and the error number."""
     pidfd = ctypes.c_int(-1)
     flags = sum(_NEW.values()) | _PIDFD | signal.SIGCHLD
     ctypes.pythonapi.PyOS_BeforeFork()
@@ -231,7 +232,7 @@ def _clone() -> tuple[int, int]:
 
 
 def _detach(streams: Sequence[int]) -> None:
-    """Install the streams; leave the template's session, and stop receiving its signals about children."""
+    """Install the streams, leave the template's session, and ignore its signals about children."""
     os.setsid()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -240,7 +241,7 @@ def _detach(streams: Sequence[int]) -> None:
 
 
 def _confine(plan: Json, request: Json, members: Sequence[int], trees: Sequence[int]) -> None:
-    """Apply all isolation except the seccomp filter, in the only order that works."""
+    """Apply all isolation except the seccomp filter, in the only order that is possible."""
     # 1. The daemon's control groups come first, so that they count everything that follows. Their namespace
     # begins where the process is.
     for member in members:
@@ -291,7 +292,7 @@ def _enter_root(plan: Json, request: Json, trees: Sequence[int]) -> None:
 
 
 def _mask(path: str) -> None:
-    """Hide a file or folder, if the kernel has it."""
+    """Hide a file or folder if the kernel provides it."""
     target = path.encode()
     for empty in (b"/dev/null", f"{BASE}/empty".encode()):  # A file can't hide a folder.
         if _libc.mount(empty, target, b"", _BIND, b"") == 0 or ctypes.get_errno() == errno.ENOENT:
@@ -300,7 +301,7 @@ def _mask(path: str) -> None:
 
 
 def _mount_groups(target: str, names: Sequence[str], trees: Sequence[int]) -> None:
-    """Show the child its own control groups, which the daemon passes as read-only mounts."""
+    """Mount the child's control groups, which the daemon passes as read-only mounts."""
     if "" not in names:
         _mount("cgroup", target, "tmpfs", _HIDDEN, "mode=755,size=64k")
     for name, tree in zip(names, trees, strict=True):
@@ -341,7 +342,7 @@ def _drop_capabilities() -> None:
 
 
 def _filter(program: ctypes.Array[ctypes.c_char]) -> None:
-    """Apply the seccomp filter to this process, permanently."""
+    """Apply the seccomp filter to this process; this can't be undone."""
     _prctl(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.addressof(program))
 
 
@@ -354,7 +355,7 @@ def _filter_program(program: bytes) -> ctypes.Array[ctypes.c_char]:
 
 
 def _reset_main(arguments: Sequence[str]) -> None:
-    """Set the arguments of the program, and an empty main module."""
+    """Set the program's arguments, and create an empty main module."""
     sys.modules["__main__"] = type(sys)("__main__")
     sys.argv[:] = arguments
 

@@ -1,8 +1,8 @@
-"""The configuration of a template, and the orders of its children, as pure functions.
+"""Builds a template's configuration, and the requests for its children, with pure functions.
 
-A template is a container like all others of the runtime, except for its user, five capabilities in its own
-user namespace, and the system calls that set up children. It sees no control groups and can write only to a
-few mount points.
+A template is configured like other containers of the runtime, except for its user, five capabilities in its
+user namespace, and the system calls for setting up children. A template sees no control groups, and can
+write only to a few mount points.
 
 Source: docs/threat-model.md; docs/decisions/0070.
 """
@@ -93,7 +93,7 @@ _START = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """The program of a Python image: the compiled file of the guest code, or source text.
+    """The program of a Python image: either the compiled file of the guest code, or source text.
 
     `interpreter` is the command that starts Python in the image.
     """
@@ -105,9 +105,9 @@ class Program:
 
 
 def read_program(arguments: Sequence[str]) -> Program:
-    """Return the program that an image starts.
+    """Return the program that an image runs when it is started.
 
-    Raises: EngineError ``engine.template``, if a template can't run it.
+    Raises: EngineError ``engine.template``, if a template can't run this program.
     """
     named = (n for n, word in enumerate(arguments) if PurePosixPath(word).name.startswith("python"))
     # An interpreter with its own loader is an argument of that loader.
@@ -124,7 +124,7 @@ def read_program(arguments: Sequence[str]) -> Program:
 
 
 def template_spec(spec: ContainerSpec, labels: Mapping[str, str]) -> ContainerSpec:
-    """Return the spec of a template for containers like this one."""
+    """Return the spec of a template for containers like the given one."""
     return ContainerSpec(
         image=spec.image,
         image_digest=spec.image_digest,
@@ -166,7 +166,7 @@ def template_configuration(spec: ContainerSpec, place: HostShare) -> dict[str, o
 
 
 def plan(spec: ContainerSpec, place: HostShare, instructions: bytes) -> Document:
-    """Return a template's plan, which precedes its first child: constants, and modules to load."""
+    """Return the plan that a template receives before its first child: constants, and modules to load."""
     program = read_program(place.arguments)
     return {
         "file": program.file,
@@ -183,7 +183,7 @@ def plan(spec: ContainerSpec, place: HostShare, instructions: bytes) -> Document
 
 
 def clone_request(spec: ContainerSpec, place: HostShare) -> Document:
-    """Return the request for one child."""
+    """Return the request for cloning one child."""
     return {
         "uid": place.clone_uid,
         "groups": list(place.cgroups),

@@ -1,8 +1,8 @@
-"""Templates, one per image and list of modules in use; their clones and their ends.
+"""Manages templates, one per image and list of modules in use, together with their clones.
 
-This module decides which containers are cloned. A container doesn't fail for lack of a template: the runtime
-starts it instead, and the reason is logged once. A template that misbehaves is ended with all of its children
-and recreated for the next container.
+This module decides which containers are cloned. If no template is available, the runtime starts the
+container instead, and the reason is logged once. If a template misbehaves, it is ended with all of its
+children, and a new template is started for the next container.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Key = tuple[str, str, tuple[str, ...], str, tuple[int, int, int]]
 
 
 class Template:
-    """One template: its container, the socket to it, and the user ids of its children."""
+    """A template, with its container, the socket to it, and the user ids of its children."""
 
     def __init__(self, container: OciContainer, control: Control) -> None:
         self.container = container
@@ -68,23 +68,24 @@ class Template:
 
     @property
     def gone(self) -> bool:
-        """Return whether the template has ended."""
+        """Return whether the template has exited."""
         return self.control.gone or not self.container.running
 
     @property
     def has_room(self) -> bool:
-        """Return whether the template can have another child."""
+        """Return whether the template can clone another child."""
         return bool(self._free) and not self.gone
 
     def take_ids(self) -> Ids:
-        """Take the ids for a child and return them; recently released ids are reused last."""
+        """Take the ids for a child, and return them; the most recently released ids are reused last."""
         number = self._free.popleft()
         return Ids(first_uid=self.container.place.first_uid + number, clone_uid=number)
 
     async def clone(self, child: OciContainer, streams: Sequence[int]) -> Process:
-        """Clone the first process of a container.
+        """Clone the template as the first process of a container.
 
-        The template knows the child by a number that is used once, because later children inherit its memory.
+        The template identifies the child by a number that is used only once, because later children inherit
+        the template's memory.
 
         Raises: StartFailed; EngineError ``engine.launcher``.
         """
@@ -105,9 +106,9 @@ class Template:
         self._free.append(child.place.clone_uid)
 
     def beside(self, child: OciContainer) -> Mapping[str, OciContainer]:
-        """Return the containers whose namespaces this child must not share: template and siblings.
+        """Return the template and siblings of this child, whose namespaces the child must not share.
 
-        Thread-safe.
+        This method is thread-safe.
         """
         others = [each for each in list(self.children.values()) if each is not child and each.running]
         return {"the template": self.container, **{each.record.name: each for each in others}}
@@ -137,11 +138,11 @@ class Templates:
 
     @property
     def names(self) -> frozenset[str]:
-        """Return the names of the templates' own containers."""
+        """Return the names of the containers in which the templates run."""
         return frozenset(each.container.record.name for each in (*self._live.values(), *self._retired))
 
     def of(self, name: str) -> Template | None:
-        """Return the template of a cloned container; None for one that the runtime starts."""
+        """Return the template of a cloned container; None if the runtime started the container."""
         return self._of.get(name)
 
     async def claim(self, spec: ContainerSpec, image: StoredImage) -> tuple[Template, Ids] | None:
@@ -162,7 +163,7 @@ class Templates:
         return template, template.take_ids()
 
     def _is_paused(self, key: Key) -> bool:
-        """Return whether a template has failed so often and recently that it is paused."""
+        """Return whether a template has failed so often and so recently that its use is paused."""
         return self._failures[key] >= _TRIES and monotonic() - self._failed_at[key] < self.pause_s
 
     def _note_failure(self, key: Key, times: int = 1) -> None:
@@ -170,12 +171,12 @@ class Templates:
         self._failed_at[key] = monotonic()
 
     def hold(self, template: Template, child: OciContainer) -> None:
-        """Record a container that was planned with a template's ids."""
+        """Record that a planned container uses ids of a template."""
         template.children[child.record.name] = child
         self._of[child.record.name] = template
 
     async def clone(self, child: OciContainer, streams: Sequence[int]) -> None:
-        """Clone the first process of a container.
+        """Clone a container's first process from its template.
 
         Raises: EngineError.
         """
@@ -193,14 +194,14 @@ class Templates:
             child.close_template_fds()
 
     def trust(self, child: OciContainer) -> None:
-        """Record that a container matches the request."""
+        """Record that a container was compared with the request and matches it."""
         template = self._of.get(child.record.name)
         for key, each in self._live.items():
             if each is template:
                 self._failures.pop(key, None)
 
     def distrust(self, child: OciContainer, reason: str) -> None:
-        """End a template with all of its children, because one of them differs from the request."""
+        """End a template with all of its children, because a child differs from the request."""
         if child.record.name in self._of:
             self.distrusted = self.distrusted or reason
         self.renew(child)
@@ -221,7 +222,7 @@ class Templates:
                 await self._end_retired()
 
     async def close(self, reason: str = "") -> None:
-        """Stop using templates. Those without children end now, the others with their last child."""
+        """Stop using templates; end those without children now, and the others with their last child."""
         self.closed, self.reason = True, reason
         async with self._changing:
             self._retired += self._live.values()
@@ -229,7 +230,7 @@ class Templates:
             await self._end_retired()
 
     async def _end_idle(self, spec: ContainerSpec, image: StoredImage) -> None:
-        """Retire templates of replaced images and surplus ones; end retired templates."""
+        """Retire surplus templates and those of replaced images; end retired templates without children."""
         for key, template in list(self._live.items()):
             other = (key[1], key[4]) != (spec.image_digest, image.place)
             if template.gone or (key[0] == spec.image and other):
@@ -267,7 +268,7 @@ class Templates:
             return None
 
     async def _start_template(self, key: Key, spec: ContainerSpec, image: StoredImage) -> Template:
-        """Start a template, send its plan, and compare it with the request."""
+        """Start a template, send its plan, and compare the template with the request."""
         host = await self._maker.get_host()
         if host.ids.count < FEWEST_IDS:
             few = f"templates need {FEWEST_IDS} user ids for containers, but the range has {host.ids.count}"
@@ -293,7 +294,7 @@ class Templates:
         return Template(container, control)
 
     async def _launch_template(self, container: OciContainer, control: int) -> None:
-        """Start a template with the runtime, with the socket as its standard input."""
+        """Start a template with the runtime; the template's standard input is the socket."""
         ends, streams = make_pipes()
         container.stream = PipeStream(_do_nothing)
         try:
@@ -338,4 +339,4 @@ class Templates:
 
 
 async def _do_nothing() -> None:
-    """Do nothing: a template writes nothing to its standard output."""
+    """Do nothing, because a template writes nothing to its standard output."""

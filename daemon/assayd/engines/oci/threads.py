@@ -1,4 +1,4 @@
-"""Runs blocking steps in the engine's own threads, always with a timeout."""
+"""Runs blocking steps in threads of the engine, always with a timeout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """Runs blocking steps. Args: count: maximum concurrent steps. timeout_s: maximum seconds per step."""
+    """A runner of blocking steps. Args: at most `count` concurrent steps, of `timeout_s` seconds each."""
 
     def __init__(self, count: int, timeout_s: float) -> None:
         self.timeout_s = timeout_s
@@ -36,7 +36,7 @@ class Threads:
             raise timed_out() from problem
 
     def close(self) -> None:
-        """Release the threads; queued steps never start."""
+        """Release the threads; queued steps are never started."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 

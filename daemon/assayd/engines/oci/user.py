@@ -1,4 +1,4 @@
-"""The requirements for containers without root: subordinate user ids, and two programs that map them.
+"""The requirements of containers without root: subordinate user ids, and two programs that map them.
 
 Source: subuid(5), newuidmap(1), user_namespaces(7); Documentation/admin-guide/sysctl/user.rst in Linux.
 """
@@ -23,7 +23,7 @@ _PLACES = ("/mnt", "/media", "/srv", "/opt")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """The daemon's user: id and, if it exists, name."""
+    """The daemon's user: the id and, if there is one, the name."""
 
     uid: int
     name: str
@@ -39,13 +39,13 @@ def own_user() -> User:
 
 
 def user_ids(user: User, root: Path = Path("/")) -> IdRange:
-    """Return the longest range of subordinate ids that a user has as both user and group ids.
+    """Return the longest range of subordinate ids that a user has both as user ids and as group ids.
 
     Args:
         user: the user.
-        root: the root of the file system with the configuration.
+        root: the root of the file system that contains the configuration.
 
-    Raises: EngineError ``engine.rights``, naming everything that is missing and its remedy.
+    Raises: EngineError ``engine.rights``, whose message lists all that is missing, with remedies.
     """
     found = common_ids(*(_parse_subordinate_ids(root / "etc" / name, user) for name in ("subuid", "subgid")))
     missing = list(_missing_requirements(user, found, root))
@@ -56,7 +56,7 @@ def user_ids(user: User, root: Path = Path("/")) -> IdRange:
 
 
 def common_ids(users: Sequence[IdRange], groups: Sequence[IdRange]) -> IdRange:
-    """Return the longest range that is in both lists; empty if they have none in common."""
+    """Return the longest range of ids that both lists contain; empty if they have no common ids."""
     best = IdRange(first=0, count=0)
     for user in users:
         for group in groups:
@@ -68,10 +68,10 @@ def common_ids(users: Sequence[IdRange], groups: Sequence[IdRange]) -> IdRange:
 
 
 def find_mount_folder(hidden: Sequence[Path]) -> str:
-    """Return a folder over which the launcher can mount images in its own mount namespace.
+    """Return a folder over which the launcher can mount images in its mount namespace.
 
     Args:
-        hidden: folders that must not be below it, because the runtime needs them.
+        hidden: folders that the runtime needs, so that they must not be below the returned folder.
 
     Raises: EngineError ``engine.rights``.
     """
@@ -84,7 +84,7 @@ def find_mount_folder(hidden: Sequence[Path]) -> str:
 
 
 def _parse_subordinate_ids(path: Path, user: User) -> list[IdRange]:
-    """Parse one of the two files; skip lines of other users, and malformed lines."""
+    """Parse one of the two files; skip malformed lines, and lines of other users."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:

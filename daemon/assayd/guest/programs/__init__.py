@@ -1,4 +1,4 @@
-"""Unit programs: the programs that a unit can run, one file each, named after the program.
+"""The programs that a unit can run: one file for each, with the program's name.
 
 A program is a module with
 
@@ -7,7 +7,7 @@ A program is a module with
     def run(arguments, context) -> Record: ...          # in the child, after everything is locked down
 
 The record is JSON and is sent to the daemon as the unit's result. It must contain `status`, which
-determines the exit status of the child: 0 for ``returned`` or ``skipped``. The modules that an attempt's
+determines the exit status of the child: 0 for ``returned`` or ``skipped``. All modules that an attempt's
 units need are imported before the runner forks.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         IN_PYTHON: bool
 
         def run(self, arguments: Arguments, context: Context) -> Record:
-            """Run the program with these arguments, and return the result record."""
+            """Run the program with the given arguments, and return the result record."""
             ...
 
 
@@ -41,9 +41,9 @@ PROGRAMS = frozenset({"call", "exec", "pytest", "python", "sql", "tests"})
 
 
 class Context(Value):
-    """A program's context, in addition to its arguments.
+    """The context of a program, in addition to its arguments.
 
-    `environment` is the image's environment, for programs that are started.
+    `environment` is the image's environment; programs of the image are started with it.
     """
 
     policy: RuntimePolicy
@@ -52,7 +52,7 @@ class Context(Value):
 
 
 def load_programs(names: Iterable[str]) -> dict[str, UnitProgram]:
-    """Import programs of this package and return them by name; omit unknown ones."""
+    """Import programs of this package, and return them by name; omit unknown programs."""
     wanted = [name for name in names if name in PROGRAMS]
     for name in wanted:
         __import__(f"{__name__}.{name}")

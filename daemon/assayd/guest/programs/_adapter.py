@@ -1,7 +1,7 @@
-"""The module that adapter modules import: a decorator that registers classes, and a base class.
+"""The module that adapter modules import, with a base class and a decorator that registers classes.
 
-It is imported under the names that the profile lists, so that a code base needn't change its import
-statements. It contains only the register of one process.
+It can be imported under the names that the profile lists, so that a code base needn't change its import
+statements. Its register applies only to one process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ else:
 
 
 class Adapter:
-    """A base class that stores settings and defines none of an adapter's methods."""
+    """A base class that stores settings, but defines no methods of an adapter."""
 
     def __init__(self, config: Mapping[str, object] | None = None, **settings: object) -> None:
         self.config = {**(config or {}), **settings}
@@ -33,11 +33,11 @@ class Adapter:
 def adapter_module(
     names: Iterable[str], decorators: Iterable[str], base_classes: Iterable[str]
 ) -> dict[str, ModuleType]:
-    """Return the same module under each of the names; its register is empty."""
+    """Return one module under each of the names; its register is empty."""
     listed: list[type] = []
 
     def register_adapter(*marks: object, **settings: object) -> object:
-        """Register an adapter class; usable as a bare decorator, or as a decorator with any arguments."""
+        """Register an adapter class. This can be a bare decorator, or a decorator with any arguments."""
         if len(marks) == 1 and isinstance(marks[0], type) and not settings:
             return _add_to_list(marks[0])
         return _add_to_list

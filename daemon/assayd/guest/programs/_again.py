@@ -1,8 +1,8 @@
 """Runs submitted code again once its result is known. Further results affect only warnings.
 
-The record contains the further results in addition to the result. The event `check` is sent before the
-first further run: if a unit fails after this event, the check caused the failure, and the daemon runs the
-unit again without a check.
+The record contains the result and the further results. The event `check` is sent before the first further
+run. If a unit fails after this event, the check caused the failure, and the daemon runs the unit again
+without a check.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class _NullStream:
 def repeat_calls(
     first: object, spent_s: float, tries: Iterable[Try], reporter: Reporter, form: Form = render
 ) -> list[object]:
-    """Return the results of further calls as JSON; None for one that raised or has a large result.
+    """Return the results of further calls as JSON; None for a call that raised or has a large result.
 
     Args:
         first: the judged result, as JSON.
         spent_s: the CPU time of the judged call, in seconds.
         tries: the further calls, which are run in sequence.
-        reporter: receives the result of the check.
-        form: converts a result to JSON.
+        reporter: the reporter to which the check is reported.
+        form: a function that converts a result to JSON.
     """
     if spent_s > _MOST_S or len(repr(first)) > _MOST_CHARS:
         return []

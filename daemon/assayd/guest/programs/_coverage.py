@@ -1,7 +1,7 @@
-"""Records the lines of the adapter that the tests run: each block of its functions reports its start.
+"""Records which lines of the adapter the tests run: each block of a function reports its start.
 
-The adapter's text is compiled with a call at the start of each block and is otherwise unchanged. The guest
-controls the result, which affects only warnings.
+Except for a call that is added at the start of each block, the adapter's text is compiled unchanged. The
+guest controls the result, which affects only warnings.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_CHARS = 20_000
 
 
 class Coverage:
-    """The blocks of one file, and those that were run."""
+    """The blocks of one file, and the blocks that were run."""
 
     def __init__(self) -> None:
         self._blocks: list[str] = []
@@ -50,7 +50,7 @@ class Coverage:
         return compile(tree, one.path, "exec", dont_inherit=True), {_MARK: self._seen.add}
 
     def told(self) -> Mapping[str, str]:
-        """Return all blocks and those that were run, as two texts; empty if they are too large."""
+        """Return all blocks and the blocks that were run, as two texts; empty if these are too large."""
         blocks, seen = ";".join(self._blocks), " ".join(map(str, sorted(self._seen)))
         return {"blocks": blocks, "seen": seen} if len(blocks) + len(seen) < _MOST_CHARS else {}
 
@@ -61,7 +61,7 @@ def _is_docstring(ast: Any, statement: Any) -> bool:
 
 
 def _blocks(ast: Any, tree: Any) -> Iterator[Block]:
-    """Yield each block of a function with its line; the function's own block has the line of its ``def``."""
+    """Yield each block of a function with its line; the line of the outermost block is that of ``def``."""
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     pending = [(node, False) for node in tree.body]
     while pending:

@@ -1,6 +1,7 @@
-"""Calls a function with each of many arguments in one process, to apply approved code to many paths.
+"""Calls a function with each of many arguments in one process, e.g. approved code with many paths.
 
-A call can see the effects of earlier calls of its unit. An exception ends only the call that raised it.
+A call can see the effects of earlier calls in the same unit. An exception ends only the call that raised
+it.
 """
 
 from __future__ import annotations

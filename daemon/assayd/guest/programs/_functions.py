@@ -1,7 +1,7 @@
-"""Runs test functions like pytest but without its session: with parameter sets and simple fixtures.
+"""Runs test functions like pytest, with parameter sets and simple fixtures, but without its session.
 
-`pytest.raises`, `approx` and marks are pytest's own. Collection and reports are implemented here, because
-pytest reads tests from files, and the tests of a solution aren't in a file.
+`pytest.raises`, `approx` and marks are used from pytest. Collection and reports are implemented here,
+because pytest reads tests from files, but the tests of a solution aren't in a file.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class Skipped(Exception):
 
 
 def skips(problem: BaseException) -> bool:
-    """Return whether an exception skips the test; only exceptions of the tests do, never of a solution."""
+    """Return whether an exception skips the test; exceptions of the solution never do."""
     known = (("unittest", "SkipTest"), ("_pytest.outcomes", "Skipped"))
     classes = (getattr(sys.modules.get(module), name, Skipped) for module, name in known)
     return isinstance(problem, (Skipped, *classes))
 
 
 class _FixtureSet:
-    """The fixtures of a module, which are created when a test requests them and ended after it."""
+    """The fixtures of a module; each is created when a test requests it, and ended after the test."""
 
     def __init__(self, names: Mapping[str, object]) -> None:
         self._functions = {
@@ -64,10 +64,10 @@ class _FixtureSet:
 def run_function(
     names: Mapping[str, object], name: str, parameter_set: object, kind: str, asked: Callable[[], int]
 ) -> None:
-    """Run a test function or method of a plain class, with one or all of its parameter sets.
+    """Run a test function, or a method of a plain class, with one or all of its parameter sets.
 
-    If there are several sets, those that skip themselves aren't counted, unless they sent a request to the
-    solution before.
+    If there are several sets, a set that skips itself isn't counted, unless it had already sent a request
+    to the solution.
     """
     holder = names[kind]() if kind else None  # type: ignore[operator]
     function: Callable[..., object] = getattr(holder, name) if kind else names[name]  # type: ignore[assignment]
@@ -120,7 +120,7 @@ def _skip_by_mark(function: object) -> None:
 
 
 def _parameter_sets(function: object) -> list[dict[str, object]]:
-    """Return the arguments of each run; parameter sets of several marks are combined."""
+    """Return the arguments of each run; combine the parameter sets of several marks."""
     sets: list[dict[str, object]] = [{}]
     for mark in _marks_of(function):
         if mark.name != "parametrize":  # type: ignore[attr-defined]
@@ -154,7 +154,7 @@ def _parameter_names(function: Callable[..., object]) -> list[str]:
 
 
 def _unwrap_fixture(value: object) -> Callable[..., object] | None:
-    """Return the function of a fixture in any supported version of pytest, or None."""
+    """Return the function of a fixture, in any supported version of pytest; otherwise None."""
     if "pytest" not in sys.modules or issubclass(type(value), (RemoteObject, type)):
         return None  # a fixture is never the solution's, and the solution isn't asked for one
     function = getattr(value, "_fixture_function", None) or getattr(

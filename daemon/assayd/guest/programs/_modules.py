@@ -1,7 +1,7 @@
 """Provides several submitted files as modules, for programs that run more than one text.
 
-Submitted modules take precedence over all others. They are named after their path below the work directory,
-and compiled from the text that their files had before the first of them ran. They share the interpreter's
+Submitted modules take precedence over all others. Each is named after its path below the work directory,
+and compiled from the text that its file contained before any of them ran. They share the interpreter's
 built-in names, which include the guarded importer.
 """
 
@@ -67,7 +67,7 @@ class SubmittedModules(Value):
 
     @property
     def texts(self) -> dict[str, ShownText]:
-        """Return the texts by the file names under which they are compiled."""
+        """Return the texts by the file names under which they were compiled."""
         return {one.path: ShownText(one.file, one.text) for one in self.files.values()}
 
     def offer(self, policy: RuntimePolicy, compiled: Compile) -> None:
@@ -101,7 +101,7 @@ class SubmittedModules(Value):
 
 
 def read_modules(arguments: Arguments) -> SubmittedModules:
-    """Read all files that the argument `modules` names, before any of them can change another."""
+    """Read all files that the argument `modules` names, before any of them can change another file."""
     said = mapping(arguments, "modules")
     import linecache  # brings `tokenize`
 
@@ -118,7 +118,7 @@ def read_modules(arguments: Arguments) -> SubmittedModules:
 
 
 def plainly(one: Submitted) -> tuple[CodeType, Mapping[str, object]]:
-    """Return the compiled code of a file, without changes."""
+    """Return the compiled code of a file without any changes."""
     return one.compile(), {}
 
 
@@ -134,7 +134,7 @@ def _read_submitted(file: str) -> Submitted:
 
 
 def _package_names(files: Mapping[str, Submitted]) -> frozenset[str]:
-    """Return all folders above files, and the files that are packages."""
+    """Return all folders above the files, and the files that are packages."""
     above = {
         ".".join(parts[:count])
         for parts in (name.split(".") for name in files)

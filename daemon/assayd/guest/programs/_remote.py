@@ -1,8 +1,8 @@
-"""The solution as the tests see it: proxies that send requests to its process and compare nothing here.
+"""The solution as the tests see it: proxies that send requests to its process and don't compare values.
 
 If tests compared an object of the solution, or computed with it, the solution would decide the outcome and
-see the expected value. Both operations are refused, as are values that can't be transferred: each such
-fault fails the test, even if the test catches the exception.
+see the expected value. Therefore, both operations are refused, as are values that can't be transferred.
+Each such fault makes the test fail, even if the test catches the exception.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _Function = type(own_classes)
 
 
 class SolutionFault(Exception):
-    """An exception raised when a request to the solution is impossible or fails; it fails the test."""
+    """An exception raised when a request to the solution is impossible or fails; it makes the test fail."""
 
 
 class Solution:
     """The solution's end of the connection, as the tests' process sees it.
 
-    `fault` is the first fault, `asked` the number of requests to the solution.
+    `fault` is the first fault, and `asked` is the number of requests to the solution.
     """
 
     def __init__(self, reading: int, writing: int, *, trusted: bool) -> None:
@@ -58,7 +58,7 @@ class Solution:
         )
 
     def open(self) -> dict[str, object] | None:
-        """Wait until the solution is imported; return the reason if that fails, otherwise None."""
+        """Wait until the solution is imported; return the reason if the import fails, otherwise None."""
         try:
             kind, content = self._peer.receive()
         except (PeerGone, PeerFault) as problem:
@@ -71,7 +71,7 @@ class Solution:
         return content if kind == "broken" and type(content) is dict else {"status": "raised"}
 
     def share(self, names: Mapping[str, object]) -> None:
-        """Transfer instances of a context's plain classes as copies."""
+        """Register a context's plain classes, so that their instances are transferred as copies."""
         self._peer.classes = own_classes(names)
 
     def found(self, name: str) -> object | None:
@@ -119,7 +119,7 @@ class Solution:
         )
 
     def misuse_error(self, what: str) -> SolutionFault:
-        """Return the exception for a use of the solution that can't be transferred to its process."""
+        """Return the exception for a use of the solution that isn't possible across processes."""
         return self._record_fault("transfer", what)
 
     def count(self) -> None:
@@ -257,7 +257,7 @@ class _RemoteClass(type):
 
 
 class RemoteObject:
-    """A proxy for an object of the solution, which a number identifies."""
+    """A proxy for an object of the solution, which is identified by a number."""
 
     __slots__ = ("__weakref__", "_assayd_label", "_assayd_number", "_assayd_solution")
 
@@ -409,7 +409,7 @@ def _describe_exception(problem: BaseException, operation: str, name: str) -> Ra
 
 
 def _made(kind: type[BaseException], args: object, message: str) -> BaseException:
-    """Return an exception, with its original arguments if they could be transferred."""
+    """Return an exception; give it the original arguments if these could be transferred."""
     try:
         return kind(*args) if type(args) is tuple else kind(message)
     except Exception:  # noqa: BLE001 - a type that wants other arguments
@@ -417,7 +417,7 @@ def _made(kind: type[BaseException], args: object, message: str) -> BaseExceptio
 
 
 def _render(value: object) -> str:
-    """Return a plain value as text; name a proxy without asking its object."""
+    """Return a plain value as text; describe a proxy without sending a request to its object."""
     if isinstance(value, RemoteObject):
         return f"<{object.__getattribute__(value, '_assayd_label')}>"
     if type(value) is tuple:

@@ -1,7 +1,7 @@
-"""Detects replaced code that the judgement of tests depends on: functions and classes of the framework.
+"""Detects whether code that decides the outcome of tests, i.e. the framework's, was replaced.
 
-The code is checked between all steps of a test, so that code that is replaced and restored within one step
-can affect only the test that did so. This module reports changes; it doesn't prevent them.
+The code is checked between all steps of a test. If a test replaces and restores code within one step, this
+can therefore affect only this test. This module reports changes, but doesn't prevent them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _bases_of = type.__dict__["__bases__"].__get__
 
 
 class CodeSnapshot:
-    """A snapshot of the code of packages: their modules, classes and base classes."""
+    """A snapshot of the code in packages: their modules, classes and base classes."""
 
     def __init__(self, packages: Iterable[str]) -> None:
         tops = frozenset(packages)
@@ -65,7 +65,7 @@ class CodeSnapshot:
         ]
 
     def broken(self) -> str | None:
-        """Return the name of the first part that has changed, or None."""
+        """Return the name of the first part that has changed; None if no part has changed."""
         for names, key, value, name in self._held:
             if names.get(key) is not value:
                 return name
@@ -80,7 +80,7 @@ class CodeSnapshot:
 
 
 def shadowed_attributes(thing: object) -> Iterator[tuple[str, object]]:
-    """Yield the attributes of an object that override code of its class, with their names."""
+    """Yield the names and values of an object's attributes that override code of its class."""
     kinds = type(thing).__mro__
     for key, value in list(getattr(thing, "__dict__", {}).items()):
         found = next((vars(kind)[key] for kind in kinds if key in vars(kind)), None)
@@ -89,7 +89,7 @@ def shadowed_attributes(thing: object) -> Iterator[tuple[str, object]]:
 
 
 def _new_code_names(names: _Names, keys: frozenset[str]) -> list[str]:
-    """Return the new names that refer to code, or that the interpreter itself looks up."""
+    """Return the new names that refer to code, or that the interpreter looks up implicitly."""
     code = dict(_code_items(names))
     new = (key for key in names if key not in keys)
     return [key for key in new if key in code or key.startswith("__")]

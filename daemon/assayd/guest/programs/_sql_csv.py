@@ -1,4 +1,4 @@
-"""Files of the sandbox as tables: ``SELECT … FROM "data/sales.csv"`` reads that file.
+"""Makes files of the sandbox readable as tables: ``SELECT … FROM "data/sales.csv"`` reads that file.
 
 Each file that the SQL names in this way becomes a temporary table before the first statement runs. The
 file's first line contains the column names; all columns have the type TEXT.
@@ -97,7 +97,7 @@ def _translate_errors(name: str) -> Iterator[None]:
 
 
 def _column_names(name: str, heads: Sequence[str]) -> list[str]:
-    """Return the quoted names of the columns without duplicates."""
+    """Return the quoted names of the columns, made unique."""
     if not heads:
         raise BadCsv(f"{name} has no first line that names its columns")
     taken: dict[str, int] = {}

@@ -1,7 +1,7 @@
 """Adds functions of the `sqlite3` shell for statements: REGEXP, readfile() and generate_series().
 
-`readfile` reads only files below `data/`. `generate_series(a, b, c)` as a table is replaced by a recursive
-query with the same rows; its arguments can't refer to other tables of the statement.
+`readfile` reads only files below `data/`. If `generate_series(a, b, c)` is used as a table, it is replaced
+with a recursive query that has the same rows; its arguments can't refer to other tables of the statement.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ShellFunctions:
 
 
 def expand_series(statement: str, depth: int = 0) -> str:
-    """Replace calls of ``generate_series`` with recursive queries, up to a nesting depth."""
+    """Replace calls of ``generate_series`` with recursive queries, up to a maximum nesting depth."""
     parts, done = [], 0
     for found in _CALL.finditer(statement):
         if found["call"] is None or found.start() < done:
@@ -86,7 +86,7 @@ def expand_series(statement: str, depth: int = 0) -> str:
 
 
 def _split_arguments(statement: str, begin: int) -> Iterator[str]:
-    """Yield the arguments of a call, then the index after the call; nothing if the call isn't closed."""
+    """Yield a call's arguments, then the index after the call; yield nothing if the call isn't closed."""
     depth, start = 0, begin
     for found in _SIGN.finditer(statement, begin):
         if found[0] == "(":

@@ -1,7 +1,7 @@
-"""Restricts SQLite for submitted statements: its limits, its settings, and the authorizer that it calls.
+"""Restricts SQLite for submitted statements with limits, settings and an authorizer.
 
-All actions that aren't listed are refused. The static rules refuse the same actions earlier and in more
-detail.
+All actions that aren't listed are refused. The static rules refuse the same actions earlier and with more
+detailed findings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads the tables and columns of a database, for errors about an unknown name."""
+"""Reads the names of tables and columns of a database, for errors about unknown names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _QUERY = (
 
 
 def names_of(connection: sqlite3.Connection) -> dict[str, list[str]]:
-    """Return the first tables with their first columns; empty if the database can't be read."""
+    """Return the first tables, each with its first columns; empty if the database can't be read."""
     import sqlite3
 
     found: dict[str, list[str]] = {}

@@ -27,7 +27,7 @@ class Statement(Value):
 
 
 def split(text: str) -> Iterator[Statement]:
-    """Return the statements; comments between statements belong to none of them."""
+    """Return the statements; comments between statements are ignored."""
     number, start = 0, _skip_blanks(text, 0)
     while start < len(text):
         number, end = number + 1, _statement_end(text, start)
@@ -36,7 +36,7 @@ def split(text: str) -> Iterator[Statement]:
 
 
 def place(text: str, statement: Statement, message: str) -> tuple[int, int]:
-    """Return line and column of the subject of an error message; if uncertain, those of the statement."""
+    """Return line and column of an error message's subject; if uncertain, return those of the statement."""
     found = _NAMED.search(message)
     name = next(filter(None, found.groups()), None) if found else None
     offset = statement.start

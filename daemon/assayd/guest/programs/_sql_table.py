@@ -1,4 +1,4 @@
-"""Prints selected rows: a line of column names, then one line per row, with tabs between values."""
+"""Prints selected rows: a line of column names, then one line per row with tab-separated values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ESCAPES = {**_CONTROL, 9: "\\t", 10: "\\n", 13: "\\r"}
 
 
 def _format_float(value: float) -> str:
-    """Format a number as the sqlite3 shell does: 15 digits, and always a decimal point."""
+    """Format a number like the sqlite3 shell: with 15 digits, and always with a decimal point."""
     if value - value != 0:  # infinite; SQLite has no NaN
         return "Inf" if value > 0 else "-Inf"
     digits, _, exponent = f"{value:.15g}".partition("e")
@@ -24,7 +24,7 @@ def _format_float(value: float) -> str:
 
 
 class TablePrinter:
-    """A printer of a limited number of rows of all statements together, which counts all rows."""
+    """A printer that counts all rows, but prints only a limited number for all statements together."""
 
     def __init__(self, *, max_rows: int, max_cell_chars: int) -> None:
         self.rows = 0

@@ -1,4 +1,4 @@
-"""Reads the tables of a database after a step (columns, types, rows), to compare a pipeline's next run."""
+"""Reads a database's tables after a step (columns, types and rows), to compare a pipeline's next run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _TABLES = (
 def tables_of(connection: sqlite3.Connection, guard: SqlGuard | None = None) -> list[list[object]]:
     """Return ``[name, rows, [column, type, …]]`` for each table; empty if the database can't be read.
 
-    Only the catalog is read without the guard, because its profile may refuse access to column names.
+    Only the catalog is read without the guard, because the guard's profile may refuse access to column
+    names.
     """
     import sqlite3
 

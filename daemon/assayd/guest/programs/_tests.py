@@ -1,8 +1,8 @@
-"""A plugin that reports the events of the test framework line by line.
+"""A plugin for the test framework that reports its events line by line.
 
 The framework gives every caller access to its plugins. The plugin therefore consists only of functions
-without attributes, and its hooks accept reports only in the order of a test's steps. The record notes tests
-that report additional events or that replace code by which they are judged.
+without attributes, and its hooks accept reports only in the order of a test's steps. If a test reports
+additional events, or replaces code by which it is judged, this is noted in the record.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _INTERNAL_ERROR = 3
 
 
 class PytestReporter:
-    """A reporter of the events of one session of the test framework."""
+    """A reporter of the events in one session of the test framework."""
 
     def __init__(self, tell: Tell, texts: Texts, test: Submitted) -> None:
         self._write = tell
@@ -75,13 +75,13 @@ class PytestReporter:
         return plugin
 
     def broken_off(self, problem: BaseException) -> Record:
-        """Report that the framework itself failed, and return the final record."""
+        """Report that the framework failed, and return the final record."""
         self._whole = False
         self._report_event("stopped", **told(problem, self._texts))
         return self.record(_INTERNAL_ERROR)
 
     def record(self, exit_code: int) -> Record:
-        """Return the final record, which follows the lines."""
+        """Return the final record, which is sent after the lines."""
         self._check_unchanged("after the last test")
         good = self._whole and not self._notes and exit_code in _FINE
         good = good and list(self._ended) == self._collected and _GOOD.issuperset(self._ended.values())
@@ -95,11 +95,11 @@ class PytestReporter:
         }
 
     def pytest_sessionstart(self, session: Any) -> None:
-        """Discard the framework's own report; this module reports its content."""
+        """Discard the framework's report, whose content this module reports instead."""
         session.config.pluginmanager.unregister(name="terminalreporter")
 
     def pytest_collection(self, session: Any) -> bool:
-        """Import the file and collect its tests, instead of the framework's search for files."""
+        """Import the file and collect its tests, replacing the framework's search for files."""
         self._watched = _SessionSnapshot(session)
         session.items = []
         try:
@@ -146,7 +146,7 @@ class PytestReporter:
         self._report_event("started", id=name)
 
     def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
-        """Keep the exception of a step, because the framework's report contains only its text."""
+        """Keep the exception of a step, since the framework's report contains only its text."""
         self._problem = call.excinfo.value if call.excinfo else None
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -198,7 +198,7 @@ class PytestReporter:
 
 
 class _RunningTest:
-    """One test during its steps."""
+    """A test whose steps are running."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -207,7 +207,7 @@ class _RunningTest:
         self.line: dict[str, object] = {"id": name, "duration_s": 0.0}
 
     def take(self, report: Any, problem: BaseException | None, texts: Texts) -> None:
-        """Process the report of the step that was due."""
+        """Process the report of the step that is due."""
         step = self.due
         self.due = _NEXT.get(step)
         if step == "setup" and not report.passed:
@@ -222,7 +222,7 @@ class _RunningTest:
 
 
 class _SessionSnapshot:
-    """The parts of the framework that must not change while tests run."""
+    """A snapshot of the parts of the framework that must not change while tests run."""
 
     def __init__(self, session: Any) -> None:
         self._seal = CodeSnapshot(_SEALED)
@@ -231,11 +231,11 @@ class _SessionSnapshot:
         self._items: dict[str, tuple[Any, dict[str, object]]] = {}
 
     def hold(self, items: Mapping[str, Any]) -> None:
-        """Store the collected tests and their parts, for later comparisons."""
+        """Store the collected tests and their parts for later comparisons."""
         self._items = {name: (item, dict(_iter_item_parts(item, name))) for name, item in items.items()}
 
     def broken(self, test: str | None) -> str | None:
-        """Return the name of the first changed part of the framework or of this test, or None."""
+        """Return the name of the first changed part of the framework or of this test; None if unchanged."""
         item, held = self._items.get(test or "", (None, {}))
         for before, now in (
             (self._registered, dict(_registered(self._session))),
@@ -271,7 +271,7 @@ def _registered(session: Any) -> Iterator[tuple[str, object]]:
 
 
 def _iter_item_parts(item: Any, name: str | None) -> Iterator[tuple[str, object]]:
-    """Yield the objects that run a test: its function, and the nodes to which it belongs."""
+    """Yield the objects that are needed to run a test: its function, and the nodes to which it belongs."""
     own = getattr(item, "__dict__", {}).get("_obj")
     yield f"the function of {name}", own.__func__ if type(own) is MethodType else own
     for node in item.listchain():
@@ -291,7 +291,7 @@ def _items(session: Any, path: str, module: object) -> Iterator[Any]:
 
 
 def _wrap_hook(hook: Callable[..., object]) -> object:
-    """Return a plain function for the framework, through which only the hook call is accessible."""
+    """Return a plain function for the framework; through it, only the hook call is accessible."""
     names: dict[str, object] = {"__builtins__": {}, "told": opaque(hook)}
     parameters = ", ".join(inspect.signature(hook).parameters)
     text = f"def {hook.__name__}({parameters}): return told({parameters})"
@@ -334,6 +334,6 @@ def _clean_node_id(nodeid: str) -> str:
 
 
 def _unique_name(nodeid: str, number: int) -> str:
-    """Return a name that is truncated if it is long, and then made unique by its number."""
+    """Return a name, truncated if it is long; in this case, a number makes it unique."""
     name = clean(nodeid)
     return name if len(name) <= _MAX_ID else f"{name[: _MAX_ID - 10]}…{number}"

@@ -1,4 +1,4 @@
-"""Shared parts of programs that run a submitted Python text: reading, compiling, running as a module."""
+"""The parts that programs for submitted Python texts share: reading, compiling, and running as a module."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Module = type(sys)
 
 
 class SubmittedText(Value):
-    """A submitted text, and the names that it can use."""
+    """A submitted text, together with the names that it can use."""
 
     source: str
     filename: str
@@ -34,7 +34,7 @@ class SubmittedText(Value):
         return compile(self.source, self.filename, "exec", dont_inherit=True)
 
     def module(self, name: str, policy: RuntimePolicy, namespace: Mapping[str, object]) -> ModuleType:
-        """Create the module in which the text runs, which is also ``__main__``."""
+        """Create the module in which the text runs, which is also available as ``__main__``."""
         module = _Module(name)
         module.__dict__.update(namespace)
         module.__dict__["__builtins__"] = policy.builtins(self.builtins, self.filename)
@@ -45,7 +45,7 @@ class SubmittedText(Value):
 
 
 def read_text(arguments: Mapping[str, object]) -> SubmittedText:
-    """Return the fields that all Python programs have in their arguments."""
+    """Return the fields that the arguments of all Python programs contain."""
     return SubmittedText(
         source=argument(arguments, "source", str),
         filename=argument(arguments, "filename", str),
@@ -54,7 +54,7 @@ def read_text(arguments: Mapping[str, object]) -> SubmittedText:
 
 
 def argument(arguments: Mapping[str, object], name: str, kind: type[_T]) -> _T:
-    """Return an argument; it must have exactly this type. Raises: TypeError."""
+    """Return an argument; check that it has exactly this type. Raises: TypeError."""
     value = arguments.get(name)
     if type(value) is not kind:
         raise TypeError(f"argument {name} is not a {kind.__name__}")

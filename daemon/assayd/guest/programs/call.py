@@ -1,4 +1,4 @@
-"""`call`: compile a source, run it as a module, call one of its functions, return the value.
+"""`call`: compile a source, run it as a module, call one of its functions, and return the value.
 
 Arguments: source, filename, function, args, kwargs, builtins; `names`: the names of each module that code
 with safe built-ins can access by a computed name; `again`: arguments of further calls, for warnings;
@@ -82,7 +82,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
 def _further_calls(
     text: SubmittedText, code: CodeType, name: str, calls: list[list[object]], context: Context
 ) -> Iterator[Try]:
-    """Yield further calls, made in a second module so that values from the import are created again."""
+    """Yield further calls from a second module, in which values of the import are created again."""
     module = text.module(_MODULE, context.policy, {})
     exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
     for args in calls:

@@ -1,8 +1,8 @@
 """`exec`: replace the unit's process with a program of the image.
 
-Arguments: argv, env. The report pipe is closed when the program starts: neither the program nor its
-children can write a record, so a record means that the program never started. Otherwise, its wait status is
-the only result.
+Arguments: argv, env. The report pipe is closed when the program starts, so that neither the program nor its
+children can write a record. Therefore, a record means that the program never started; otherwise, the wait
+status is the only result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ IN_PYTHON = False
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
-    """Turn this process into the program; return only if that fails."""
+    """Turn this process into the program; return only if this fails."""
     argv: list[str] = argument(arguments, "argv", list)
     added: dict[str, str] = argument(arguments, "env", dict)
     try:

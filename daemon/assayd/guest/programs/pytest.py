@@ -1,9 +1,8 @@
 """`pytest`: collect the tests of one file, and run them with the test framework of the image.
 
 Arguments: modules (files, provided, decorators, base_classes), test, libraries; `covered`: the file whose
-executed lines are reported; `first_failure`: stop at the first test that fails. The result is one JSON object
-per line, written as the tests run; the last is the record.
-See docs/guest-protocol.md.
+executed lines are reported; `first_failure`: stop at the first test that fails. The result is one JSON
+object per line, written as the tests run; the last object is the record. See docs/guest-protocol.md.
 """
 
 from __future__ import annotations
@@ -65,9 +64,9 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
 
 
 class Offer:
-    """A compiler of the files that rewrites assertions of tests, so that they report compared values.
+    """A compiler of files that rewrites the tests' assertions, so that they report the compared values.
 
-    The blocks of the `covered` file report that they have begun.
+    In the `covered` file, each block reports its start.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class Offer:
         self._rewriting = import_module("_pytest.assertion.rewrite")
 
     def compile(self, one: Submitted) -> tuple[CodeType, Mapping[str, object]]:
-        """Return the code of a file, and the names that its rewritten assertions call."""
+        """Return the code of a file, and the names that the rewritten assertions call."""
         if one is not self._test:
             watched = self._coverage if one.file == self._covered else None
             return plainly(one) if watched is None else watched.compile(one)

@@ -81,7 +81,7 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
 def _run_again(
     text: SubmittedText, code: CodeType, arguments: Mapping[str, object], context: Context
 ) -> object:
-    """Run the text in a new namespace, and return the first of the requested values."""
+    """Run the text again in a new namespace, and return the first of the requested values."""
     given = argument(arguments, "namespace", dict)
     tagged = arguments.get("tagged") is True
     namespace = {name: restore(value) if tagged else value for name, value in given.items()}

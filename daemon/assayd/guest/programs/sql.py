@@ -1,4 +1,4 @@
-"""`sql`: run statements against the database that the runner holds.
+"""`sql`: run statements on the database that the runner holds.
 
 Arguments: sql, mode (``step``, ``schema`` or ``check``), pragmas, admits (rules), max_rows, max_cell_chars,
 max_bytes. Selected rows are printed; the record contains the number of completed statements. A unit that
@@ -50,11 +50,11 @@ _BY_INTENT = re.compile(
 
 
 class _UnfitDatabase(Exception):
-    """An exception raised when the database can't be used, or would be left in a forbidden state."""
+    """An exception raised when the database can't be used, or when it would end up in a forbidden state."""
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
-    """Run the statements in order, up to the first one that fails."""
+    """Run the statements in order until one fails."""
     import sqlite3
 
     mode = argument(arguments, "mode", str)
@@ -87,7 +87,7 @@ def _guard(arguments: Mapping[str, object], *, schema: bool) -> SqlGuard:
 
 
 class _ScriptRun:
-    """The run of one script: its current statement, and the results of the earlier ones."""
+    """The run of one script, with its current statement and the results of earlier statements."""
 
     def __init__(self, arguments: Mapping[str, object], guard: SqlGuard) -> None:
         self._text = argument(arguments, "sql", str)
@@ -109,14 +109,14 @@ class _ScriptRun:
     def counts(self) -> dict[str, object]:
         """Return the numbers of executed statements, selected rows and changed rows.
 
-        `idle` lists the statements that changed no row: line, verb, table.
+        `idle` contains the line, verb and table of each statement that changed no row.
         """
         counts = {"statements": self._done, "rows": self._printer.rows, "changes": self._changes}
         return {**counts, "idle": self._idle} if self._idle else {**counts}
 
     @property
     def tables(self) -> list[list[object]]:
-        """Return the tables after the statements; empty unless all of them ran."""
+        """Return the tables after the statements; empty unless all statements were run."""
         return self._tables
 
     def check(self, connection: sqlite3.Connection) -> None:
@@ -153,7 +153,7 @@ class _ScriptRun:
         self._tables = tables_of(connection, self._guard)
 
     def _note_unchanged(self, connection: sqlite3.Connection, statement: Statement) -> None:
-        """Record a statement that should change rows but changed none of the existing ones."""
+        """Record a statement that should have changed rows, but changed none of the existing rows."""
         acts = self._guard.acts
         verb, table = next(((verb, table) for verb, table in acts if verb != "READ"), ("", ""))
         if not verb or not _CHANGING.match(statement.text) or _BY_INTENT.search(statement.text):

@@ -52,7 +52,7 @@ def base_of(context: CodeContext) -> Document:
 
 
 def surroundings(inputs: Mapping[str, object], cases: Sequence[CodeCase]) -> list[PromptContext]:
-    """Return the inputs and the cases. Without inputs, only the cases are listed, with their own inputs."""
+    """Return the inputs and the cases; without inputs, return only the cases, with their inputs."""
     found = [_describe_inputs(inputs)] if inputs or not cases else []
     if cases:
         told = describe_cases((case, case.inputs, case.expected) for case in cases)

@@ -47,7 +47,7 @@ class ExtractorContext(BaseModel):
 
 
 def base_of(context: ExtractorContext) -> Document:
-    """Return the payload without code; without sample paths, use the paths of the cases."""
+    """Return the payload without code; if it has no sample paths, use the paths of the cases."""
     paths = context.sample_paths or tuple(dict.fromkeys(case.path for case in context.cases))
     cases = [case.model_dump(mode="json") for case in context.cases]
     return {"sample_paths": list(paths), **({"cases": cases} if cases else {})}

@@ -85,7 +85,7 @@ _BY_CHANCE = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtraCalls:
-    """The additional calls of an attempt: the last path again, and similar paths."""
+    """The additional calls of an attempt: for similar paths, and again for the last sample path."""
 
     last: str
     similar: tuple[SimilarPath, ...]

@@ -1,4 +1,4 @@
-"""Finds tests that can't fail, whatever the tested code returns. It reads source text only.
+"""Finds tests that pass for any return values of the tested code. Reads only the source text.
 
     def test_a(): adapter.transform(raw)                    quality.no_assertion
     def test_a(): assert True, or x == x, or (x, "told")    quality.tautology

@@ -45,7 +45,7 @@ class _ParsedFile:
 
 
 class ModuleFiles(Mapping[str, str]):
-    """The texts of a module by name, each parsed at most once, and the remaining explanation budget."""
+    """The texts of a module by name, each parsed at most once, and the remaining explanation limit."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         """Store the texts, which are parsed on demand."""

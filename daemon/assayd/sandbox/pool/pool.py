@@ -61,7 +61,7 @@ class _Waiter:
 
 
 class Pool:
-    """A pool of all existing containers, which are starting, idle, leased or being removed.
+    """A pool that manages all containers, whether starting, idle, leased or being removed.
 
     Use as an async context manager; leaving it removes every container.
     """

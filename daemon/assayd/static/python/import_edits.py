@@ -1,11 +1,11 @@
-"""Computes edits for imports that are rejected or would fail, if no other code depends on them.
+"""Computes edits that remove imports which are rejected or would fail, unless other code depends on them.
 
     import socket, never used                 the line is removed
     import os, used as os.path.… only         import os.path   (a warning: it binds the same name)
     import doctest, used only by the block    the line and the block are removed: the block never runs
     if __name__ == "__main__":                (a warning at the block, with its edit)
 
-Only a statement on a separate line that imports one module is removed.
+An import is removed only if its statement imports a single module and occupies a line alone.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ Import = ast.Import | ast.ImportFrom
 def with_import_edits(
     found: Iterable[Finding], tree: ast.Module, text: str, *, paths: bool
 ) -> Iterator[Finding]:
-    """Add edits to findings that reject an import; an `os` that is used only for paths becomes a warning.
+    """Add edits to findings that reject an import; for some uses of `os`, yield a warning instead.
 
     Args:
         found: the findings of one source.
         tree: its syntax tree.
         text: its text.
-        paths: whether the policy allows `os.path`.
+        paths: whether the policy allows `os.path`; an `os` that is used only for paths then gets a warning.
     """
     imports = None
     programs = _main_blocks(tree)
@@ -80,7 +80,7 @@ def unused_imports(tree: ast.Module, text: str) -> Iterator[tuple[str, Edit]]:
 
 
 def _imports_by_line(tree: ast.Module) -> dict[int, Import]:
-    """Return the module-level imports of a single module that occupy a whole line, by line."""
+    """Return the module-level imports that import a single module and occupy whole lines, keyed by line."""
     return {
         node.lineno: node
         for node in tree.body
@@ -105,7 +105,7 @@ def _removal_edit(node: Import, tree: ast.Module, text: str) -> Edit | None:
 
 
 def _main_blocks(tree: ast.Module) -> Sequence[ast.If]:
-    """Return the blocks that run only in the main program: ``if __name__ == "__main__":``."""
+    """Return the blocks under ``if __name__ == "__main__":``, which run only in the main program."""
     return tuple(node for node in tree.body if isinstance(node, ast.If) and _is_main_check(node))
 
 
@@ -125,7 +125,7 @@ def _is_main_check(node: ast.If) -> bool:
 
 
 def _remove_blocks(tree: ast.Module, programs: Sequence[ast.If]) -> ast.Module:
-    """Return the tree without these blocks, or the whole tree if other code needs names that they bind."""
+    """Return the tree without the given blocks, or unchanged if other code uses names that they bind."""
     rest = ast.Module(body=[node for node in tree.body if node not in programs], type_ignores=[])
     bound = {
         node.id
@@ -137,7 +137,7 @@ def _remove_blocks(tree: ast.Module, programs: Sequence[ast.If]) -> ast.Module:
 
 
 def _main_block_finding(program: ast.If, node: Import, text: str) -> Finding:
-    """Return the finding for a block that never runs here, with the edit that removes it."""
+    """Return the finding for a main-program block, which never runs here, with an edit that removes it."""
     found = finding_at(
         program,
         text,
@@ -184,7 +184,7 @@ def _package_warning(finding: Finding, edit: Edit | None) -> Finding:
 
 
 def _path_import_edit(finding: Finding, text: str) -> Edit | None:
-    """Return the edit of ``import os`` to ``import os.path``, which binds the same name, or None."""
+    """Return the edit that changes ``import os`` to ``import os.path``, which also binds `os`, or None."""
     line = line_at(text, finding.line)
     found = (
         None
@@ -203,7 +203,7 @@ def _is_whole_line(node: Import, text: str) -> bool:
 
 @lru_cache(maxsize=2)
 def _used_names(tree: ast.Module) -> frozenset[str]:
-    """Return every used name, including the strings in ``__all__``."""
+    """Return all names that the source uses, including the strings in ``__all__``."""
     names = {node.id for node in nodes_of(tree) if isinstance(node, ast.Name)}
     words = {node.value for node in nodes_of(tree) if isinstance(node, ast.Constant)}
     return frozenset(names | {word for word in words if isinstance(word, str)})

@@ -5,8 +5,8 @@
     from re import *                  import.star
     from . import secrets             import.relative
 
-``import os.path`` binds ``os``; ``from os import path`` imports the same allowed module. In observe mode, the
-findings are informational.
+Both ``import os.path``, which binds ``os``, and ``from os import path`` import the allowed module. In
+observe mode, the findings are informational.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ RULES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyModules:
-    """The rules of a policy for modules and the names in them.
+    """The rules of a policy for modules and for the names in modules.
 
-    `known` has all dotted names that the policy mentions.
+    The attribute `known` contains all dotted names that the policy mentions.
     """
 
     policy: ImportPolicy
@@ -70,9 +70,9 @@ class PolicyModules:
         return cls(policy=policy, known=frozenset(named | packages))
 
     def names(self, module: str) -> frozenset[str] | None:
-        """Return the names of a module that code can use, or None if it can use all of them.
+        """Return the names of a module that code can use, or None if code can use all names of the module.
 
-        A package that isn't allowed itself still provides its allowed submodules.
+        For a package that isn't allowed itself, the result contains its allowed submodules.
         """
         if module in self.policy.names:
             return self.policy.names[module]
@@ -102,7 +102,7 @@ class PolicyModules:
         return self.policy.allows(dotted) or bool(self.submodules(dotted))
 
     def _is_denied(self, dotted: str) -> bool:
-        """Return whether the policy forbids a name of an allowed module, e.g. ``os.system``."""
+        """Return whether the policy forbids a name in an otherwise allowed module, e.g. ``os.system``."""
         module = dotted.rpartition(".")[0]
         inherited = replace(self.policy, submodules=SubmoduleRule.INHERIT)
         return inherited.allows(module) and not inherited.allows(dotted)
@@ -120,7 +120,7 @@ def check_imports(node: ast.Import | ast.ImportFrom, modules: PolicyModules, tex
 
 
 def name_suggestion(module: str, modules: PolicyModules, name: str = "") -> str:
-    """Return the suggested replacement for a name of a module, or the list of its allowed names."""
+    """Return the suggested replacement for a name of a module, or the list of allowed names."""
     if module in _PATHS and name in _LOOKING:
         return _BY_TEXT
     names = {*(modules.names(module) or ())}
@@ -147,7 +147,7 @@ def finding_at(
     suggestion: str | None,
     severity: Severity = Severity.ERROR,
 ) -> Finding:
-    """Return a finding at a node's position; for an attribute, at its name."""
+    """Return a finding at a node's position, or at the attribute's name if the node is an attribute."""
     line: int | None = getattr(node, "lineno", None)
     offset: int = getattr(node, "col_offset", 0)
     if isinstance(node, ast.Attribute) and node.end_lineno and node.end_col_offset:
@@ -206,7 +206,7 @@ def _check_from_import(node: ast.ImportFrom, modules: PolicyModules) -> Iterator
 
 
 def _names_submodules(node: ast.ImportFrom, modules: PolicyModules) -> bool:
-    """Return whether every imported name is an allowed module or belongs to its package.
+    """Return whether every imported name is an allowed module or a name of the package itself.
 
     Example: ``from os import path, sep``.
     """

@@ -1,4 +1,4 @@
-"""Reports undefined names, with an edit if their intended meaning is certain.
+"""Reports undefined names, with an edit if only one meaning is possible.
 
     x = null                          name.other_language    edit: x = None   (true, false, null, nil, none)
     re.match(…), never imported       name.not_imported      edit: import re
@@ -7,7 +7,7 @@
     import pandas, never used         import.needless        edit: the line is removed
 
 A name is ignored if the source binds it anywhere, or uses it in a way that the imported module doesn't
-support. A name that certainly fails is reported as an error; in scripts, it is reported as a warning,
+support. A name whose use certainly fails is reported as an error. In scripts, it is reported as a warning,
 because a script is judged by its exit code.
 """
 
@@ -142,7 +142,7 @@ def check_undefined_names(
     given: Collection[str] = (),
     severity: Severity = Severity.ERROR,
 ) -> Iterator[Finding]:
-    """Yield the findings for undefined names in parsed source.
+    """Yield the findings for undefined names in a parsed source.
 
     Args:
         source: the parsed source.
@@ -189,7 +189,7 @@ def _allowed_predicate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _UndefinedUse:
-    """The use of an undefined name: first line and accessed attributes (None for any other use)."""
+    """A use of an undefined name, with its line and the accessed attributes (None for any other use)."""
 
     line: int
     attributes: frozenset[str] | None
@@ -197,7 +197,7 @@ class _UndefinedUse:
 
 
 class _UndefinedUses:
-    """A record of all names that are read but never bound."""
+    """A record of all names that a source reads but never binds."""
 
     def __init__(self, tree: ast.Module, bound: frozenset[str]) -> None:
         nodes = nodes_of(tree)
@@ -224,7 +224,7 @@ class _UndefinedUses:
 
 
 def _check_literals(uses: _UndefinedUses, text: str) -> Iterator[Finding]:
-    """Report ``x = null`` as name.other_language; one edit corrects all such names."""
+    """Report ``x = null`` as name.other_language, with one edit that corrects all such names."""
     found = [node for name in uses.names if name in _LITERALS for node in uses.names[name]]
     if not found:
         return
@@ -242,7 +242,7 @@ def _check_literals(uses: _UndefinedUses, text: str) -> Iterator[Finding]:
 
 
 def _check_missing_imports(uses: _UndefinedUses, source: PythonSource, allows: Allows) -> Iterator[Finding]:
-    """Report ``re.match(…)`` as name.not_imported; one edit adds all missing imports."""
+    """Report ``re.match(…)`` as name.not_imported, with one edit that adds all missing imports."""
     statements = {}
     for name in uses.names:
         if name in _HOMES or name in _MODULES or name in _SUBMODULES or name in _OTHERS:
@@ -263,7 +263,7 @@ def _check_missing_imports(uses: _UndefinedUses, source: PythonSource, allows: A
 
 
 def _import_for(name: str, asked: _UndefinedUse, allows: Allows) -> str | None:
-    """Return the import that a name needs, or None if several imports are possible."""
+    """Return the import that binds a name, or None if several imports are possible."""
     if name in _HOMES:
         return f"from {_HOMES[name]} import {name}" if allows(_HOMES[name], name) else None
     if asked.attributes is None:
@@ -295,7 +295,7 @@ def _refers_to_submodule(dotted: str, asked: _UndefinedUse, allows: Allows) -> b
 
 
 def _datetime_import(attributes: frozenset[str], allows: Allows) -> str | None:
-    """Return the import of the module or the class `datetime`, depending on the accessed attributes."""
+    """Return the import of the module or of the class `datetime`, inferred from the accessed attributes."""
     of_module = all(hasattr(datetime, each) for each in attributes)
     of_class = all(hasattr(datetime.datetime, each) for each in attributes)
     if of_module == of_class or not allows("datetime", "datetime"):

@@ -1,4 +1,4 @@
-"""Inserts a missing character if the line shows which character is missing, and the position.
+"""Inserts a missing character if the line shows both the character and its position.
 
     if x = 1:                         if x == 1:              (a name that is bound nowhere else may mean :=)
     f(a b)                            f(a, b)
@@ -9,8 +9,9 @@
         2                                 2]
     for x in rows:                    for x in rows:
 
-Several insertions may compile here (decision 0062): f(g)(x) is valid Python too, but unlikely if the bracket
-was forgotten at the end of the line. An ambiguous line, such as len(x + 1, gets no edit.
+Although several insertions may compile, the likely one is chosen (decision 0062): f(g)(x) is valid Python
+too, but unlikely if the bracket was forgotten at the end of the line. An ambiguous line, such as len(x + 1,
+gets no edit.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _MOST_PLACES = 40
 
 
 def comparison(error: SyntaxError, text: str) -> Edit | None:
-    """Return the edit for an assignment in a condition: ``if x = 1:`` -> ``if x == 1:``."""
+    """Return the edit that turns an assignment into a comparison: ``if x = 1:`` -> ``if x == 1:``."""
     line = line_at(text, error.lineno)
     if line is None or error.lineno is None:
         return None
@@ -63,7 +64,7 @@ def _double_equals(line: str, at: int) -> str:
 
 
 def _is_known(name: str, text: str, line: int) -> bool:
-    """Return whether a name occurs before a line, so that the line needn't bind the name."""
+    """Return whether a name occurs before a line, so that the line isn't needed to bind the name."""
     before = "\n".join(text.split("\n")[: line - 1])
     return re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", before) is not None
 
@@ -96,7 +97,7 @@ def _with_comma(line: str) -> Iterator[str]:
 
 
 def closed(error: SyntaxError, text: str) -> Edit | None:
-    """Return the edit that closes a bracket at the end of its line, or after the lines indented below it."""
+    """Return the edit that closes a bracket, at the end of its line or after the lines indented below."""
     found = re.search(r"'([(\[{])' was never closed", error.msg)
     lines = text.split("\n")
     if found is None or error.lineno is None or not error.offset or error.lineno > len(lines):
@@ -120,7 +121,7 @@ def closed(error: SyntaxError, text: str) -> Edit | None:
 
 
 def still_open(line: str) -> str:
-    """Return the missing closing brackets of a line, in order."""
+    """Return the closing brackets that a line lacks, in the order in which they must be inserted."""
     open_: list[str] = []
     for character in masked_line(line):
         if character in _CLOSERS:
@@ -131,7 +132,7 @@ def still_open(line: str) -> str:
 
 
 def _close_brackets(lines: list[str], at: int, missing: str) -> Edit | None:
-    """Return the edit of ``x = f(g(1`` to ``x = f(g(1))``, if the line needs no commas, or None."""
+    """Return the edit that turns ``x = f(g(1`` into ``x = f(g(1))``; None if the line needs a comma."""
     text = "\n".join(lines)
     if "," in masked_line(lines[at]) or masked_line(lines[at]).rstrip()[-1:] in _CLOSERS:
         return None
@@ -148,7 +149,7 @@ def _is_simple_content(line: str, inside: str) -> bool:
 
 
 def _own_level(inside: str) -> str:
-    """Return the content of a bracket without the contents of nested brackets."""
+    """Return the content of a bracket, excluding the contents of nested brackets."""
     depth, kept = 0, []
     for character in inside:
         depth += (character in "([{") - (character in ")]}")
@@ -175,7 +176,7 @@ def _append_closer(line: str, closer: str) -> str:
 
 
 def masked_line(line: str) -> str:
-    """Return a line with its string contents and its comment masked, so that columns don't change."""
+    """Return a line with its string contents and its comment masked without changing any column."""
 
     def blank(found: re.Match[str]) -> str:
         whole = found[0]

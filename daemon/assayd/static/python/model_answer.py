@@ -1,8 +1,8 @@
 """Extracts the Python code from a language model's answer.
 
-This module decides which part of an answer is the code; the extracted text is checked and run. Plain Python
-is unchanged, except for line endings and a byte order mark: a fence inside a string literal isn't treated
-as a fence. Findings report the omitted parts:
+This module decides which part of an answer is the code that is checked and run. An answer that is plain
+Python keeps its text, apart from line endings and a byte order mark; a fence inside a string literal isn't
+treated as a fence. Findings report the omitted parts:
 
     prose, a fenced block, more prose      answer.block_taken (info)
     every line indented by four spaces     answer.unindented (info)
@@ -41,7 +41,7 @@ _MAX_CLOSERS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerCode:
-    """The code of an answer, and findings about the omitted parts."""
+    """The code of an answer, with findings that report the omitted parts."""
 
     text: str
     findings: tuple[Finding, ...] = ()
@@ -49,7 +49,7 @@ class AnswerCode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Block:
-    """A fenced block: its language, its body, and its position in the answer."""
+    """A fenced block, with its language, its body, and its position in the answer."""
 
     language: str
     body: str
@@ -59,7 +59,7 @@ class _Block:
 
 @lru_cache(maxsize=8)
 def clean(answer: str) -> AnswerCode:
-    """Return the Python code of an answer. The function is idempotent."""
+    """Return the Python code of an answer. Cleaning the result again doesn't change it."""
     text = answer.lstrip(_MARK).replace("\r\n", "\n").replace("\r", "\n")
     if len(text) > SOURCE_BYTES:
         return AnswerCode(text=text)
@@ -81,7 +81,7 @@ def _unwrap(text: str) -> AnswerCode | None:
 
 
 def _find_block(text: str) -> tuple[_Block, Sequence[_Block]] | None:
-    """Return the first Python block, or the first block without a language; None means the whole text."""
+    """Return the first Python block or, without one, the first unmarked block; None means all text."""
     first = _FENCE.search(text)
     if first is None or _in_string(text[: first.start()]) or compiles(text):
         return None
@@ -94,7 +94,7 @@ def _find_block(text: str) -> tuple[_Block, Sequence[_Block]] | None:
 
 
 def _iter_blocks(text: str) -> Iterator[_Block]:
-    """Yield the fenced blocks of an answer; an unclosed block extends to the end."""
+    """Yield the fenced blocks of an answer; a block without a closing fence extends to the end."""
     position = 0
     while (opening := _FENCE.search(text, position)) is not None:
         start = min(opening.end() + 1, len(text))
@@ -111,7 +111,7 @@ def _iter_blocks(text: str) -> Iterator[_Block]:
 def _find_closing_fence(text: str, opening: re.Match[str], start: int) -> tuple[int, int]:
     """Return the end of a block's body and the position after its closing fence.
 
-    The first closing fence with a body that compiles is used, because a docstring may contain fences.
+    Because a docstring may contain fences, the block ends at the first closing fence whose body compiles.
     """
     mark = opening["mark"]
     fences = _FENCE.finditer(text, start)
@@ -126,7 +126,7 @@ def _find_closing_fence(text: str, opening: re.Match[str], start: int) -> tuple[
 
 
 def _code_before_fence(text: str, fence: re.Match[str]) -> _Block | None:
-    """Return the code before a closing fence that has no opening fence: the prompt may have opened it."""
+    """Return the code before a closing fence whose opening fence is missing (the prompt may contain it)."""
     if fence["info"].strip():
         return None
     tree = parse(text[: fence.start()]).tree
@@ -141,7 +141,7 @@ def _in_string(before: str) -> bool:
 
 
 def _unindent(text: str) -> str:
-    """Remove the indentation of code whose first line is indented, which is never valid Python."""
+    """Remove the indentation of code whose first line is indented, which makes it invalid Python."""
     if _is_indented(text):
         for candidate in (textwrap.dedent(text).lstrip(_MARK), text.lstrip(string.whitespace + _MARK)):
             if not _is_indented(candidate):

@@ -1,4 +1,4 @@
-"""Analyses the module level of a source: its statements, its bound names, and where to insert a line."""
+"""Analyses the module level of a source: statements, bound names, and the line for new imports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OTHER_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def module_statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Yield the statements of the module's scope in order, including those inside if, for, try and with."""
+    """Yield the statements of the module's scope in order, including those inside nested blocks."""
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
@@ -27,7 +27,7 @@ def module_statements(tree: ast.Module) -> Iterator[ast.stmt]:
 
 @lru_cache(maxsize=2)
 def annotated(tree: ast.Module) -> tuple[tuple[str, ast.AnnAssign], ...]:
-    """Return every annotated name of the module's scope with its statement, in source order."""
+    """Return every annotated name of the module's scope with its annotating statement, in source order."""
     return tuple(
         (node.target.id, node)
         for node in module_statements(tree)
@@ -36,7 +36,7 @@ def annotated(tree: ast.Module) -> tuple[tuple[str, ast.AnnAssign], ...]:
 
 
 def bound_names(tree: ast.Module, leaving_out: Collection[ast.AST] = ()) -> frozenset[str] | None:
-    """Return every name that is bound anywhere, or None if a star import binds unknown names.
+    """Return every name that the source binds, or None if a star import binds unknown names.
 
     Args:
         tree: the syntax tree.
@@ -66,13 +66,13 @@ def bound_names(tree: ast.Module, leaving_out: Collection[ast.AST] = ()) -> froz
 
 
 def is_variable(name: str) -> bool:
-    """Return whether a name can be a variable whose spelling Python doesn't change."""
+    """Return whether a name can be a variable whose spelling isn't changed by Python's normalization."""
     plain = unicodedata.normalize("NFKC", name) == name
     return plain and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
 
 
 def insertion_line(tree: ast.Module) -> int:
-    """Return the line number at which to insert an import: after the docstring and ``__future__`` imports."""
+    """Return the line number for a new import, after the docstring and the ``__future__`` imports."""
     for place, statement in enumerate(tree.body):
         docstring = (
             place == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

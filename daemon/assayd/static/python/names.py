@@ -1,4 +1,4 @@
-"""Defines the names that the security scan allows or forbids; `security` applies them."""
+"""Defines which names the security scan allows or forbids; the module `security` applies these rules."""
 
 from __future__ import annotations
 
@@ -133,13 +133,13 @@ _LEADING_ON = frozenset(name for kind in _OF_THE_LANGUAGE for name in dir(kind))
 
 
 def can_bind(name: str) -> bool:
-    """Return whether code can bind a special name, given that a pattern can read a field of that name."""
+    """Return whether code can bind a special name; a pattern can then read a field of that name."""
     known = OPERATOR_METHODS | READABLE_DUNDERS
     return name not in NOT_DEFINED and (name in known or name not in _LEADING_ON)
 
 
 def can_read_own(name: str) -> bool:
-    """Return whether a special name can be read if the source itself defines it."""
+    """Return whether code can read a special name that the source itself defines."""
     return name not in _LEADING_ON | NOT_DEFINED
 
 
@@ -177,7 +177,7 @@ ENVIRONMENT_FUNCTIONS = frozenset(
 
 
 def normal(name: str) -> str:
-    """Return a name in the normalization form of the compiler (NFKC)."""
+    """Return a name in NFKC, the Unicode normalization form that the compiler uses for names."""
     return unicodedata.normalize("NFKC", name)
 
 
@@ -187,7 +187,7 @@ def is_dunder(name: str) -> bool:
 
 
 def refusal_reason(module: str) -> str | None:
-    """Return the known reason why a module isn't allowed in submitted code, or None."""
+    """Return the reason why a module isn't allowed in submitted code, or None if no reason is known."""
     while module:
         if module in MODULE_REASONS:
             return MODULE_REASONS[module]

@@ -1,4 +1,4 @@
-"""Walks a syntax tree once, for all checks that examine every node."""
+"""Walks a syntax tree once and shares the list of nodes among all checks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 
 def nodes_of(tree: ast.Module) -> Sequence[ast.AST]:
-    """Return the nodes below a module, in the order of `ast.walk`; the tree must not be changed afterwards.
+    """Return the nodes below a module in the order of `ast.walk`. The tree must not be changed afterwards.
 
-    The list is stored in the tree. The nodes don't refer to the tree, so no reference cycle delays its
-    deallocation.
+    The list is stored as an attribute of the tree. Because the nodes don't refer to the tree, no reference
+    cycle delays the deallocation.
     """
     found: Sequence[ast.AST] | None = getattr(tree, "_nodes_below", None)
     if found is None:

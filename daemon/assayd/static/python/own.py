@@ -1,4 +1,4 @@
-"""Determines facts about a source: its own attributes, names of paths, and code for type checkers only.
+"""Determines a source's own attributes, its names of paths, and its code for type checkers.
 
 class A: def exists(self): …          `exists` is an own attribute
 here = Path(path)                     `here` is a path
@@ -17,7 +17,7 @@ _KEEP_PATHS = frozenset({"parent", "joinpath", "with_name", "with_stem", "with_s
 
 
 def own_attributes(tree: ScopedTree) -> frozenset[str]:
-    """Return the attributes that the source defines in its classes or assigns to objects."""
+    """Return the attributes that the source defines in classes or assigns to objects."""
     found: set[str] = set()
     for site in tree.sites:
         match site.node:
@@ -35,7 +35,7 @@ def own_attributes(tree: ScopedTree) -> frozenset[str]:
 
 
 def path_names(tree: ScopedTree) -> frozenset[str]:
-    """Return the names that are assigned a path, or annotated as a path, anywhere in the source."""
+    """Return the names to which the source assigns a path anywhere, or which it annotates as a path."""
     found: set[str] = set()
     for site in tree.sites:
         match site.node:
@@ -54,7 +54,7 @@ def path_names(tree: ScopedTree) -> frozenset[str]:
 
 
 def is_path(node: ast.AST, named: set[str] | frozenset[str]) -> bool:
-    """Return whether an expression is certainly a path: created by pathlib, or derived from a path."""
+    """Return whether an expression is certainly a path, created by pathlib or derived from a path."""
     while True:
         match node:
             case ast.Call(func=function) if _last_name(function) in _PATH_CLASSES:
@@ -72,7 +72,7 @@ def is_path(node: ast.AST, named: set[str] | frozenset[str]) -> bool:
 
 
 def run_time_nodes(tree: ScopedTree) -> tuple[NodeSite, ...]:
-    """Return all nodes except those under ``if TYPE_CHECKING:``, which aren't executed."""
+    """Return all nodes except those in ``if TYPE_CHECKING:`` blocks, which are never executed."""
     passed: set[ast.AST] = set()
     for site in tree.sites:
         if isinstance(site.node, ast.If) and _is_type_checking(site, tree):
@@ -89,7 +89,7 @@ def run_time_nodes(tree: ScopedTree) -> tuple[NodeSite, ...]:
 
 
 def _is_type_checking(site: NodeSite, tree: ScopedTree) -> bool:
-    """Return whether a condition is `typing.TYPE_CHECKING`, under a name that isn't rebound."""
+    """Return whether a condition is `typing.TYPE_CHECKING`, accessed by a name that isn't rebound."""
     match site.node:
         case ast.If(test=ast.Name(id=name)):
             origin = _TYPE_CHECKING
@@ -123,9 +123,10 @@ _MOST_BASES = 20
 
 
 def has_known_fields(node: ast.expr, scope: Scope, tree: ScopedTree) -> bool:
-    """Return whether the source shows which fields a class exposes to patterns.
+    """Return whether the source shows which fields of a class a pattern can read.
 
-    A class created by a call can expose any attribute, except that namedtuple allows only plain names.
+    If a class is created by a call, patterns can read any attribute; only `namedtuple` restricts fields to
+    plain names.
     """
     pending, seen = [node], set[str]()
     while pending and len(seen) < _MOST_BASES:

@@ -65,7 +65,7 @@ _MOST = 20
 
 
 def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) -> Iterator[Finding]:
-    """Yield the findings of functions that never return the value that a caller uses.
+    """Yield the findings for functions that never return the value that their callers use.
 
     Args:
         source: the parsed source.
@@ -99,7 +99,7 @@ def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) 
 
 
 def _silent_special_methods(nodes: Sequence[ast.AST]) -> Iterator[_Function]:
-    """Return the special methods that must return a value but never return one."""
+    """Return the special methods that never return a value although Python requires one."""
     inside = (node for one in nodes if isinstance(one, ast.ClassDef) for node in one.body)
     methods = (node for node in inside if isinstance(node, ast.FunctionDef))
     wanted = (one for one in methods if one.name in _ANSWERING and not one.decorator_list)
@@ -107,7 +107,7 @@ def _silent_special_methods(nodes: Sequence[ast.AST]) -> Iterator[_Function]:
 
 
 def _ends_in_constant(function: _Function) -> bool:
-    """Return whether the last statement is a bare ``False`` or number that should be returned."""
+    """Return whether the last statement is a bare ``False`` or number that lacks a `return` before it."""
     match function.body[-1]:
         case ast.Expr(value=ast.Constant(value=bool() | int() | float())):
             return not any(isinstance(n, ast.Return | ast.Yield) for n in _own_nodes(function))
@@ -144,7 +144,7 @@ def _never_returns(function: _Function) -> bool:
 
 
 def _ends_in_nothing(function: _Function) -> bool:
-    """Return whether the last statement computes a value without using it and has no side effects."""
+    """Return whether the last statement only computes a value, which is then neither used nor stored."""
     last = function.body[-1]
     if not isinstance(last, ast.Expr) or not isinstance(last.value, _NOTHING):
         return False
@@ -180,7 +180,7 @@ def _other_bound_names(nodes: Sequence[ast.AST]) -> frozenset[str]:
 
 
 def _used_functions(nodes: Sequence[ast.AST], functions: dict[str, _Function]) -> dict[str, int]:
-    """Return the functions whose value is used, with the line of the first use."""
+    """Return the functions whose value is used, each with the line of its first use."""
     idle = {id(n.value) for n in nodes if isinstance(n, ast.Expr)}
     passed_on = {id(n.value) for n in nodes if isinstance(n, ast.Return)}
     methods = {id(n) for c in nodes if isinstance(c, ast.ClassDef) for n in c.body}
@@ -229,7 +229,7 @@ def _missing_return_finding(
 def _idle_finding(
     function: _Function, source: PythonSource, severity: Severity, budget: CompileBudget
 ) -> Finding:
-    """Return the finding for a last statement without effect, with `return` as its fix."""
+    """Return the finding for a last statement without effect, with an edit that inserts `return`."""
     last = function.body[-1]
     value = ast.unparse(last.value)[:200] if isinstance(last, ast.Expr) else "…"
     return Finding(
@@ -245,7 +245,7 @@ def _idle_finding(
 
 
 def _last_assigned_name(function: _Function) -> str | None:
-    """Return the name of the last assigned variable."""
+    """Return the name of the variable that is assigned last."""
     for statement in reversed(function.body):
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AugAssign(target=ast.Name(id=name)):
@@ -263,11 +263,11 @@ def _last_assigned_name(function: _Function) -> str | None:
 def return_edit(
     last: ast.stmt, text: str, name: str | None = None, *, budget: CompileBudget | None = None
 ) -> Edit | None:
-    """Return the edit that returns the value of a function's last statement, or the variable that it assigns.
+    """Return the edit that returns the last statement's value, or the variable that the statement assigns.
 
     Args:
-        last: the statement; if it begins behind other code on its line, there is no edit.
-        text: the source, which must compile with the edit.
+        last: the last statement; there is no edit if other code precedes it on its line.
+        text: the source; it must still compile after the edit.
         name: the variable that the statement assigns; None for an expression.
         budget: the characters that may still be compiled; without enough of them, the result is None.
     """

@@ -1,7 +1,7 @@
-"""Finds the only change that makes a source valid Python, if it is unique.
+"""Finds the change that makes a source valid Python, provided that only one change does.
 
-Each kind of change is tried at all possible places, and the compiler decides. The result is an edit only if
-all changes that compile produce the same program:
+Each kind of change is tried at every possible position and then compiled. The result is an edit only if all
+changes that compile produce the same program:
 
     if x                        if x:
     else if x:                  elif x:
@@ -69,7 +69,7 @@ class CompileBudget:
 
 
 def certain_edit(error: SyntaxError, text: str, proposals: tuple[Proposal, ...]) -> Edit | None:
-    """Return the change on which the proposals agree, if the whole text compiles with that change."""
+    """Return the change that all proposals share, if the complete text compiles with that change."""
     most = max(TRIED_CHARS // max(len(text), 1), 1)
     first: tuple[str, ast.Module] | None = None
     meaning: str | None = None
@@ -103,7 +103,7 @@ def parse_or_none(text: str) -> ast.Module | None:
 
 
 def fails_later(text: str, number: int) -> bool:
-    """Return whether the parser accepts the lines of a source up to a number (1-based) but not all lines."""
+    """Return whether the parser accepts a source up to a 1-based line number, but rejects a later line."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -116,7 +116,7 @@ def fails_later(text: str, number: int) -> bool:
 
 
 def edit_between(old: str, new: str) -> Edit | None:
-    """Return the edit of whole lines that turns one text into another, or None if the texts are equal."""
+    """Return the edit, in whole lines, that turns one text into another, or None if the texts are equal."""
     before, after = old.split("\n"), new.split("\n")
     shorter = min(len(before), len(after))
     head = next((n for n in range(shorter) if before[n] != after[n]), shorter)
@@ -130,7 +130,7 @@ def edit_between(old: str, new: str) -> Edit | None:
 
 
 def repeat_per_line(change: LineChange) -> Proposal:
-    """Change the line of the error, and further lines as long as the next error is the same."""
+    """Change the line of the error, and then each further line that has the same error."""
 
     def propose(error: SyntaxError, text: str) -> Iterator[str]:
         lines, at, complaint = text.split("\n"), error.lineno, _message_pattern(error)
@@ -153,12 +153,12 @@ def repeat_per_line(change: LineChange) -> Proposal:
 
 
 def _message_pattern(error: SyntaxError) -> str:
-    """Return the compiler's message without its quoted parts."""
+    """Return the compiler's message without the quoted parts, which differ between sources."""
     return re.sub(r"'[^']*'|U\+\w+", "", error.msg)
 
 
 def _syntax_error_of(text: str) -> SyntaxError | None:
-    """Return the compiler's error for a source, or None if it compiles."""
+    """Return the compiler's error for a source, or None if the source compiles."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -183,7 +183,7 @@ def join_else_if(line: str) -> str | None:
 
 
 def call_print(line: str) -> str | None:
-    """Change ``print "x"`` to ``print("x")``. Return None if there isn't an equivalent call."""
+    """Change ``print "x"`` to ``print("x")``, or return None if no equivalent call exists."""
     code, comment = _split_comment(line)
     said = code.rstrip()
     found = re.fullmatch(r"(\s*)print\s+(\S.*)", said)
@@ -240,7 +240,7 @@ def swap_inner_quotes(line: str) -> str | None:
 
 
 def _split_comment(line: str) -> tuple[str, str]:
-    """Split off a comment; a ``#`` inside a simple string literal doesn't start one."""
+    """Split a line into code and comment; a ``#`` in a simple string literal doesn't start a comment."""
     for found in _STRING_OR_COMMENT.finditer(line):
         if found[0] == "#":
             return line[: found.start()], line[found.start() :]
@@ -248,7 +248,7 @@ def _split_comment(line: str) -> tuple[str, str]:
 
 
 def close_bracket(error: SyntaxError, text: str) -> Iterator[str]:
-    """Change ``x = int(s`` to ``x = int(s)``: try closing the bracket after each word."""
+    """Change ``x = int(s`` to ``x = int(s)`` by inserting the closing bracket after each word in turn."""
     start = _offset(error, text)
     if start is None or text[start] not in _CLOSERS:
         return
@@ -273,7 +273,7 @@ def match_bracket(error: SyntaxError, text: str) -> Iterator[str]:
 
 
 def drop_bracket(error: SyntaxError, text: str) -> Iterator[str]:
-    """Change ``x = int(s))`` to ``x = int(s)``: try removing each such bracket of the line."""
+    """Change ``x = int(s))`` to ``x = int(s)`` by removing each closing bracket of the line in turn."""
     end = _offset(error, text)
     if end is None:
         return
@@ -283,7 +283,7 @@ def drop_bracket(error: SyntaxError, text: str) -> Iterator[str]:
 
 
 def close_string(error: SyntaxError, text: str) -> Iterator[str]:
-    """Change ``split("/)`` to ``split("/")``: try inserting the quote at each position of the line."""
+    """Change ``split("/)`` to ``split("/")`` by trying each position of the line for the quote."""
     start = _offset(error, text)
     line_end = text.find("\n", start or 0)
     if start is None or not error.msg.startswith("unterminated string"):
@@ -296,7 +296,7 @@ def close_string(error: SyntaxError, text: str) -> Iterator[str]:
 
 
 def expand_tabs(_: SyntaxError, text: str) -> Iterator[str]:
-    """Yield the text with tabs in indentation expanded at a tab size of four, then of eight."""
+    """Yield the text with indentation tabs expanded, first with a tab size of four, then of eight."""
     for width in (4, 8):
         lines = (_indentation_of(line) for line in text.split("\n"))
         yield "\n".join(indent.expandtabs(width) + rest for indent, rest in lines)
@@ -308,14 +308,14 @@ def _indentation_of(line: str) -> tuple[str, str]:
 
 
 def remove_fences(_: SyntaxError, text: str) -> Iterator[str]:
-    """Remove the fences if they are the first and the last line, and the only ones."""
+    """Remove the fences if they are the first and the last line and the text contains no other fence."""
     inside = text_inside_fences(text)
     if inside is not None:
         yield inside
 
 
 def text_inside_fences(text: str) -> str | None:
-    """Return the text between fences on the first and last lines, or None if there are other fences."""
+    """Return the text between fences on the first and last lines; None if there are other fences."""
     lines = text.strip().split("\n")
     fences = [n for n, line in enumerate(lines) if _FENCE.fullmatch(line.strip())]
     if len(lines) < 3 or fences != [0, len(lines) - 1]:
@@ -324,7 +324,7 @@ def text_inside_fences(text: str) -> str | None:
 
 
 def comma_after_tuple(text: str, line: int) -> Edit | None:
-    """Return the edit that adds a comma between ``(1, 2)`` and ``(3, 4)`` on successive lines, or None."""
+    """Return the edit that inserts a comma between tuples on successive lines, or None."""
     tree = parse_or_none(text)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
     for call in calls:
@@ -339,7 +339,7 @@ def comma_after_tuple(text: str, line: int) -> Edit | None:
 
 
 def _offset(error: SyntaxError, text: str) -> int | None:
-    """Return the offset in the text that the compiler points to."""
+    """Return the offset in the text at which the compiler reports the error."""
     line = line_at(text, error.lineno)
     if line is None or error.lineno is None or not error.offset:
         return None
@@ -349,7 +349,7 @@ def _offset(error: SyntaxError, text: str) -> int | None:
 
 
 def _word_ends(text: str, start: int) -> Iterator[int]:
-    """Yield the end of every word from `start` on."""
+    """Yield the offset of the end of every word, beginning at `start`."""
     yield start
     for found in _TOKEN.finditer(text, start):
         if found[0] != "\n":

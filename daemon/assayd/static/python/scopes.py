@@ -1,7 +1,8 @@
-"""Finds the possible bindings of every name in a tree by Python's scoping rules, without running code.
+"""Finds all possible bindings of names by Python's scoping rules, without running code.
 
-This module makes no policy decisions. If the binding is decided only at run time (in a class body, or for a
-module-level name that is read before it is bound), it returns all possibilities.
+This module makes no policy decisions. Some bindings are decided only at run time, such as those in a class
+body, or of a module-level name that is read before it is bound. For these, the module returns all
+possibilities.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from enum import Enum
 
 
 class ScopeKind(Enum):
-    """The kind of construct that opens a scope."""
+    """The kind of construct that opens a scope, such as a function or a class."""
 
     MODULE = "module"
     """The module; a name that isn't bound here may be a builtin."""
@@ -27,7 +28,7 @@ class ScopeKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOrigin:
-    """The object that an import binds: a module, or (with `name`) an attribute of it."""
+    """The object that an import binds: a module or, if `name` is set, an attribute of the module."""
 
     module: str
     name: str | None = None
@@ -35,7 +36,7 @@ class ImportOrigin:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Scope:
-    """A scope, with all names that are bound in it."""
+    """A scope, with all names that the scope binds."""
 
     kind: ScopeKind
     parent: Scope | None = None
@@ -53,7 +54,7 @@ class Scope:
             self.imports.setdefault(name, set()).add(origin)
 
     def mangle(self, name: str) -> str:
-        """Return the name as the compiler stores it: private names in a class get the class's prefix."""
+        """Return a name as the compiler stores it: a private name in a class gets the class's prefix."""
         if self.class_name is None or not name.startswith("__") or name.endswith("__"):
             return name
         owner = self.class_name.lstrip("_")
@@ -62,9 +63,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """The possible meanings of a name. `origins` are its bindings by imports.
+    """The possible meanings of a name. The attribute `origins` contains its bindings by imports.
 
-    `shadowed` is True if the source also binds the name at module level, so the builtin is unlikely.
+    The attribute `shadowed` is True if the source also binds the name at module level; the name then
+    probably doesn't refer to the builtin.
     """
 
     origins: frozenset[ImportOrigin]
@@ -74,7 +76,7 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class NodeSite:
-    """A node with its parent and the scope in which its names are looked up."""
+    """A node, with its parent and the scope in which the node's names are looked up."""
 
     node: ast.AST
     parent: ast.AST | None
@@ -83,7 +85,7 @@ class NodeSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopedTree:
-    """A syntax tree's nodes with their scopes, parents before children."""
+    """The nodes of a syntax tree with their scopes, in an order in which parents precede their children."""
 
     sites: tuple[NodeSite, ...]
     parents: Mapping[ast.AST, ast.AST | None]
@@ -125,7 +127,7 @@ def resolve(name: str, scope: Scope) -> Resolution:
 
 
 def _iter_scopes(name: str, scope: Scope) -> Iterator[Scope]:
-    """Yield the scopes that resolve a name, innermost first."""
+    """Yield the scopes in which a name is looked up, beginning with the innermost scope."""
     current: Scope | None = scope
     to_module = False
     while current is not None:
@@ -138,7 +140,7 @@ def _iter_scopes(name: str, scope: Scope) -> Iterator[Scope]:
 
 
 def _move_declared_bindings(scope: Scope, module: Scope) -> None:
-    """Copy a scope's bindings of global and nonlocal names to the scopes that own them."""
+    """Copy a scope's bindings of `global` and `nonlocal` names to the scopes that own these names."""
     for name in scope.bound & (scope.declared_global | scope.declared_nonlocal):
         owner = module if name in scope.declared_global else _nonlocal_owner(name, scope.parent)
         if owner is not None:
@@ -147,7 +149,7 @@ def _move_declared_bindings(scope: Scope, module: Scope) -> None:
 
 
 def _nonlocal_owner(name: str, scope: Scope | None) -> Scope | None:
-    """Return the function scope that owns a nonlocal name."""
+    """Return the function scope that owns a `nonlocal` name."""
     while scope is not None:
         if scope.kind is ScopeKind.FUNCTION and name in scope.bound - scope.declared_nonlocal:
             return scope
@@ -156,7 +158,7 @@ def _nonlocal_owner(name: str, scope: Scope | None) -> Scope | None:
 
 
 def _bind_names(node: ast.AST, scope: Scope) -> None:
-    """Record the names that a node binds or declares."""
+    """Record the names that a node binds or declares as `global` or `nonlocal`."""
     match node:
         case ast.Import() | ast.ImportFrom():
             _bind_imports(node, scope)
@@ -223,7 +225,7 @@ def _iter_children(site: NodeSite) -> Iterator[NodeSite]:
 def _function_children(
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, scope: Scope
 ) -> Iterator[NodeSite]:
-    """Yield decorators, defaults and annotations in the outer scope; parameters and body in the inner one."""
+    """Yield a function's children; only parameters and body belong to the inner scope."""
     inner = Scope(kind=ScopeKind.FUNCTION, parent=scope, class_name=scope.class_name)
     spec = node.args
     parameters = [
@@ -246,7 +248,7 @@ def _function_children(
 
 
 def _split_children(node: ast.AST, outside: Scope, inside: Scope) -> Iterator[NodeSite]:
-    """Yield the body in one scope and all other children in the other scope."""
+    """Yield the body's nodes in one scope and all other children of the node in another scope."""
     for name, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
@@ -254,7 +256,7 @@ def _split_children(node: ast.AST, outside: Scope, inside: Scope) -> Iterator[No
 
 
 def _comprehension_children(node: ast.comprehension, site: NodeSite) -> Iterator[NodeSite]:
-    """Yield the parts of a comprehension; its first iterable is evaluated in the outer scope."""
+    """Yield the parts of a comprehension, of which the first iterable is evaluated in the outer scope."""
     holder, outer = site.parent, site.scope.parent
     generators = getattr(holder, "generators", [])
     first = bool(generators) and generators[0] is node

@@ -1,7 +1,7 @@
-"""Scans Python for forbidden operations. The scan explains violations; the container enforces isolation.
+"""Scans Python for forbidden operations to explain violations; isolation is enforced by the container.
 
-Code can use a module only as the base of a listed name, never as a value. All violations are reported at
-once, in source order. One bad line for each rule:
+Code can use a module only as the base of a listed name, never as a value. All violations are reported
+together, in source order. The following lines each violate one rule:
 
     import sys                        import.not_allowed
     class A: import re                import.in_class
@@ -20,8 +20,8 @@ once, in source order. One bad line for each rule:
     template.format(x)                format.dynamic_template   (a warning)
     type X = int                      node.not_allowed
 
-Some functions of allowed modules can be used in only one form, because their arguments can't be checked at
-run time:
+Some functions of allowed modules can be used in only one form, because the scan can't check arguments that
+are computed at run time:
 
     operator.attrgetter(name)               attribute.dynamic       (good: attrgetter("year"))
     operator.methodcaller(name)             attribute.dynamic       (good: methodcaller("strip"))
@@ -67,7 +67,7 @@ _OPENING = frozenset({"filename", "filemode", "encoding", "errors", "handlers"})
 
 
 def check_restricted_use(view: View, site: NodeSite) -> Iterator[Finding]:
-    """Report ``f = operator.attrgetter`` as attribute.dynamic."""
+    """Report ``f = operator.attrgetter`` as attribute.dynamic; only direct calls are allowed."""
     node = site.node
     if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
         return
@@ -82,7 +82,10 @@ def check_restricted_use(view: View, site: NodeSite) -> Iterator[Finding]:
 
 
 def _check_literal_names(form: str) -> Callable[[View, ast.Call | None], _Words | None]:
-    """Return the check of a call whose names must be literals; the message shows the call as `form`."""
+    """Return the check of calls whose names must be literals.
+
+    The finding's message shows the call as `form`.
+    """
 
     def judge(view: View, call: ast.Call | None) -> _Words | None:
         words = (
@@ -121,7 +124,7 @@ def _check_basic_config(_: View, call: ast.Call | None) -> _Words | None:
 
 
 def _check_in_with(view: View, call: ast.Call | None) -> _Words | None:
-    """Reject ``catch_warnings`` outside ``with``, because its object exposes the module `warnings`."""
+    """Reject ``catch_warnings`` outside ``with``, because the object exposes the module `warnings`."""
     if call is not None and isinstance(view.tree.parent(call), ast.withitem):
         return None
     message = "warnings.catch_warnings is allowed only in a with statement."
@@ -186,7 +189,7 @@ def _builtin_suggestion(builtin: str) -> str:
 
 
 def _is_allowed_dunder(name: str, loaded: bool) -> bool:
-    """Return whether a special name can be read (`loaded`) or bound."""
+    """Return whether code can read a special name or, if `loaded` is False, bind it."""
     readable = name in READABLE_DUNDERS or can_read_own(name)
     return readable if loaded else can_bind(name)
 
@@ -200,7 +203,7 @@ def _inspects_one_value(view: View, node: ast.AST) -> bool:
 
 
 def _only_inspects_type(view: View, node: ast.Name) -> bool:
-    """Return whether ``type`` is used only to inspect: one value, a comparison, an annotation, or a key."""
+    """Return whether ``type`` is only used to inspect a value, or in a comparison, annotation or key."""
     parent = view.tree.parent(node)
     if isinstance(parent, ast.Tuple):
         parent = view.tree.parent(parent)
@@ -221,7 +224,7 @@ def _only_inspects_type(view: View, node: ast.Name) -> bool:
 
 
 def _has_arguments(call: ast.Call, count: int) -> bool:
-    """Return whether a call has, or may have, at least `count` arguments."""
+    """Return whether a call may have at least `count` arguments, which unpacked arguments always may."""
     spread = any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
     return spread or len(call.args) + len(call.keywords) >= count
 
@@ -297,7 +300,7 @@ _NODES = frozenset(_NODE_NAMES.split())
 
 
 def scan(source: PythonSource, policy: ImportPolicy) -> tuple[Finding, ...]:
-    """Return the violations in parsed source, in source order, up to `FINDINGS`."""
+    """Return the violations in a parsed source in source order, at most `FINDINGS`."""
     if source.tree is None:
         return ()
     view = View.of(source.text, source.tree, policy)
@@ -330,7 +333,10 @@ def _check_imports(view: View, site: NodeSite) -> Iterator[Finding]:
 
 
 def _check_method(view: View, site: NodeSite) -> Iterator[Finding]:
-    """Report ``def __getattribute__(self, name)`` as name.dunder; other special methods can be defined."""
+    """Report ``def __getattribute__(self, name)`` as name.dunder.
+
+    Other special methods can be defined.
+    """
     if isinstance(site.node, ast.FunctionDef | ast.AsyncFunctionDef):
         name = site.node.name
         defines = site.scope.kind is ScopeKind.CLASS and name not in NOT_DEFINED
@@ -353,7 +359,7 @@ _CHECKS: Mapping[type[ast.AST], tuple[Check, ...]] = {
 
 
 def _iter_identifiers(site: NodeSite) -> Iterator[str]:
-    """Yield the names that a node contains as strings rather than as Name or Attribute nodes."""
+    """Yield the names that a node stores as strings instead of as `Name` or `Attribute` nodes."""
     match site.node:
         case ast.arg(arg=str(name)) | ast.keyword(arg=str(name)) | ast.ClassDef(name=name):
             yield name

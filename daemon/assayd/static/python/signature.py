@@ -1,9 +1,9 @@
 """Checks that a source defines the called function with a matching signature.
 
-Only module-level definitions are considered (including those inside if, try, with and loops), and the last
-definition applies. A lambda, or another function's name, may be assigned to the name. Decorated functions
-and computed values can't be checked, which is reported as a warning. One bad line for each rule (for
-``extract``):
+Only module-level definitions are considered, including those inside `if`, `try`, `with` and loops; if there
+are several, the last one is checked. The name may also be bound by assigning a lambda or another function.
+For a decorated function or a computed value, a warning reports that it can't be checked. The following
+lines each violate one rule for ``extract``:
 
     def main(path): …                     signature.missing               edit, when it is the only function
     class extract: …                      signature.not_a_function
@@ -18,7 +18,7 @@ and computed values can't be checked, which is reported as a warning. One bad li
     def extract(path) -> str: …           signature.return_annotation     (a warning)
     extract = make()                      signature.unchecked             (a warning)
 
-Edits of a function that nearly matches:
+A function that nearly matches gets one of these edits:
 
     def extract_metadata(path): …         def extract(path): …     (the only function, not named elsewhere)
     async def extract(path): …            def extract(path): …     (nothing in it is awaited)
@@ -44,7 +44,7 @@ _WAITING = (ast.Await, ast.AsyncFor, ast.AsyncWith)
 def renamed(tree: ast.Module, text: str, name: str) -> Edit | None:
     """Return the edit that renames the only function to `name`.
 
-    The edit exists only if the function takes one argument and its name begins with `name`.
+    There is an edit only if the function takes one argument and its present name begins with `name`.
     """
     nodes = nodes_of(tree)
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -100,7 +100,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedFunction:
-    """The expected function, which is called with one positional argument."""
+    """The function that a source must define; it is called with one positional argument."""
 
     function: str
     parameter: str
@@ -158,7 +158,7 @@ def check_signature(source: PythonSource, expected: ExpectedFunction) -> tuple[F
 
 
 def _last_bindings(tree: ast.Module) -> dict[str, ast.AST]:
-    """Return the last binding of each module-level name."""
+    """Return the last binding of each name at module level."""
     found: dict[str, ast.AST] = {}
     for node in _iter_module_statements(tree.body):
         match node:
@@ -179,7 +179,7 @@ def _last_bindings(tree: ast.Module) -> dict[str, ast.AST]:
 
 
 def _iter_module_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of the module's scope in source order, including those inside blocks."""
+    """Yield the statements of the module's scope in source order, including those in nested blocks."""
     pending = list(reversed(body))
     while pending:
         statement = pending.pop()
@@ -261,7 +261,7 @@ def _check_annotations(
 
 
 def _last_assigned(node: Function) -> str | None:
-    """Return the name that the function's last statement assigns to."""
+    """Return the name to which the function's last statement assigns."""
     last = node.body[-1] if isinstance(node, ast.FunctionDef) else None
     match last:
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
@@ -273,7 +273,7 @@ def _last_assigned(node: Function) -> str | None:
 
 
 def _method_hint(tree: ast.Module, expected: ExpectedFunction) -> str | None:
-    """Return a hint about calling the function if a class defines it as a method."""
+    """Return a hint about how to call the function, if a class defines it as a method."""
     for owner in (node for node in tree.body if isinstance(node, ast.ClassDef)):
         if any(isinstance(one, ast.FunctionDef) and one.name == expected.function for one in owner.body):
             call = f"return {owner.name}().{expected.function}({expected.parameter})"
@@ -282,7 +282,7 @@ def _method_hint(tree: ast.Module, expected: ExpectedFunction) -> str | None:
 
 
 def _returns_value(node: Function) -> bool:
-    """Return whether the function returns a value; nested functions don't count."""
+    """Return whether the function itself returns a value, ignoring nested functions."""
     if isinstance(node, ast.Lambda):
         return True
     values = (n.value for n in _own_nodes(node) if isinstance(n, ast.Return))

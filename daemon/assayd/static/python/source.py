@@ -1,7 +1,7 @@
-r"""Parses submitted Python once, within limits. All checks of Python start with this module.
+r"""Parses submitted Python once, within limits, for all other checks of Python.
 
-This module decides whether a submission is Python at all. `syntax` explains syntax errors; `security`
-decides what code may do.
+This module decides whether a submission is Python at all. The module `syntax` explains syntax errors, and
+the module `security` decides which operations are allowed.
 
     1.2 MiB of source          source.too_large
     "x = 1\0"                   source.nul_byte
@@ -49,9 +49,9 @@ RULES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonSource:
-    """A source with its tree or, if it has none, with findings that give the reason.
+    """A source with its syntax tree or, if it can't be parsed, with the findings that give the reason.
 
-    If there is a tree, `findings` contains the compiler's warnings.
+    If the source has a tree, `findings` contains the compiler's warnings.
     """
 
     text: str
@@ -61,7 +61,7 @@ class PythonSource:
 
 @lru_cache(maxsize=16)
 def parse(text: str) -> PythonSource:
-    """Parse and compile a source (line endings must be LF) without running it."""
+    """Parse and compile a source without running it. Its line endings must be LF."""
     refused = _refusal_finding(text)
     if refused is not None:
         return PythonSource(text=text, tree=None, findings=(refused,))
@@ -78,7 +78,7 @@ def parse(text: str) -> PythonSource:
 
 
 def compiles(text: str) -> bool:
-    """Return whether a source is valid Python. This is faster than `parse`, which also finds the reason."""
+    """Return whether a source is valid Python, without determining the reason if it isn't."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -93,9 +93,9 @@ _COMPILER_WARNINGS = (SyntaxWarning, DeprecationWarning)
 
 
 def _compile_or_finding(text: str) -> ast.Module | Finding:
-    """Return the tree of a source that compiles, or the finding about it.
+    """Return the tree of a source that compiles, or a finding that explains why it doesn't.
 
-    Compiling finds errors that parsing doesn't, e.g. ``return`` at top level. Raises: SyntaxError.
+    Compilation detects errors that parsing doesn't, e.g. ``return`` at top level. Raises: SyntaxError.
     """
     try:
         tree = ast.parse(text, FILENAME)
@@ -114,7 +114,7 @@ def _compile_or_finding(text: str) -> ast.Module | Finding:
 
 
 def _refusal_finding(text: str) -> Finding | None:
-    """Return the finding for source that must not be passed to the compiler, or None."""
+    """Return the finding for a source that must not be passed to the compiler, or None if it can be."""
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
@@ -131,7 +131,7 @@ def _refusal_finding(text: str) -> Finding | None:
 
 
 def _count_nodes(tree: ast.AST) -> int:
-    """Count the nodes of a tree, up to slightly more than the limit."""
+    """Count the nodes of a tree, stopping slightly above the limit."""
     count = 0
     pending: list[Iterator[ast.AST]] = [iter((tree,))]
     while pending and count <= SYNTAX_NODES:
@@ -168,7 +168,7 @@ _SUGGESTIONS = {
 
 
 def normal_form(text: str) -> bytes:
-    """Return the syntax tree without positions; for source that isn't Python, return its words."""
+    """Return the syntax tree without positions or, for a source that isn't Python, the source's words."""
     try:
         tree = ast.dump(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -180,6 +180,6 @@ _NO_WORD = re.compile(r"\W+")
 
 
 def mentioned_modules(modules: Iterable[str], text: str) -> tuple[str, ...]:
-    """Return the modules whose dotted names have all their parts as words in the source."""
+    """Return the modules whose dotted names have all of their parts in the source as words."""
     words = frozenset(_NO_WORD.split(text))
     return tuple(module for module in modules if words.issuperset(module.split(".")))

@@ -1,7 +1,7 @@
 r"""Explains a syntax error and suggests a fix.
 
-The explanations are keyed on the messages of CPython 3.11 and later. The first matching row determines rule
-and suggestion:
+The explanations are looked up by the messages of CPython 3.11 and later. The first matching row determines
+the rule and the suggestion:
 
     x = "abc                          syntax.unterminated_string   edit: x = "abc"
     x = '''abc                        syntax.unterminated_string
@@ -22,7 +22,7 @@ and suggestion:
     re.compile("\d")                  syntax.invalid_escape        (a warning)
     [(1, 2) (3, 4)], on two lines     syntax.suspicious            (a warning) edit: a comma between
 
-An edit is offered only if the whole text compiles with it and no other change would be possible: see
+An edit is offered only if the whole text compiles with it and no other change is possible; see
 `safe_fixes`.
 
 For "invalid syntax", the module also checks for a misspelled keyword or a missing comma:
@@ -78,7 +78,7 @@ _MOST_PLACES = 40
 
 
 def spelling(error: SyntaxError, text: str) -> _Explanation | None:
-    """Return the explanation of an invalid line (misspelled keyword, missing sign), or None."""
+    """Return the explanation of an invalid line with a misspelled keyword or a missing sign, or None."""
     line = line_at(text, error.lineno)
     if line is None or error.lineno is None:
         return None
@@ -103,7 +103,7 @@ def spelling(error: SyntaxError, text: str) -> _Explanation | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Explanation:
-    """The hint and the edit for a syntax error, and its cause if the compiler doesn't name it."""
+    """The hint and the edit for a syntax error, and its cause if the compiler doesn't report the cause."""
 
     hint: str | None
     edit: Edit | None
@@ -112,7 +112,7 @@ class _Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KeywordCandidate:
-    """A word that may be a misspelled keyword, and the whole text with that keyword in its place."""
+    """A possibly misspelled keyword, and the whole text with the corrected keyword."""
 
     word: str
     keyword: str
@@ -125,7 +125,7 @@ class _KeywordCandidate:
 
 
 def _raised(line: str, number: int, text: str) -> _Explanation | None:
-    """Return the Python 3 form of ``raise ValueError, "no name"``."""
+    """Return the Python 3 form of a Python 2 statement such as ``raise ValueError, "no name"``."""
     found = _RAISE.fullmatch(line)
     if found is None:
         return None
@@ -142,7 +142,7 @@ _RAISE = re.compile(r"(\s*)raise\s+([A-Za-z_][\w.]*)\s*,\s*([^,\s][^,]*)")
 
 
 def _keyword_candidates(line: str, number: int, text: str) -> Iterator[_KeywordCandidate]:
-    """Return each word of the line, outside of strings, that is one edit away from a keyword."""
+    """Return each word of the line that is outside strings and one edit away from a keyword."""
     code = _STRING.sub(lambda one: " " * len(one[0]), line)
     for place in list(_WORD.finditer(code))[:_MOST_PLACES]:
         if keyword.iskeyword(place[0]):
@@ -177,9 +177,9 @@ _SPELLING = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MistakePattern:
-    """A kind of mistake: the compiler's message, and the message of the finding.
+    """A kind of mistake: a pattern for the compiler's message, and the message of the finding.
 
-    `suggestion` can contain ``{line}``, and references to the pattern's groups as ``{0}``, ``{1}``.
+    The text `suggestion` can contain ``{line}``, and ``{0}`` and ``{1}`` for the pattern's groups.
     """
 
     rule: str
@@ -189,7 +189,7 @@ class _MistakePattern:
 
 
 def explain(error: SyntaxError, text: str) -> Finding:
-    """Return the finding for a syntax error."""
+    """Return the finding that explains a syntax error."""
     line, column = _error_position(error, text)
     row, groups = _match_mistake(error, text, line)
     suggestion = row.suggestion.format(*groups, line=line or 1)
@@ -219,7 +219,7 @@ def explain(error: SyntaxError, text: str) -> Finding:
 
 
 def _correct_line_before(error: SyntaxError, text: str) -> tuple[str, Edit] | None:
-    """Return the correction of a line before the error: ``async def`` for ``def``, or a missing `with`."""
+    """Return the correction of an earlier line: ``async def`` instead of ``def``, or an added `with`."""
     lines, number = text.split("\n"), (error.lineno or 1) - 1
     if number >= len(lines):
         return None
@@ -254,7 +254,7 @@ _COMMA = "Add the missing comma."
 
 
 def _explain_missing_sign(error: SyntaxError, text: str, rule: str) -> _Explanation | None:
-    """Return the explanation of a missing sign, with the edit if the line shows its position."""
+    """Return the explanation of a missing sign, with an edit if the line shows the sign's position."""
     shown = line_at(text, error.lineno) or ""
     if rule == "syntax.unclosed_bracket":
         edit, missing = closed(error, text), still_open(shown)
@@ -274,7 +274,7 @@ def _explain_missing_sign(error: SyntaxError, text: str, rule: str) -> _Explanat
 
 
 def too_deep() -> Finding:
-    """Return the finding for source that exceeds the limits of the compiler."""
+    """Return the finding for a source that exceeds the compiler's limits."""
     return Finding(
         rule="syntax.too_deep",
         category=CATEGORY,
@@ -288,7 +288,10 @@ _MOST_LINES = 20
 
 
 def remarks(noted: Sequence[tuple[int, str]], text: str) -> tuple[Finding, ...]:
-    """Return the findings for the compiler's warnings, by line; all invalid escapes share one finding."""
+    """Return the findings for the compiler's warnings by line.
+
+    All invalid escapes share one finding.
+    """
     escapes = [(line, message) for line, message in noted if _ESCAPE in message]
     others = [_warning_finding(message, line, text) for line, message in noted if _ESCAPE not in message]
     if not escapes:
@@ -318,7 +321,10 @@ def _warning_finding(message: str, line: int, text: str) -> Finding:
 
 
 def _error_position(error: SyntaxError, text: str) -> tuple[int | None, int | None]:
-    """Return line and column, both 1-based; the compiler counts the end of file as an extra line."""
+    """Return the 1-based line and column of an error.
+
+    The compiler reports the end of the file as an extra line.
+    """
     last = text.count("\n") + 1
     line = min(error.lineno, last) if error.lineno and error.lineno > 0 else None
     column = error.offset if line and error.offset and error.offset > 0 else None

@@ -1,10 +1,10 @@
-"""Finds names that no scope of the source binds, so that code fails when it reads them.
+"""Finds names that are read although no scope of the source binds them.
 
     parts = path.split("/"); prats[1]     name.undefined    did you mean 'parts'?
 
 Nothing is reported if the source has a star import, accesses its namespace dynamically, or catches
-NameError, or for code under a condition on the Python version. Names in annotations that are never
-evaluated are ignored. Decision: docs/decisions/0038.
+NameError. Code under a condition on the Python version, and names in annotations that are never evaluated,
+are ignored. Decision: docs/decisions/0038.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _CLASSES = frozenset(name for name, value in vars(builtins).items() if isinstanc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _UndefinedName:
-    """An unbound name, and the locations that read it."""
+    """An unbound name, with the locations that read it."""
 
     name: str
     sites: tuple[NodeSite, ...]
@@ -76,14 +76,14 @@ def check_undefined(
     leaving_out: Collection[str] = (),
     annotations: bool = True,
 ) -> Iterator[Finding]:
-    """Yield the findings for unbound names.
+    """Yield the findings for names that the source reads but never binds.
 
     Args:
         source: the parsed source.
         given: names that are bound before the source runs.
         severity: the severity of the findings.
         leaving_out: names that another check covers.
-        annotations: whether names in annotations count.
+        annotations: whether names in annotations are checked.
     """
     bound = bound_names(source.tree) if source.tree is not None else None
     if source.tree is None or bound is None:
@@ -118,7 +118,7 @@ def _find_undefined(
 
 
 def _skipped_nodes(tree: ast.Module, annotations: bool) -> set[ast.AST]:
-    """Return the nodes that aren't checked, including all of their descendants."""
+    """Return the nodes to skip in the check, with all of their descendants."""
     late = not annotations or any(
         isinstance(node, ast.ImportFrom)
         and node.module == "__future__"
@@ -194,7 +194,10 @@ def _finding(one: _UndefinedName, source: PythonSource, tree: ScopedTree, severi
 
 
 def _intended_name(site: NodeSite, tree: ScopedTree) -> NearestName | None:
-    """Return the name that was probably meant: nearest scope first; for a call, only functions."""
+    """Return the name that was probably intended, from the nearest scope.
+
+    For a call, only functions are considered.
+    """
     node = site.node
     name = node.id if isinstance(node, ast.Name) else ""
     chain = list(_iter_scopes(site.scope))
@@ -217,7 +220,7 @@ def _intended_name(site: NodeSite, tree: ScopedTree) -> NearestName | None:
 
 
 def _misspelling_edit(one: _UndefinedName, meant: str, text: str) -> Edit | None:
-    """Return the edit that replaces a misspelled name at all its locations."""
+    """Return the edit that corrects a misspelled name at all of its locations."""
     lines = text.split("\n")
     for site in sorted(one.sites, key=lambda s: (_line_of(s), _column_of(s)), reverse=True):
         line = lines[_line_of(site) - 1]

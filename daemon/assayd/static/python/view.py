@@ -1,4 +1,4 @@
-"""Provides the security scan's view of a source: scopes, and the modules that expressions may refer to."""
+"""Provides the security scan with a source's scopes and with the modules to which expressions may refer."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from assayd.static.python.scopes import NodeSite, Resolution, Scope, ScopedTree,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A source and its scopes, under the rules of one policy.
+    """A source with its scopes, interpreted under the rules of one policy.
 
-    `uses_paths` is True if pathlib is imported anywhere, and `uses_streams` if a module with streams is
-    imported. `constants` are names that are bound exactly once in the whole source, to a string literal.
-    `own` are the attributes that the source's classes define or assign. `paths` are the names that are
-    assigned a path anywhere.
+    `uses_paths` is True if the source imports pathlib anywhere; `uses_streams` is True if it imports a
+    module with streams. `constants` contains the names that are bound exactly once in the whole source, to
+    a string literal. `own` contains the attributes that the source's classes define or assign. `paths`
+    contains the names to which a path is assigned anywhere.
     """
 
     text: str
@@ -60,19 +60,19 @@ class View:
         return self.error(node, "name.dunder", message, "Choose another name.")
 
     def is_builtin(self, node: ast.AST, name: str, scope: Scope) -> bool:
-        """Return whether an expression is a given name and may refer to the builtin."""
+        """Return whether an expression is the given name and may refer to the builtin of that name."""
         return isinstance(node, ast.Name) and node.id == name and resolve(name, scope).may_be_builtin
 
     def checks_uses(self, module: str) -> bool:
-        """Return whether uses of a module are checked; they aren't if the module's import is rejected."""
+        """Return whether uses of a module are checked. They aren't if the import itself is rejected."""
         return self.modules.policy.allows(module) or bool(self.modules.submodules(module))
 
     def restricts(self, module: str) -> bool:
-        """Return whether a module is restricted: only some names are allowed, or its import is rejected."""
+        """Return whether only some names of a module are allowed, or its import is rejected."""
         return self.modules.names(module) is not None or not self.checks_uses(module)
 
     def dotted(self, node: ast.AST, scope: Scope) -> frozenset[str]:
-        """Return the dotted names to which an expression may refer, if they begin with a module."""
+        """Return the dotted names to which an expression may refer, if these begin with a module."""
         match node:
             case ast.Attribute(value=value, attr=attr):
                 return frozenset(f"{module}.{attr}" for module in self.modules_of(value, scope))
@@ -112,7 +112,7 @@ def _is_import_of(node: ast.AST, modules: Container[str]) -> bool:
 
 
 def _constant_texts(tree: ScopedTree) -> dict[str, str]:
-    """Return the names that are bound exactly once in the whole source, to a string literal."""
+    """Return the names that are bound exactly once in the source, to a string literal."""
     bound: Counter[str] = Counter()
     texts: dict[str, str] = {}
     for site in tree.sites:

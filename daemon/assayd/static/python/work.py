@@ -1,7 +1,8 @@
-"""Estimates the superlinear cost of compiling a source, before the source is passed to the compiler.
+"""Estimates whether a source takes too long to compile, before it is passed to the compiler.
 
-Two constructs take quadratic time: the parts of one f-string, because the compiler searches for each part
-from the start of the string, and names that are visible in inner scopes, because each scope copies them.
+The compile time is quadratic in two quantities: the parts of one f-string, because the compiler searches
+for each part from the start of the string, and the names visible in inner scopes, because each scope copies
+them.
 
     f"{a}{a}{a}…"                                    with 60,000 parts: 5 s
     def f1(): global a1                              20,000 times: 20 s
@@ -38,7 +39,7 @@ _Scope = (
 
 
 def is_slow_to_parse(text: str) -> bool:
-    """Return whether the f-strings of a source have too many parts for their length."""
+    """Return whether the f-strings of a source have too many parts, weighted by the strings' lengths."""
     work = 0
     for found in _STRING_OR_COMMENT.finditer(text):
         begin = found.start()
@@ -48,7 +49,7 @@ def is_slow_to_parse(text: str) -> bool:
 
 
 def is_slow_to_compile(tree: ast.Module) -> bool:
-    """Return whether too many names are visible in too many scopes."""
+    """Return whether the number of names visible in inner scopes is too high to compile."""
     declared: set[str] = set()
     scopes = work = 0
     pending: list[ast.AST] = [tree]
@@ -65,7 +66,7 @@ def is_slow_to_compile(tree: ast.Module) -> bool:
 
 
 def _count_inside(function: ast.AST, declared: set[str]) -> tuple[int, int]:
-    """Return the number of names bound in an outermost function, and the number of scopes in it."""
+    """Return how many names an outermost function binds, and how many scopes it contains."""
     bound = inner = 0
     for node in ast.walk(function):
         if isinstance(node, ast.Global):

@@ -1,4 +1,4 @@
-"""Migrates the schema; each file in `versions` is one revision."""
+"""Migrates the database schema. Each file in the folder `versions` defines one revision."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def upgrade(connection: Connection, current: str | None, target: str) -> None:
 
 
 def configuration() -> Config:
-    """Return Alembic's configuration for the revisions of this package."""
+    """Return the configuration of Alembic for the revisions in this package."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent))
     return config

@@ -1,4 +1,4 @@
-"""Configures Alembic's environment: the connection, and the metadata that the schema must match."""
+"""Configures the connection that Alembic uses and the metadata that the schema must match."""
 
 from alembic import context
 

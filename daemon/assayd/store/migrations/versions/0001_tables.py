@@ -1,4 +1,4 @@
-"""Creates tables for submissions, attempts with labels, runs, verdicts and events."""
+"""Creates the tables for submissions, attempts with labels, runs, verdicts and events."""
 
 import sqlalchemy as sa
 from alembic import op

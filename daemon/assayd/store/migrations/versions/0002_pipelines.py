@@ -1,4 +1,4 @@
-"""Creates tables for pipelines, their steps and attempts, and execution logs."""
+"""Creates the tables for pipelines with their steps and attempts, and for execution logs."""
 
 import sqlalchemy as sa
 from alembic import op

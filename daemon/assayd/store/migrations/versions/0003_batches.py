@@ -1,4 +1,4 @@
-"""Adds batches with their items, the replayed attempt, and the rules and disk usage of verdicts."""
+"""Adds tables for batches and items, and columns for replays and for verdicts' rules and disk usage."""
 
 import json
 
@@ -61,7 +61,7 @@ def upgrade() -> None:
 
 
 def _measure_bundles() -> None:
-    """Fill in the disk usage of the bundles of earlier verdicts."""
+    """Compute the disk usage of bundles whose verdicts were recorded before this revision."""
     connection = op.get_bind()
     found = connection.execute(sa.text("SELECT attempt_id, artifacts FROM verdicts")).all()
     sizes = [

@@ -1,4 +1,4 @@
-"""Adds the natural-language request that led to a submission."""
+"""Adds a column for the natural-language request that led to a submission."""
 
 import sqlalchemy as sa
 from alembic import op

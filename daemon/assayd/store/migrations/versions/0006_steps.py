@@ -1,4 +1,4 @@
-"""Adds the raw answers of providers, and the user who granted a repair its budget."""
+"""Adds providers' raw answers, and the user who granted the budget of a repair."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Adds webhook URLs, and the messages that are waiting for delivery."""
+"""Adds columns for webhook URLs, and a table of the messages that are waiting for delivery."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Adds an index of runs by node, newest first, which claims use to count the node's current runs."""
+"""Adds an index of runs by node, newest first. Claims use the index to count a node's current runs."""
 
 from alembic import op
 

@@ -1,4 +1,4 @@
-"""Adds the reason why a fix can't be applied to its submission."""
+"""Adds a column for the reason why a fix can't be applied to its submission."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column; it is NULL for earlier fixes."""
+    """Add the column, which is NULL for earlier fixes."""
     op.add_column("repair_fixes", sa.Column("problem", sa.Text(), nullable=True))
 
 

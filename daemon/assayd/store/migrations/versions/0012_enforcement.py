@@ -1,4 +1,4 @@
-"""Adds whether the policy of an attempt enforced its rules or only reported violations."""
+"""Adds columns that record whether an attempt's policy enforced its rules or only reported violations."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the columns. Earlier attempts had enforcing policies."""
+    """Add the columns. Earlier attempts are recorded with enforcing policies."""
     op.add_column("verdicts", sa.Column("enforcement", sa.String(16), nullable=True))
     op.add_column("verdicts", sa.Column("approvable", sa.Integer(), nullable=False, server_default="1"))
 

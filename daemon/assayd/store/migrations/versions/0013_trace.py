@@ -1,4 +1,4 @@
-"""Adds the trace span of an attempt, which the daemon's next run continues."""
+"""Adds a column for the trace span of an attempt, which the daemon continues after a restart."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Adds the requested maximum number of runs of an attempt, and a mark for verdicts of distrusted nodes."""
+"""Adds an attempt's requested maximum number of runs, and a flag for verdicts of distrusted nodes."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the columns. A gateway of the previous version keeps working, because it doesn't use them."""
+    """Add the columns. Gateways of the previous version ignore the columns and keep working."""
     op.add_column("attempts", sa.Column("max_runs", sa.Integer(), nullable=True))
     op.add_column("verdicts", sa.Column("distrusted_at", sa.BigInteger(), nullable=True))
 

@@ -1,4 +1,4 @@
-"""Creates tables for workflows of code nodes."""
+"""Creates the tables for workflows of code nodes."""
 
 import sqlalchemy as sa
 from alembic import op
