@@ -19,12 +19,12 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Return the time in seconds of a clock that never goes backwards."""
+        """Return the time of a monotonic clock, in seconds."""
         return time.monotonic()
 
 
 class UlidGenerator:
-    """A generator of ULIDs that increase within this process, also within one millisecond.
+    """A generator of ULIDs that always increase within this process, even within one millisecond.
 
     Source: the ULID specification. An id has 48 bits of milliseconds and 80 bits of randomness, in
     Crockford base32.

@@ -1,6 +1,6 @@
-"""Finds a key of a provider or a webhook: in the environment, or in a file that other users can't read.
+"""Finds a provider's or a webhook's key in the environment or in a file that other users can't read.
 
-An error message never contains a key; it names the location at which the key was expected.
+Error messages never contain a key, only its expected location.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NONE = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A provider's API key with its origin."""
+    """A provider's API key, and the location from which it was read."""
 
     text: str = field(repr=False)
     source: str
@@ -30,7 +30,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeySource:
-    """The configured location of a key. `usual` is the vendor's own variable, used only for its server.
+    """The configured location of a key. `usual` is the vendor's variable, only for its server.
 
     `section` is the section of the settings that configures the key.
     """
@@ -42,7 +42,7 @@ class KeySource:
 
 
 def find_key(name: str, place: KeySource, environment: Mapping[str, str]) -> Key:
-    """Return a provider's key; a server other than the vendor's gets only a key configured for it.
+    """Return a provider's key; for a server other than the vendor's, use only an explicitly configured key.
 
     Raises: ConfigError ``repair.key`` (for other sections, the section's own code), if the key is missing
     from its configured location or other users can read it.
@@ -66,15 +66,16 @@ def hide_environment() -> None:
     """Prevent other processes of the same user from reading this process's environment with its keys.
 
     The environment of a process stays in its memory, even if it is removed from `os.environ` later. This
-    function blocks access to ``/proc/PID/environ`` and ``/proc/PID/mem``, and disables core dumps. Raises:
-    ConfigError.
+    function blocks access to ``/proc/PID/environ`` and ``/proc/PID/mem``, and disables core dumps.
+
+    Raises: ConfigError.
     """
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
         raise ConfigError("repair.key", f"can't hide the environment: {os.strerror(ctypes.get_errno())}")
 
 
 def _read_key_file(owner: str, path: Path) -> str:
-    """Read a key file, a regular file owned by this user or root that group and others can't read.
+    """Read a key file; it must be a regular file of this user or root, unreadable for group and others.
 
     A file of root's group is accepted, because systemd passes credentials to a service in this way.
     """
@@ -100,7 +101,7 @@ def _read_key_file(owner: str, path: Path) -> str:
 
 
 def _check_key(text: str, owner: str, where: object) -> str:
-    """Check that a key is valid in an HTTP header, because libraries print invalid keys in errors."""
+    """Check that a key is valid in an HTTP header, because libraries include invalid keys in errors."""
     if not text or len(text) > MOST_BYTES or not (text.isascii() and text.isprintable()) or " " in text:
         raise _key_error(owner, f"{where} must hold a key: one word of printable ASCII")
     return text

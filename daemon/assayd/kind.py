@@ -1,9 +1,10 @@
-"""The class `Kind`: every kind of submission is the single instance of one of its subclasses.
+"""Defines the class `Kind`; every kind of submission is the only instance of a subclass.
 
 A kind is pure: it performs no I/O and reads no clock. Its static stages and everything that parses
 submitted text run in an analysis worker, submitted code runs in a container, and the kind interprets both
-results. Parts that need a library that a kind must not import (HTTP, the database) are specified as a
-reference, ``package.module:name``. A kind's command-line description is in `ports/command_line.py`.
+results. If a part needs a library that a kind must not import (HTTP, the database), the kind specifies the
+part as a reference ``package.module:name``. A kind's command-line description is in
+`ports/command_line.py`.
 
 Source: docs/adding-a-validator.md.
 """
@@ -63,7 +64,7 @@ class FailureAction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage(Generic[P]):
-    """One static stage: a pure function of payload and policy that runs in an analysis worker."""
+    """A static stage: a pure function of payload and policy that runs in an analysis worker."""
 
     name: str
     check: Callable[[P, ExecutionPolicy], Sequence[Finding]]
@@ -71,7 +72,7 @@ class Stage(Generic[P]):
 
 
 class Cap(StrEnum):
-    """The kinds of size limit for the parts of a payload; each value is the name of a limit setting."""
+    """The size limits for parts of a payload. Each value is the name of the limit's setting."""
 
     SOURCE = "source_bytes"
     """One text, in bytes."""
@@ -161,7 +162,7 @@ class Kind(ABC, Generic[P, Q]):
         """Return the static stages, in order."""
 
     def prepare(self, payload: P) -> Q:
-        """Return the payload in the form that is checked, planned and judged, e.g. cleaned.
+        """Return the (for example normalized) form of the payload that is checked, planned and judged.
 
         This method can parse hostile text, because it runs once in an analysis worker. `plan` and `judge`
         receive its result and parse nothing.
@@ -170,7 +171,7 @@ class Kind(ABC, Generic[P, Q]):
 
     @abstractmethod
     def plan(self, payload: P, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
-        """Return the run spec; None if the static stages decide the verdict alone.
+        """Return the run spec, or None if the static stages alone decide the verdict.
 
         `payload` is prepared, except for samples that are used only to determine the required containers.
         """
@@ -189,7 +190,7 @@ class Kind(ABC, Generic[P, Q]):
     def plan_trial(
         self, payload: Q, policy: ExecutionPolicy, limits: Limits, result: RunResult
     ) -> RunSpec | None:
-        """Return the run spec of the trial for a submission that has passed; None if no trial is needed.
+        """Return the run spec of a passed submission's trial, or None if no trial is needed.
 
         The trial runs in another container and can't change the verdict, unless a profile turns the
         findings of `judge_trial` into errors.
@@ -199,14 +200,14 @@ class Kind(ABC, Generic[P, Q]):
     def judge_trial(
         self, payload: Q, policy: ExecutionPolicy, result: RunResult, trial: RunResult | None
     ) -> Mapping[str, Sequence[Finding]]:
-        """Return findings about quality by stage, from the run that passed and from its trial. Pure.
+        """Return quality findings by stage, derived from the passed run and its trial. Pure.
 
         `trial` is None if no trial was needed or no container was available.
         """
         return {}
 
     def image_of(self, policy: ExecutionPolicy) -> str:
-        """Return the name, without prefix, of the image that a submission runs in under a policy."""
+        """Return the image in which a submission runs under a policy, as a name without prefix."""
         return policy.image or self.image
 
     def narrow(self, payload: P, policy: ExecutionPolicy) -> ExecutionPolicy:
@@ -217,25 +218,25 @@ class Kind(ABC, Generic[P, Q]):
         return policy
 
     def labels(self, payload: P) -> Mapping[str, str]:
-        """Return labels that the payload implies; labels of the submission itself override them."""
+        """Return the labels derived from the payload; the submission's own labels take precedence."""
         return {}
 
     def rate(self, payload: P, findings: Sequence[Finding]) -> Rating | None:
-        """Rate a submission that was validated or failed, by its report's findings; None for no rating.
+        """Return the rating of a validated or failed submission, based on its findings, or None.
 
         `payload` is the submitted one; this method doesn't parse it.
         """
         return None
 
     def withheld(self, payload: P) -> bool:
-        """Return whether a validated submission can't be approved because some checks were skipped.
+        """Return whether a validated submission can't be approved, because some checks were skipped.
 
         `payload` is the submitted one: this method doesn't parse it.
         """
         return False
 
     def integrity(self, payload: P) -> str | None:
-        """Return the basis of a submission's score; None for a kind without scores.
+        """Return the basis of a submission's score, or None for a kind without scores.
 
         `payload` is the submitted one: this method doesn't parse it.
         """
@@ -268,7 +269,7 @@ class Kind(ABC, Generic[P, Q]):
         return answer
 
     def passage(self, payload: P) -> SourcePart:
-        """Return the text of the submission to fix; an empty passage if there is none."""
+        """Return the text of the submission that must be fixed, or an empty passage if there is none."""
         text = getattr(payload, self.code_field, None)
         if not isinstance(text, str):
             return SourcePart(name="", language=self.language, text="")
@@ -279,7 +280,7 @@ class Kind(ABC, Generic[P, Q]):
         return ()
 
     def context(self, payload: P, report: Document, policy: ExecutionPolicy | None = None) -> RepairContext:
-        """Return the passage to fix, given the submitted payload, its failed report and effective policy.
+        """Return the context of a repair, given the submitted payload, the failed report and the policy.
 
         The context omits the rules and surroundings if the code isn't valid in its language, and the
         allowed modules if the fault isn't related to names.
@@ -295,19 +296,19 @@ class Kind(ABC, Generic[P, Q]):
         )
 
     def patch(self, payload: P, passage: str, code: str) -> Document:
-        """Return the payload, as plain JSON, with the given passage replaced."""
+        """Return the payload as plain JSON, in which the passage to fix is replaced by the given text."""
         return {**payload.model_dump(mode="json", exclude_unset=True), self.code_field: self.code_of(code)}
 
     def normal_form(self, payload: P) -> bytes:
-        """Return a form of the text that doesn't change if a fix changes only layout and comments."""
+        """Return a normal form of the text, which doesn't depend on layout and comments."""
         return strip_layout(self.passage(payload).text, "#")
 
     def taken(self, payload: P) -> Taken:
-        """Return the extracted fields and the source texts; no texts if rules can't replace the code."""
+        """Return the extracted fields and their source strings, or none if rules can't replace the code."""
         return Taken(texts=(), fields=())
 
     def around(self, context: Any) -> Sequence[PromptContext]:
-        """Return the context that a generated submission must fit, given the context of the request."""
+        """Return the request's context in the form that a prompt shows to the model."""
         return ()
 
     def brief(self, context: Any, policy: ExecutionPolicy) -> PromptParts:
@@ -321,15 +322,15 @@ class Kind(ABC, Generic[P, Q]):
         )
 
     def base(self, context: Any) -> Document:
-        """Return the part of the payload that the context determines, as plain JSON, without the answer."""
+        """Return, as plain JSON, the part of the payload that the request's context determines."""
         document: Document = context.model_dump(mode="json", exclude_unset=True)
         return document
 
     def answered(self, base: Document, proposal: Proposal) -> Document:
-        """Return a payload, as plain JSON, with a proposal in it. Raises: ValueError, if it doesn't fit."""
+        """Return a payload with a proposal in it, as plain JSON. Raises: ValueError, if it is invalid."""
         return {**base, self.code_field: self.code_of(proposal.code)}
 
     def _compared(self, asked: object) -> tuple[str, ...]:
-        """Return descriptions of how results are compared with the cases of a payload or request context."""
+        """Return the descriptions of the comparisons that the cases of a payload or request context use."""
         modes = {str(case.compare) for case in getattr(asked, "cases", ())}
         return tuple(told for mode, told in self.comparison.items() if mode in modes)

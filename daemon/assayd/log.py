@@ -1,8 +1,8 @@
 """Configures the daemon's log: structured events, one per line, on standard error.
 
-This module defines only the format. Each caller names its events (``noun.past_verb``) and adds keys, which
-never contain source code, prompts or tokens. The ids of a request and of an attempt are bound once, and
-every related line includes them.
+This module defines only the format. Each caller names events (``noun.past_verb``) and adds keys, which
+never contain source code, prompts or tokens. The ids of a request and of an attempt are bound once, so that
+every related line contains them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _QUIET = ("alembic", "aiosqlite", "sqlalchemy", "docker", "urllib3", "uvicorn.ac
 def configure(
     level: str = "info", form: Literal["json", "console"] = "json", out: TextIO | None = None
 ) -> None:
-    """Send the daemon's events and the records of libraries to one stream in one format.
+    """Write the daemon's events and the libraries' log records to one stream in one format.
 
     Args:
         level: the lowest level to write: debug, info, warning or error.
@@ -72,18 +72,18 @@ def configure(
 
 
 class _LossyStream:
-    """A stream that drops lines it can't write, because a logging failure must not end an attempt."""
+    """A stream that drops lines that can't be written, because a log failure must not end an attempt."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> None:
-        """Write to the stream; ignore failures."""
+        """Write to the underlying stream; ignore failures."""
         with suppress(OSError):
             self._stream.write(text)
 
     def flush(self) -> None:
-        """Flush the stream; ignore failures."""
+        """Flush the underlying stream; ignore failures."""
         with suppress(OSError):
             self._stream.flush()
 
@@ -100,7 +100,7 @@ def trace_log_fields(context: TraceContext | None) -> dict[str, str]:
 
 
 def is_journal(stream: TextIO) -> bool:
-    """Return whether a stream is connected to systemd's journal (``JOURNAL_STREAM``, systemd.exec(5))."""
+    """Return whether a stream is systemd's journal, according to ``JOURNAL_STREAM`` (systemd.exec(5))."""
     named = os.environ.get("JOURNAL_STREAM")
     if not named:
         return False
@@ -122,7 +122,7 @@ def _log_processors(form: Literal["json", "console"]) -> tuple[tuple[Processor, 
 
 
 def _prepend_priority(render: Processor) -> Processor:
-    """Wrap a renderer so that each line starts with its level, as the journal requires."""
+    """Wrap a renderer so that each line begins with its priority in the journal's syntax."""
     as_text = cast("Callable[[WrappedLogger, str, EventDict], str]", render)
 
     def rendered(logger: WrappedLogger, name: str, event: EventDict) -> str:

@@ -1,8 +1,8 @@
 """Returns freed memory of this process to the system after large operations.
 
-glibc uses a separate heap for each thread and keeps freed memory in it. After a few large submissions, read
-in different threads, the daemon would hold several times the memory in use. Without glibc, this module does
-nothing.
+glibc uses a separate heap for each thread and keeps freed memory in the heap. After a few large submissions
+that different threads parsed, the daemon would otherwise occupy several times the memory in use. Without
+glibc, this module does nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def settle() -> None:
 def give_back() -> None:
     """Collect unreferenced objects, and return free memory to the system.
 
-    A task's objects are often part of a cycle, which the collector would find much later.
+    A task's objects are often part of a reference cycle, which the collector would otherwise detect much
+    later.
     """
     gc.collect()
     if hasattr(_LIBC, "malloc_trim"):

@@ -33,7 +33,7 @@ _MOST_LABELLED = 4096
 
 @lru_cache(_MOST_LABELLED)
 def labelled(metric: _Metric, *labels: str) -> _Metric:
-    """Return a metric's time series for these labels; cached, as a look-up is as slow as counting."""
+    """Return a metric's time series for these labels from a cache, because look-ups are slow."""
     return metric.labels(*labels)
 
 

@@ -1,4 +1,4 @@
-"""Limits the share of the event loop's time that one user can use while other users make requests.
+"""Limits each user's share of the event loop's time while other users make requests.
 
 Otherwise, a user with a hundred clients could keep the event loop busy all the time and delay every step of
 other users' attempts. After using the event loop, a user must wait in proportion to the time used.
@@ -21,7 +21,7 @@ MOST_SEEN = 64
 
 
 class UserThrottle:
-    """A throttle that records each user's last request and the time until which each user must wait.
+    """A throttle that records, for each user, the last request and the time until which to wait.
 
     Args:
         share: the share of the time that a user can use while other users make requests.
@@ -35,7 +35,7 @@ class UserThrottle:
         self._clock = clock
 
     def note(self, user: Hashable) -> None:
-        """Record a user's request, so that the daemon knows that other users aren't alone."""
+        """Record a user's request, so that other users are throttled."""
         self._seen.pop(user, None)
         if len(self._seen) >= MOST_SEEN:
             del self._seen[next(iter(self._seen))]
@@ -47,7 +47,7 @@ class UserThrottle:
         return all(each == user or now - at > ALONE_S for each, at in self._seen.items())
 
     def used(self, user: Hashable, seconds: float) -> None:
-        """Record the time that a user has used; the user must then wait, unless no other user is active."""
+        """Record the time that a user has used; the user must then wait if other users are active."""
         if self.is_only_user(user):
             return
         now = self._clock()
@@ -57,6 +57,6 @@ class UserThrottle:
         self._rests_until[user] = min(rests_until, now + MOST_REST_S)
 
     def rest_s(self, user: Hashable) -> float:
-        """Return the seconds after which a throttled user is checked again; 0 if the user needn't wait."""
+        """Return the seconds until a throttled user is checked again, or 0 if the user needn't wait."""
         left_s = self._rests_until.get(user, 0) - self._clock()
         return 0 if left_s <= 0 or self.is_only_user(user) else min(left_s, LOOK_S)

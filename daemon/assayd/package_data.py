@@ -1,7 +1,7 @@
 """Locates the files that are distributed with the program but aren't Python code.
 
-This module determines only their location: the folders of the checkout, or `_share/` of an installed wheel.
-Callers read the files.
+This module determines only the location of the files: the folders of the checkout, or `_share/` in an
+installed wheel. Callers read the files.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ def share(name: str, *parts: str) -> Path:
 
     Args:
         name: ``images``, ``policies`` or ``seccomp``.
-        parts: the path below that folder; it isn't checked.
+        parts: the path below that folder, whose existence isn't checked.
 
     Raises:
         ConfigError: ``install.share_missing``, if the folder is in neither location.

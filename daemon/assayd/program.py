@@ -1,4 +1,4 @@
-"""Shared code of the long-running programs: imports, one-line error messages, and exit codes."""
+"""Provides code for all long-running programs: imports, one-line error messages, and exit codes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assayd.errors import AssaydError, ConfigError
 
 
 def exit_code(program: str, run: Callable[[], int]) -> int:
-    """Run a program; return its exit code: 2 for wrong settings, 3 for errors that can be temporary."""
+    """Run a program and return its exit code: 2 for wrong settings, 3 for potentially temporary errors."""
     try:
         return run()
     except ConfigError as error:
@@ -24,9 +24,9 @@ def exit_code(program: str, run: Callable[[], int]) -> int:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Disable garbage collection while the body imports a program, which saves a fifth of the time.
+    """Disable garbage collection while the `with` block imports a program; this saves a fifth of the time.
 
-    Afterwards, the collector ignores all objects that exist at the end of the body.
+    Afterwards, the collector ignores all objects that exist at the end of the block.
     """
     gc.disable()
     try:

@@ -16,10 +16,10 @@ USUALLY_S = 5.0
 
 
 class Notifier:
-    """A connection to the service manager; `status` returns the daemon's state in one line.
+    """A connection to the service manager. `status` returns the daemon's state in one line.
 
-    Heartbeats are sent from the event loop, so that they stop if the event loop is blocked. The watchdog
-    then ends the daemon, and the daemon's next run recovers the unfinished work.
+    Heartbeats are sent from the event loop, so that they stop if the event loop is blocked. The service
+    manager's watchdog then kills the daemon, and the daemon's next run recovers the unfinished work.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
@@ -47,11 +47,11 @@ class Notifier:
             await asyncio.sleep(self.every_s)
 
     def ready(self) -> None:
-        """Notify the service manager that the daemon is ready, at first and after each reload."""
+        """Notify the service manager that the daemon is ready, after the start and after each reload."""
         self._notify(f"READY=1\nSTATUS={self.status()}")
 
     def notify_reloading(self) -> None:
-        """Notify the service manager that the policies are being reloaded, until `ready` is called."""
+        """Notify the service manager that a reload of the policies has begun; `ready` reports its end."""
         self._notify("RELOADING=1")
 
     def stopping(self) -> None:
@@ -70,7 +70,7 @@ class Notifier:
 
 
 def _heartbeat_interval_s(environ: Mapping[str, str]) -> float:
-    """Return the heartbeat interval, which is half of the watchdog's timeout."""
+    """Return the heartbeat interval in seconds: half of the watchdog's timeout."""
     allowed, meant_for = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID")
     if not allowed.isdigit() or int(allowed) == 0 or meant_for not in {None, str(os.getpid())}:
         return USUALLY_S

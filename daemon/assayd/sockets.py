@@ -1,7 +1,7 @@
 """Opens the listening sockets.
 
-The API's socket is passed by systemd, or opened by the daemon with its permissions set before use. The
-metrics' socket, if configured, is a loopback port.
+The API's socket is passed by systemd, or opened by the daemon, which sets the permissions before the first
+use. The optional socket for metrics is a loopback port.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def listen_loopback(address: tuple[str, int]) -> socket.socket:
 
 
 def is_passed_by_systemd() -> bool:
-    """Return whether systemd passed the socket (sd_listen_fds(3)), so that it outlives this process."""
+    """Return whether systemd passed the socket (sd_listen_fds(3)); such a socket outlives this process."""
     return os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1"
 
 
@@ -65,7 +65,7 @@ def _take_passed_socket() -> socket.socket:
 
 
 def _clear(path: Path) -> None:
-    """Remove the socket of a daemon that has ended, but never a socket on which a process listens."""
+    """Remove the socket of an exited daemon, but never a socket on which a process listens."""
     if not path.is_socket():
         if path.exists():
             raise ConfigError("socket.unusable", f"{path} exists, but isn't a socket")

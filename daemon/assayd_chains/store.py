@@ -101,13 +101,19 @@ class DatabaseChainStore:
         return repair.chain() if repair is not None and repair.generation_id is None else None
 
     async def generations(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Chain]:
-        """Return generations of a user that are older than the generation `before`, newest first."""
+        """Return generations, newest first.
+
+        The result can be limited to one user and to generations older than `before`.
+        """
         return await self._fetch_generations(_page_statement(generations, uid, before, limit))
 
     async def repairs(
         self, *, uid: int | None = None, before: str | None = None, limit: int = 50
     ) -> Sequence[Repair]:
-        """Return repairs of a user that are older than the repair `before`, newest first."""
+        """Return repairs, newest first.
+
+        The result can be limited to one user and to repairs older than `before`.
+        """
         return await self._fetch_repairs(_page_statement(repairs, uid, before, limit))
 
     async def repairs_of(self, attempt_id: str) -> Sequence[Repair]:

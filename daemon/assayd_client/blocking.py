@@ -16,7 +16,7 @@ from assayd_client.verbs import Verbs
 
 
 class BlockingClient(Verbs):
-    """Base class of the blocking clients; each request uses a separate connection. Raises ClientError."""
+    """A base class of blocking clients. Each request uses one connection. Raises: ClientError."""
 
     def __init__(self, daemon: Target = None) -> None:
         self.address = find_daemon(daemon)

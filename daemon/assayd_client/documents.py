@@ -1,6 +1,6 @@
-"""Exports the document types of answers.
+"""Exports the types of the documents that answers contain.
 
-They are imported on first use, so that clients can avoid pydantic.
+The types are imported on first use, so that clients can run without pydantic.
 """
 
 from __future__ import annotations

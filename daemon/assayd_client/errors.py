@@ -8,8 +8,8 @@
     ├── NotReady            the daemon is running but can't run attempts now; `retry_after_s`
     └── DaemonUnreachable   no answer, or a connection that broke during the answer
 
-A ClientError that isn't of a subclass is an internal failure of the daemon. `retryable` is True if a retry
-can succeed.
+A ClientError that doesn't belong to a subclass reports an internal failure of the daemon. `retryable` is
+True if a retry can succeed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from assayd.errors import AssaydError
 
 
 class ClientError(AssaydError):
-    """Base class of the errors of requests. `status` is the HTTP status, or 0 without an answer."""
+    """The base class of the errors of requests.
+
+    `status` is the HTTP status, or 0 if there wasn't an answer.
+    """
 
     def __init__(
         self, code: str, message: str, *, status: int = 0, field: str | None = None, retryable: bool = False
@@ -28,37 +31,40 @@ class ClientError(AssaydError):
 
 
 class NotFound(ClientError):
-    """An error raised if the object doesn't exist, or belongs to another user."""
+    """An error raised if the object doesn't exist or belongs to another user."""
 
 
 class Conflict(ClientError):
-    """An error raised if an object has ended, or its id belongs to another submission."""
+    """An error raised if an object has already ended, or if its id belongs to another submission."""
 
 
 class Refused(ClientError):
-    """An error raised if the request is invalid or not allowed; a retry doesn't help."""
+    """An error raised if the request is invalid or not allowed, so that a retry can't succeed."""
 
 
 class Later(ClientError):
-    """Base class of errors for which the request can be repeated after `retry_after_s` seconds."""
+    """The base class of errors after which the request can be repeated in `retry_after_s` seconds."""
 
     retry_after_s: float = 1.0
 
 
 class QueueFull(Later):
-    """An error raised if the queue or a quota is full, or an examination is running; it can be retried."""
+    """An error raised if the queue or a quota is full, or if an examination is running.
+
+    The request can be retried.
+    """
 
 
 class NotReady(Later):
-    """An error raised if the daemon can't run attempts now; the request can be retried."""
+    """An error raised if the daemon can't run attempts now. The request can be retried."""
 
 
 class DaemonUnreachable(ClientError):
-    """An error raised if the daemon doesn't answer, or the connection breaks during the answer."""
+    """An error raised if the daemon doesn't answer, or if the connection fails during the answer."""
 
 
 def error_class(status: int) -> type[ClientError]:
-    """Return the error class for an HTTP status."""
+    """Return the error class that corresponds to an HTTP status."""
     known = {404: NotFound, 409: Conflict, 429: QueueFull, 503: NotReady}
     usual = Refused if 400 <= status < 500 else ClientError
     return known.get(status, usual)

@@ -1,8 +1,8 @@
-"""Encodes one request and decodes its answer on an HTTP connection, without I/O, which the clients perform.
+"""Encodes one request and decodes its answer on an HTTP connection. Performs no I/O.
 
-Both clients work in the same way: they connect, send the bytes from `Exchange.outgoing`, and pass received
-bytes to the exchange until it is complete. A connection serves one request: on a local socket, a new
-connection is cheaper than keeping one open.
+The clients perform the I/O, both in the same way: they connect, send the bytes from `Exchange.outgoing`,
+and pass received bytes to the exchange until it is complete. Each connection is used for one request,
+because opening a connection to a local socket is cheaper than keeping it open.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONNECT_S = 10.0
 
 
 class Exchange:
-    """The state of one request and its response on a connection.
+    """The state of a connection's single request and response.
 
     Attributes:
         is_complete: whether the complete answer has been received.
@@ -45,7 +45,10 @@ class Exchange:
         self.is_complete = False
 
     def outgoing(self, body: bytes | Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the encoded request, in one piece if its body is of type `bytes`. Raises: as `head`."""
+        """Yield the encoded request, in one piece if its body is `bytes`.
+
+        Raises: the same errors as `head`.
+        """
         if isinstance(body, bytes):
             yield self.head() + self.piece(body) + self.end()
             return
@@ -82,13 +85,14 @@ class Exchange:
         return self._encode_event(h11.EndOfMessage())
 
     def stop_sending(self) -> None:
-        """Record that the daemon stopped reading the request, because its answer rejects the request."""
+        """Record that the daemon stopped reading the request because its answer rejects the request."""
         self._state.send_failed()
 
     def receive(self, data: bytes) -> Iterator[bytes]:
-        """Process received bytes (empty: the connection is closed); return pieces of the answer's body.
+        """Process received bytes and return pieces of the answer's body.
 
-        Raises: ClientError, when a complete error answer has been received; h11.RemoteProtocolError.
+        Empty bytes mean that the connection is closed. Raises: ClientError, if a complete error answer has
+        been received; h11.RemoteProtocolError.
         """
         self._state.receive_data(data)
         while not self.is_complete and (event := self._state.next_event()) is not h11.NEED_DATA:
@@ -112,10 +116,10 @@ class Exchange:
 
 
 def trace_headers() -> dict[str, str]:
-    """Return the headers with which the daemon continues the caller's trace; empty without a trace.
+    """Return the headers with which the daemon continues the caller's trace, if there is one.
 
-    The trace is that of OpenTelemetry's current span, if the caller has imported OpenTelemetry; otherwise,
-    it is read from the environment.
+    If the caller has imported OpenTelemetry, the trace of the current span is used. Otherwise, the trace is
+    read from the environment.
     """
     api = sys.modules.get("opentelemetry.trace")
     span = api.get_current_span().get_span_context() if api is not None else None
@@ -134,10 +138,10 @@ _HEADER = re.compile(r"[!-~]([ -~]{0,510}[!-~])?")
 
 
 def connect(path: Path, wait_s: float = CONNECT_S) -> socket.socket:
-    """Return a connection to a socket; if its backlog is full, the kernel waits for up to `wait_s`.
+    """Return a connection to a socket. If its backlog is full, the kernel waits for up to `wait_s`.
 
-    A non-blocking socket, or a socket with a Python timeout, would fail immediately in that case. Raises:
-    OSError.
+    A non-blocking socket, or a socket with a Python timeout, would fail immediately if the backlog is full.
+    Raises: OSError.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -151,7 +155,7 @@ def connect(path: Path, wait_s: float = CONNECT_S) -> socket.socket:
 
 
 def _set_socket_timeout(connection: socket.socket, seconds: float) -> None:
-    """Set the timeout of the kernel's waits for the peer, in seconds; 0 means no timeout."""
+    """Set the timeout in seconds for the kernel's waits for the peer; 0 disables the timeout."""
     whole = int(seconds)
     bound = struct.pack("ll", whole, int((seconds - whole) * 1e6))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bound)
@@ -159,7 +163,7 @@ def _set_socket_timeout(connection: socket.socket, seconds: float) -> None:
 
 @contextmanager
 def translate_connection_errors(address: Address) -> Iterator[None]:
-    """Translate the body's connection errors into DaemonUnreachable."""
+    """Translate connection errors in the body into DaemonUnreachable."""
     try:
         yield
     except (OSError, h11.ProtocolError) as error:
@@ -167,7 +171,7 @@ def translate_connection_errors(address: Address) -> Iterator[None]:
 
 
 def _address_headers(address: Address) -> dict[str, str]:
-    """Return the headers that the daemon's address requires."""
+    """Return the headers that requests to this address require."""
     if not isinstance(address, ServerChoice):
         return {"Host": "assayd"}
     from assayd_client.secure import authorization

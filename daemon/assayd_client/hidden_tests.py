@@ -1,4 +1,4 @@
-"""Parses tasks and answers in benchmark formats, and builds submissions of the kind `solution`. No I/O."""
+"""Parses tasks and answers in benchmark formats, and builds submissions of the kind `solution`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from assayd.errors import RequestError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenTests:
-    """The tests of a task: `tests` is Python code or a list of assertions; `cases` are calls with results.
+    """The tests of a task: code or assertions in `tests`, or calls with expected results in `cases`.
 
-    `context` is code that runs before the solution and before the tests, e.g. imports that both need.
+    `context` is code that runs before the solution and before the tests, e.g. for imports that both use.
     """
 
     entry_point: str
@@ -24,7 +24,7 @@ class HiddenTests:
     context: str = ""
 
     def submission(self, code: str, *, timeout_s: float | None = None) -> dict[str, Any]:
-        """Return the submission of an answer; `timeout_s` is the timeout of each test."""
+        """Return a submission for an answer. `timeout_s` is the timeout of each test."""
         tests = self.tests if isinstance(self.tests, str) else list(self.tests)
         judged = {"tests": tests} if tests else {"cases": [dict(case) for case in self.cases]}
         payload = {"code": code, "entry_point": self.entry_point, "context": self.context}
@@ -34,23 +34,24 @@ class HiddenTests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A task of a benchmark; `prompt` is the beginning of the code that a completion continues."""
+    """A task of a benchmark. `prompt` is the beginning of the code that a completion continues."""
 
     task_id: str
     hidden: HiddenTests
     prompt: str = field(default="", repr=False)
 
     def code_of(self, sample: Mapping[str, Any]) -> str:
-        """Return the code of a sample: its `solution`, or the prompt with its `completion`."""
+        """Return the code of a sample: its `solution`, or the prompt followed by its `completion`."""
         if "solution" in sample:
             return str(sample["solution"])
         return self.prompt + str(sample["completion"])
 
 
 def parse_problem(task: Mapping[str, Any]) -> Problem:
-    """Return a task in the format of HumanEval (`test`), MBPP (`test_list`) or assayd (`tests` or `cases`).
+    """Return a task in the format of HumanEval, MBPP or assayd.
 
-    Raises: RequestError ``problem.form``.
+    The format is recognized by the field `test` (HumanEval), `test_list` (MBPP), or `tests` or `cases`
+    (assayd). Raises: RequestError ``problem.form``.
     """
     task_id = str(task.get("task_id", ""))
     context = str(task.get("context") or task.get("test_setup_code") or "")
@@ -66,9 +67,9 @@ def parse_problem(task: Mapping[str, Any]) -> Problem:
 
 
 def _guess_entry_point(tests: str | Sequence[str]) -> str:
-    """Return the function that the first assertion calls; prefer functions that aren't builtins.
+    """Return the function that the first assertion calls, preferring functions that aren't builtins.
 
-    MBPP doesn't name the function of a task, and one of its tasks asks for a function `sum`.
+    MBPP doesn't specify the name of a task's function, and one of its tasks requires a function `sum`.
     """
     try:
         tree = ast.parse(tests if isinstance(tests, str) else "\n".join(tests[:1]))

@@ -1,12 +1,12 @@
-"""Manages a folder tree of installed modules: ``TREE/CATEGORY/PLATFORM``, each replaced atomically.
+"""Manages a folder tree of installed modules, ``TREE/CATEGORY/PLATFORM``, which are replaced atomically.
 
-A version is written to a new folder, flushed, and exchanged with the installed one by a single rename, so
-that readers see one complete version at any time, even after a crash. The replaced version is kept. A
+A version is written to a new folder, flushed, and exchanged with the installed version by a single rename,
+so that readers see one complete version at any time, even after a crash. The replaced version is kept. A
 module's hidden folder `.assayd` contains its record (digests, attempt) and, if the daemon signs verdicts,
 the attestation.
 
-The tree is treated as hostile: each folder is opened relative to its parent, and symbolic links aren't
-followed.
+Because the tree is treated as hostile, each folder is opened relative to its parent, and symbolic links
+aren't followed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Checkpoint = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
-    """The changes that an installation can make in addition to installing a newer version."""
+    """The changes that an installation is allowed to make in addition to installing a newer version."""
 
     new_category: bool = False
     downgrade: bool = False
@@ -58,7 +58,7 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A module to install: its name (``category/platform``), version, payload and files."""
+    """A module to install, with its name (``category/platform``), version, payload and files."""
 
     name: str
     version: str
@@ -75,10 +75,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """An installed module according to its record; `problems` are the differences from its files.
+    """A module as its record describes it. `problems` contains the differences from the files.
 
-    `declared` and `input_digest` are computed from the current files: the name in the manifest, and the
-    digest that the daemon would compute. Both are empty if the files can't be read.
+    `declared` is the name in the current manifest, and `input_digest` is the digest that the daemon would
+    compute from the current files. Both are empty if the files can't be read.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Installed:
 
 
 def verdict_record(attempt: Mapping[str, Any], candidate: Candidate, now: datetime) -> dict[str, object]:
-    """Return the facts about a verdict that a record contains. Raises: RequestError ``module.refused``."""
+    """Return the part of a verdict that a record contains. Raises: RequestError ``module.refused``."""
     if attempt["verdict"] != "validated" or attempt["input_digest"] != candidate.input_digest:
         raise _refusal_error(f"attempt {attempt['id']} didn't validate these files")
     if not attempt.get("approvable", True):
@@ -112,7 +112,7 @@ def verdict_record(attempt: Mapping[str, Any], candidate: Candidate, now: dateti
 
 
 def read_candidate(folder: Path) -> Candidate:
-    """Read a module's folder and return the candidate.
+    """Read the folder of a module, and return the module as a candidate.
 
     Raises: RequestError ``module.refused``, ``request.files``.
     """
@@ -129,7 +129,7 @@ def install(
     *,
     checkpoint: Checkpoint = lambda _: None,
 ) -> str | None:
-    """Write a validated module into a tree; return the version that it replaced.
+    """Write a validated module into a tree, and return the version that was replaced.
 
     Args:
         tree: the folder of all modules.
@@ -137,7 +137,7 @@ def install(
         record: the result of `verdict_record`.
         attestation: the signed verdict.
         allowed: whether the installation can create a category's folder or replace a newer version.
-        checkpoint: called at each step, for tests.
+        checkpoint: the function that is called at each step, for use in tests.
 
     Raises: RequestError ``module.refused``; StoreError ``module.not_written``.
     """
@@ -163,7 +163,7 @@ def install(
 
 
 def check(tree: Path, candidate: Candidate, allowed: Allowed = Allowed()) -> None:
-    """Check that a module can be installed in a tree; write nothing.
+    """Ensure that a module can be installed in a tree, without writing anything.
 
     Raises: RequestError ``module.refused``.
     """
@@ -173,9 +173,10 @@ def check(tree: Path, candidate: Candidate, allowed: Allowed = Allowed()) -> Non
 
 
 def roll_back(tree: Path, name: str) -> tuple[str, str]:
-    """Exchange an installed module with its kept version; return the versions before and after.
+    """Exchange an installed module with its kept version, and return both versions.
 
-    The replaced version is kept, so that a second call undoes the first. Raises: as `install`.
+    The versions are returned in the order before and after the exchange. Because the replaced version is
+    kept, a second call undoes the first. Raises: the same errors as `install`.
     """
     if _NAME.fullmatch(name) is None:
         raise _refusal_error(f"{name!r} is not CATEGORY/PLATFORM, like weather/open_meteo")
@@ -199,9 +200,10 @@ def roll_back(tree: Path, name: str) -> tuple[str, str]:
 
 
 def installed_modules(tree: Path, *, attestations: bool = False) -> list[Installed]:
-    """Return the modules of a tree by name, compared with their records. Raises: as `install`.
+    """Return the modules of a tree by name, each compared with its record.
 
-    Entries that aren't modules are included, with their problem. Attestations are read only on request.
+    Entries that aren't modules are included with their problem. Attestations are read only on request.
+    Raises: the same errors as `install`.
     """
     with _translate_errors(), _open_folder(tree) as descriptor:
         own = -1
@@ -216,9 +218,10 @@ def installed_modules(tree: Path, *, attestations: bool = False) -> list[Install
 
 
 class _Tree:
-    """An open tree.
+    """An open folder tree of modules.
 
-    `own` is the descriptor of the folder for its lock and kept versions; -1 without a folder.
+    `own` is the descriptor of the folder with the tree's lock and kept versions, or -1 without such a
+    folder.
     """
 
     def __init__(self, descriptor: int, own: int, path: Path) -> None:
@@ -227,7 +230,7 @@ class _Tree:
     @classmethod
     @contextmanager
     def locked(cls, path: Path) -> Iterator[_Tree]:
-        """Open a tree under an exclusive lock, and complete an interrupted installation."""
+        """Open a tree under an exclusive lock, and complete an installation that was interrupted."""
         with _open_folder(path) as descriptor:
             _require_own(descriptor, str(path))
             with _open_or_create(descriptor, OWN) as own:
@@ -247,10 +250,10 @@ class _Tree:
                     os.close(lock)
 
     def recover(self, checkpoint: Checkpoint = lambda _: None) -> None:
-        """Keep the version that an interrupted installation replaced, and remove unfinished versions.
+        """Keep the version that an interrupted installation replaced, and delete unfinished versions.
 
-        ``new.CATEGORY.PLATFORM.ATTEMPT`` contains the version of that attempt before the exchange, and the
-        replaced version afterwards.
+        The folder ``new.CATEGORY.PLATFORM.ATTEMPT`` contains the attempt's version before the exchange and
+        the replaced version afterwards.
         """
         for entry in [name for name in self._list_own_entries() if name.startswith("new.")]:
             _, category, platform, attempt_id = (*entry.split("."), "", "", "")[:4]
@@ -327,7 +330,7 @@ class _Tree:
             return None
 
     def modules(self) -> Iterator[Installed]:
-        """Yield the modules by name, and stray files; links are reported but not followed."""
+        """Yield the modules by name, and all stray files. Links are reported but not followed."""
         for category, is_stray in self._list_entries(self.descriptor):
             if is_stray:
                 yield _stray_entry(category)
@@ -348,7 +351,7 @@ class _Tree:
             return Installed(name=name, version="", problems=(_describe_problem(problem),))
 
     def _list_entries(self, descriptor: int) -> list[tuple[str, bool]]:
-        """Return the names in a folder and whether each is a file, without hidden files and caches."""
+        """Return each name in a folder and whether it is a file, without hidden files and caches."""
         with os.scandir(descriptor) as entries:
             found = list(islice(entries, MOST_MODULES + 1))
             if len(found) > MOST_MODULES:
@@ -362,7 +365,7 @@ def _stray_entry(name: str) -> Installed:
 
 
 def _examine_folder(folder: int, name: str, kept: Installed | None) -> Installed:
-    """Return a module's folder, compared with its record."""
+    """Return the module in a folder, compared with its record."""
     kept_version = None if kept is None else kept.version
     record = _read_record(folder)
     try:
@@ -423,7 +426,7 @@ def _version_key(version: str) -> tuple[int, ...]:
 
 
 def _read_files(folder: int, prefix: str = "", depth: int = 1) -> dict[str, bytes]:
-    """Read a folder's files, except hidden files and caches.
+    """Read the files in a folder, except hidden files and caches.
 
     Raises: RequestError ``module.refused``; OSError.
     """
@@ -454,7 +457,7 @@ def _read_files(folder: int, prefix: str = "", depth: int = 1) -> dict[str, byte
 
 
 def _read_content(folder: int, name: str, most_bytes: int = MOST_BYTES) -> bytes | None:
-    """Return a regular file's content, truncated above the limit; None if it doesn't exist."""
+    """Return a regular file's content, truncated at the limit, or None if the file doesn't exist."""
     *folders, last = name.split("/")
     try:
         if folders:
@@ -468,7 +471,7 @@ def _read_content(folder: int, name: str, most_bytes: int = MOST_BYTES) -> bytes
 
 
 def _read_record(folder: int) -> Mapping[str, Any]:
-    """Return the record of a module, or an empty mapping if it has no readable record."""
+    """Return the record of a module, or an empty mapping if the record is missing or unreadable."""
     try:
         found = json.loads(_read_content(folder, RECORD, MOST_OWN_BYTES) or b"{}")
     except (ValueError, RecursionError, OSError):
@@ -502,7 +505,7 @@ def _write_one(folder: int, folders: list[str], last: str, content: bytes) -> No
 
 
 def _rename(source: int, old: str, target: int, new: str, flag: int) -> None:
-    """Rename a folder without replacing an existing one, or exchange two folders, atomically."""
+    """Atomically rename a folder without replacing an existing one, or exchange two folders."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is None or call(source, os.fsencode(old), target, os.fsencode(new), flag):
         number = errno.ENOSYS if call is None else ctypes.get_errno()
@@ -532,7 +535,7 @@ def _open_subfolder(parent: int, name: str) -> Iterator[int]:
 
 @contextmanager
 def _open_or_create(parent: int, name: str) -> Iterator[int]:
-    """Open a folder that the caller owns; create it if it doesn't exist."""
+    """Open a folder that the caller owns, and create it if it doesn't exist."""
     with suppress(FileExistsError):
         os.mkdir(name, 0o755, dir_fd=parent)
         os.fsync(parent)
@@ -542,7 +545,7 @@ def _open_or_create(parent: int, name: str) -> Iterator[int]:
 
 
 def _require_own(descriptor: int, shown: str) -> None:
-    """Raise RequestError if another user owns a folder, or if all users can write to it."""
+    """Raise RequestError if another user owns a folder, or if all users can write to the folder."""
     found = os.fstat(descriptor)
     if found.st_uid != os.geteuid():
         raise _refusal_error(f"{shown} belongs to the user with id {found.st_uid}, not to you")
@@ -552,7 +555,7 @@ def _require_own(descriptor: int, shown: str) -> None:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Translate the body's file-system errors into RequestError."""
+    """Translate file-system errors in the body into RequestError."""
     try:
         yield
     except OSError as problem:

@@ -1,4 +1,4 @@
-"""Defines the requests about runs of approved pipelines on new data."""
+"""Defines the requests that run approved pipelines on new data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def run_pipeline(  # noqa: PLR0913  (the fields of a run)
     webhook: str | None = None,
     wait_s: float = 0,
 ) -> ClientRequest[documents.AttemptDocument]:
-    """Run an approved pipeline on new data; differences from earlier runs are findings of the attempt."""
+    """Run an approved pipeline on new data.
+
+    Differences from earlier runs are reported as findings of the attempt.
+    """
     given = {
         "name": name,
         "version": version,

@@ -1,4 +1,4 @@
-"""Implements a pytest plugin that validates code in a test, or runs a test's body in a container.
+"""Implements a pytest plugin that validates code in tests, or runs tests in containers.
 
     def test_answer_is_right(assayd):
         assert assayd.submit({"kind": "extractor", "payload": {…}}, wait_s=60).verdict == "validated"
@@ -8,8 +8,8 @@
         from generated import total
         assert total([1, 2]) == 3
 
-A marked test runs alone in the container's pytest, with its module and the files that the marker names, but
-without conftest files. The result in the container is reported as the test's result.
+A marked test runs alone in the container's pytest, with its module and the files that the marker lists, but
+without conftest files. The result from the container is reported as the test's result.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ WAIT_S = 600.0
 
 
 class FailedInContainer(Exception):
-    """An error for a marked test that didn't pass; it shows the container's output and no traceback."""
+    """An error for a marked test that failed in its container.
+
+    The error shows the container's output and no traceback.
+    """
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def assayd() -> Iterator[Any]:
-    """Return a client of the daemon that `assay` would use."""
+    """Return a client of the daemon that `assay` would select."""
     from assayd_client import Client
 
     with Client() as client:
@@ -45,7 +48,7 @@ def assayd() -> Iterator[Any]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """Run the body of a marked test in a container, with the fixtures of the container's pytest."""
+    """Run the body of a marked test in a container, with the fixtures of the pytest in the container."""
     marker = item.get_closest_marker("assayd")
     if marker is not None and isinstance(item, pytest.Function):
         item.fixturenames.clear()
@@ -72,7 +75,7 @@ def run_in_container(
 def submission_of(
     module: Path, node: str, root: Path, files: tuple[str, ...], policy: str, timeout_s: float | None
 ) -> dict[str, object]:
-    """Return the submission that runs one test; `files` are relative to `root`, as in the container."""
+    """Return the submission that runs one test. Paths of `files` are relative to `root`."""
     sources = {name: _encode_content(root / name) for name in files} | {module.name: _encode_content(module)}
     command = ["python3.11", "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "-W"]
     warning = "ignore::pytest.PytestUnknownMarkWarning"
@@ -87,12 +90,12 @@ def submission_of(
 
 
 def node_of(item: pytest.Function) -> str:
-    """Return the part of a test's node id that is inside its module."""
+    """Return the part of a test's node id that follows the name of its module."""
     return item.nodeid.partition("::")[2]
 
 
 def failure_of(attempt: Any) -> str:
-    """Return the reason why a test didn't pass in its container, as text for display."""
+    """Return a displayable text with the reason why a test didn't pass in its container."""
     findings = attempt["report"]["findings"] if attempt["report"] else []
     execution = attempt["execution"] or {"stdout": "", "stderr": ""}
     printed = execution["stdout"] + execution["stderr"]

@@ -1,4 +1,4 @@
-"""Defines the requests of the daemon's API. Each verb creates a request that every client can send."""
+"""Defines the requests of the daemon's API as verbs that every client can send."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GARBAGE_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRequest(Generic[T]):
-    """A request before it is sent; `reads` is the name of the document type in the answer."""
+    """A request before it is sent. `reads` is the type of the document in the answer."""
 
     method: str
     path: str
@@ -41,17 +41,17 @@ class ClientRequest(Generic[T]):
 
     @property
     def timeout_s(self) -> float:
-        """Return the timeout for the answer in seconds."""
+        """Return the timeout for the answer, in seconds."""
         return self.wait_s + PATIENCE_S
 
     @property
     def target(self) -> str:
-        """Return path and query in the form of the request line."""
+        """Return the path and the query for the request line."""
         query = urlencode(list(self.query))
         return f"{self.path}?{query}" if query else self.path
 
     def body(self) -> Any:
-        """Return the body: bytes, or an iterator over its pieces."""
+        """Return the body as bytes, or as an iterator over pieces of bytes."""
         if self.content is not None:
             return self.content
         return b"" if self.document is None else json.dumps(self.document, allow_nan=False).encode()
@@ -64,9 +64,9 @@ def submit(
     attempt_id: str | None = None,
     idempotency_key: str | None = None,
 ) -> ClientRequest[documents.AttemptDocument]:
-    """Submit code and return the attempt; wait up to `wait_s` (at most 600) for its verdict.
+    """Submit code and return the attempt, after waiting up to `wait_s` (at most 600) for its verdict.
 
-    With an `attempt_id` (a ULID) or a key, repeating the request returns the same attempt.
+    If the request contains an `attempt_id` (a ULID) or a key, a repeated request returns the same attempt.
     """
     return ClientRequest(
         reads=lambda: documents.AttemptDocument,
@@ -80,12 +80,12 @@ def submit(
 
 
 def check(submission: Mapping[str, object]) -> ClientRequest[Any]:
-    """Return the findings of the static stages for a submission, as JSON, without recording them."""
+    """Return the static stages' findings for a submission, as JSON, without recording anything."""
     return _post(lambda: dict[str, Any], "attempts", "check", document=submission)
 
 
 def attempt(attempt_id: str, *, wait_s: float = 0) -> ClientRequest[documents.AttemptDocument]:
-    """Return one attempt; wait up to `wait_s` (at most 600) for its verdict."""
+    """Return one attempt, after waiting up to `wait_s` (at most 600) for its verdict."""
     return _get(
         lambda: documents.AttemptDocument, "attempts", attempt_id, query=wait_query(wait_s), wait_s=wait_s
     )
@@ -139,7 +139,7 @@ def summary(
     since: str | None = None,
     bucket_s: int | None = None,
 ) -> ClientRequest[documents.SummaryDocument]:
-    """Count the results of finished attempts, in intervals of `bucket_s` seconds; `batch` is an id."""
+    """Count the results of finished attempts in intervals of `bucket_s` seconds; `batch` is an id."""
     filters = {"kind": kind, "batch": batch, "since": since, "bucket_s": bucket_s}
     return _get(lambda: documents.SummaryDocument, "summary", query=filter_query(filters))
 
@@ -165,12 +165,12 @@ def replay(
 
 
 def events(attempt_id: str, *, after: str | None = None) -> ClientRequest[StreamEvent]:
-    """Follow an attempt, starting after the event with that id, until `finished`."""
+    """Follow an attempt until `finished`, starting after the event with the given id."""
     return _stream_request(path("attempts", attempt_id, "events"), after)
 
 
 def all_events(*, after: str | None = None) -> ClientRequest[StreamEvent]:
-    """Follow all attempts that this user can see, without end."""
+    """Follow all attempts that this user can see. The stream of events doesn't end."""
     return _stream_request("/v1/events", after)
 
 
@@ -195,7 +195,7 @@ def batches(*, cursor: str | None = None, limit: int = 20) -> ClientRequest[docu
 
 
 def batch_items(name: str, *, after: int = 0, limit: int = 100) -> ClientRequest[documents.ItemPageDocument]:
-    """Return a page of a batch's items that follow a line."""
+    """Return a page of the items that follow a line of a batch."""
     return _get(lambda: documents.ItemPageDocument, "batches", name, "items", after=after, limit=limit)
 
 
@@ -205,12 +205,12 @@ def batch_results(name: str) -> ClientRequest[documents.BatchResultDocument]:
 
 
 def batch_attestation(name: str) -> ClientRequest[bytes]:
-    """Return the signed statement of a finished batch. Raises: ClientError ``batch.unfinished``."""
+    """Return the signed statement about a finished batch. Raises: ClientError ``batch.unfinished``."""
     return ClientRequest(method="GET", path=path("batches", name, "attestation"))
 
 
 def batch_events(name: str) -> ClientRequest[StreamEvent]:
-    """Follow a batch until `finished`; every event contains all counts."""
+    """Follow a batch until `finished`. Every event contains all counts of the batch."""
     return _stream_request(path("batches", name, "events"), None)
 
 
@@ -220,7 +220,7 @@ def retry_batch_errors(name: str) -> ClientRequest[documents.BatchDocument]:
 
 
 def cancel_batch(name: str) -> ClientRequest[documents.BatchDocument]:
-    """Cancel a batch, so that no more of its items start. Raises: ClientError ``batch.finished``."""
+    """Cancel a batch and its waiting items. Raises: ClientError ``batch.finished``."""
     return _post(lambda: documents.BatchDocument, "batches", name, "cancel")
 
 
@@ -242,12 +242,12 @@ def repair(
 
 
 def answers(*, weeks: int = 8, kind: str | None = None) -> ClientRequest[documents.AnswersDocument]:
-    """Count providers' answers and their results by kind, provider and week; at most 53 weeks."""
+    """Count providers' answers and results by kind, provider and week, for at most 53 weeks."""
     return _get(lambda: documents.AnswersDocument, "answers", weeks=weeks, kind=kind)
 
 
 def repairs_of(attempt_id: str) -> ClientRequest[documents.RepairPageDocument]:
-    """Return the repairs that an attempt began or belongs to."""
+    """Return the repairs that began with an attempt or contain it."""
     return _get(lambda: documents.RepairPageDocument, "attempts", attempt_id, "repairs")
 
 
@@ -267,7 +267,7 @@ def repair_step(repair_id: str, number: int) -> ClientRequest[documents.StepDocu
 
 
 def repair_events(repair_id: str) -> ClientRequest[StreamEvent]:
-    """Follow a repair until it ends; each event contains the whole repair."""
+    """Follow a repair until it ends. Each event contains the complete repair."""
     return ClientRequest(method="GET", path=path("repairs", repair_id, "events"))
 
 
@@ -292,7 +292,7 @@ def generate(  # noqa: PLR0913  (one parameter per field of the API)
     labels: Mapping[str, str] | None = None,
     webhook: str | None = None,
 ) -> ClientRequest[documents.GenerationDocument]:
-    """Start a generation: code is written from a natural-language request, validated and repaired.
+    """Start a generation, which writes code from a natural-language request, validates and repairs it.
 
     `context` contains the values that the kind declares, e.g. `sample_paths`.
     """
@@ -365,12 +365,12 @@ def approve(attempt_id: str, name: str) -> ClientRequest[documents.LibraryEntryD
 def library(
     *, cursor: str | None = None, limit: int = 100, uid: int | None = None
 ) -> ClientRequest[documents.LibraryPageDocument]:
-    """Return a page of a library: the newest version of each name. `uid`: another user (operators only)."""
+    """Return a page of the newest versions in a library. `uid` selects another user (operators only)."""
     return _get(lambda: documents.LibraryPageDocument, "library", cursor=cursor, limit=limit, uid=uid)
 
 
 def library_history(name: str, *, uid: int | None = None) -> ClientRequest[documents.LibraryPageDocument]:
-    """Return all versions of a name, newest first. `uid`: another user (operators only)."""
+    """Return all versions of a name, newest first. `uid` selects another user (operators only)."""
     return _get(lambda: documents.LibraryPageDocument, "library", name, uid=uid)
 
 
@@ -383,7 +383,7 @@ def remove_from_library(
 
 
 def library_entry(name: str, version: int) -> ClientRequest[documents.LibraryEntryDocument]:
-    """Return one version of a name, with its submission."""
+    """Return one version of a name with its submission."""
     return _get(lambda: documents.LibraryEntryDocument, "library", name, str(version))
 
 
@@ -413,7 +413,7 @@ def try_policy(  # noqa: PLR0913  (one parameter per field of the API)
     labels: Sequence[str] = (),
     kind: str | None = None,
 ) -> ClientRequest[StreamEvent]:
-    """Check stored submissions against a profile or a profile's text; the last event has the result."""
+    """Check stored submissions against a profile or its text. The last event contains the result."""
     wanted = _drop_none(since=since, batch=batch, labels=list(labels), kind=kind)
     document = _drop_none(policy=policy, profile=profile, run=run, **wanted)
     return ClientRequest(method="POST", path=path("policies", "try"), document=document)
@@ -427,7 +427,7 @@ def suggest_policy(
     labels: Sequence[str] = (),
     kind: str | None = None,
 ) -> ClientRequest[documents.SuggestionDocument]:
-    """Return the additions to a profile that would have allowed refused code."""
+    """Return the additions with which a profile would have allowed refused code."""
     document = _drop_none(policy=policy, since=since, batch=batch, labels=list(labels), kind=kind)
     return _post(
         lambda: documents.SuggestionDocument, "policies", "suggest", document=document, wait_s=READ_S
@@ -448,12 +448,12 @@ def kinds() -> ClientRequest[documents.KindListDocument]:
 
 
 def kind(name: str) -> ClientRequest[documents.KindDocument]:
-    """Return one kind: its payload schema, stages and rules."""
+    """Return one kind with its payload schema, stages and rules."""
     return _get(lambda: documents.KindDocument, "kinds", name)
 
 
 def records(route: str, record_id: str | None = None, **filters: str | int | None) -> ClientRequest[Any]:
-    """Return a kind's records under its own route (``pipelines``), as JSON: a page, or one record."""
+    """Return a page of a kind's records, or one record, under the kind's route (e.g. ``pipelines``)."""
     parts = (route,) if record_id is None else (route, record_id)
     return ClientRequest(method="GET", path=path(*parts), query=filter_query(filters))
 
@@ -464,7 +464,7 @@ def doctor() -> ClientRequest[documents.ExaminationDocument]:
 
 
 def daemon() -> ClientRequest[documents.DaemonDocument]:
-    """Return the daemon's identity and the location of its state (operators only)."""
+    """Return the daemon's identity and the path of its state directory (operators only)."""
     return _get(lambda: documents.DaemonDocument, "daemon")
 
 
@@ -475,7 +475,7 @@ def audit(*, since: str | None = None) -> ClientRequest[bytes]:
 
 
 def collect_garbage(*, dry_run: bool = False) -> ClientRequest[documents.GarbageDocument]:
-    """Remove attempts by age and size (operators only)."""
+    """Delete attempts that exceed the age or size limits (operators only)."""
     query = (("dry_run", "true"),) if dry_run else ()
     return _post(lambda: documents.GarbageDocument, "gc", query=query, wait_s=GARBAGE_S)
 
@@ -493,7 +493,7 @@ def send_batch(
     dedupe: bool | None = None,
     webhook: str | None = None,
 ) -> ClientRequest[documents.BatchDocument]:
-    """Send the lines of a batch in pieces of any size; sending them again adds only the missing lines."""
+    """Send the lines of a batch in pieces of any size. If repeated, only missing lines are added."""
     chosen = None if dedupe is None else str(dedupe).lower()
     return ClientRequest(
         method="POST",
@@ -509,7 +509,7 @@ def send_batch(
 def create_token(
     name: str, *, tenant: str | None = None, scopes: Sequence[str] | None = None, node: str | None = None
 ) -> ClientRequest[documents.NewTokenDocument]:
-    """Create a token of a gateway. Only this answer contains the token itself."""
+    """Create a token of a gateway. Only this answer contains the secret token."""
     wanted = _drop_none(name=name, tenant=tenant, scopes=scopes, node=node)
     return _post(lambda: documents.NewTokenDocument, "tokens", document=wanted)
 
@@ -540,13 +540,13 @@ def resume_node(name: str) -> ClientRequest[documents.NodeDocument]:
 
 
 def distrust_node(name: str, *, since: str | None = None) -> ClientRequest[documents.DistrustDocument]:
-    """Mark a node's verdicts (of runs since an RFC 3339 time), and drain the node."""
+    """Drain a node and mark its verdicts, or only those of runs since an RFC 3339 time."""
     query = filter_query({"since": since})
     return _post(lambda: documents.DistrustDocument, "nodes", name, "distrust", query=query)
 
 
 def forget_node(name: str) -> ClientRequest[documents.ForgottenNodeDocument]:
-    """Forget a node that has stopped, and revoke its tokens."""
+    """Forget a node that has stopped, and revoke the node's tokens."""
     return _post(lambda: documents.ForgottenNodeDocument, "nodes", name, "forget")
 
 
@@ -570,17 +570,17 @@ def _delete(reads: Callable[[], type[T]], *parts: str, query: Query = ()) -> Cli
 
 
 def path(*parts: str) -> str:
-    """Return a path of the API, with each part percent-encoded."""
+    """Return a path of the API whose parts are percent-encoded."""
     return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
 def wait_query(wait_s: float) -> Sequence[tuple[str, str]]:
-    """Return the query parameter for the waiting time."""
+    """Return the query parameter that contains the waiting time."""
     return (("wait_s", f"{wait_s:g}"),) if wait_s else ()
 
 
 def filter_query(filters: Mapping[str, str | int | Sequence[str] | None]) -> list[tuple[str, str]]:
-    """Return filters as query parameters; a filter with the value None is omitted."""
+    """Return filters as query parameters, without those whose value is None."""
     query: list[tuple[str, str]] = []
     for name, value in filters.items():
         if isinstance(value, str | int):
@@ -591,7 +591,7 @@ def filter_query(filters: Mapping[str, str | int | Sequence[str] | None]) -> lis
 
 
 def _drop_none(**fields: object) -> dict[str, object]:
-    """Return only the fields that are set."""
+    """Return a copy that contains only the fields that are set."""
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -1,11 +1,11 @@
-"""Computes rewards for training: the share of hidden tests that each answer of a model passes.
+"""Computes rewards for training, which are the shares of hidden tests that a model's answers pass.
 
     tests = HiddenTests(entry_point="double", tests=["assert double(2) == 4"])
     score(["def double(x): return 2 * x", "def double(x): return 4"], tests)    # [1.0, 1.0]
 
-An answer can be a chat message with a fenced block. Equal answers to the same tests are judged once. A
-reward is None, and never 0, if the daemon could not judge the answer: a busy sandbox must not lower a
-model's reward.
+An answer can be a chat message with a fenced block. Identical answers to the same tests are judged only
+once. If the daemon can't judge an answer, the reward is None instead of 0, because a busy sandbox must not
+lower a model's reward.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = ["HiddenTests", "Rewards", "score", "score_async"]
 
 
 class Rewards(list[float | None]):
-    """The rewards of answers, in the order of the answers."""
+    """The rewards of several answers, in the order of the answers."""
 
     @property
     def lost(self) -> int:
-        """Return how many answers the daemon couldn't judge."""
+        """Return the number of answers that the daemon couldn't judge."""
         return sum(reward is None for reward in self)
 
 
@@ -44,10 +44,11 @@ async def score_async(
     timeout_s: float | None = None,
     daemon: Target = None,
 ) -> Rewards:
-    """Return the reward of each answer: the share of passed tests, or only 1 and 0.
+    """Return the reward of each answer, which is the share of passed tests, or only 1 and 0.
 
-    `tests` are the tests of all answers, or a sequence with the tests of each answer. Up to `workers`
-    answers are judged concurrently. `timeout_s` is the timeout of each test (default: the profile's limit).
+    `tests` contains the tests for all answers, or a sequence with the tests for each answer. Up to
+    `workers` answers are judged concurrently. `timeout_s` is the timeout of each test (default: the
+    profile's limit).
     """
     of_each = [tests] * len(completions) if isinstance(tests, HiddenTests) else list(tests)
     if len(of_each) != len(completions):
@@ -75,7 +76,7 @@ def score(
     timeout_s: float | None = None,
     daemon: Target = None,
 ) -> Rewards:
-    """Return the reward of each answer, as `score_async` does; also works inside a running event loop."""
+    """Return the same rewards as `score_async`, even inside a running event loop."""
     asked = score_async(
         completions, tests, all_or_nothing=all_or_nothing, workers=workers, timeout_s=timeout_s, daemon=daemon
     )
@@ -84,9 +85,9 @@ def score(
 
 
 async def _score_submission(client: AsyncClient, submission: dict[str, object]) -> float | None:
-    """Return the score of a submission, or None if the daemon couldn't judge it in `TRIES` tries.
+    """Return the score of a submission, or None if `TRIES` tries to judge it have failed.
 
-    Raises: ClientError, if the daemon refuses the request itself: a retry wouldn't help.
+    Raises: ClientError, if the daemon refuses the request itself, because a retry wouldn't succeed.
     """
     for _ in range(TRIES):
         try:

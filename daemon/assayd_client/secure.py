@@ -1,4 +1,4 @@
-"""Adds to requests to a gateway what local sockets don't need: a token from a file, and verified TLS."""
+"""Adds the requirements of gateways to requests: a token from a file, and verified TLS."""
 
 from __future__ import annotations
 
@@ -15,21 +15,24 @@ TOKEN_CHARS = 4096
 
 
 def authorization(server: ServerChoice) -> str:
-    """Return the value of the Authorization header; the token file is read each time, as it may change."""
+    """Return the value of the Authorization header.
+
+    The token file is read for each request, because it may change.
+    """
     return f"Bearer {read_token(server.token_file)}"
 
 
 def require_usable(server: ServerChoice) -> None:
-    """Read the token and CA files of a server once.
+    """Ensure that the token and CA files of a server are usable, by reading them once.
 
-    Raises: RequestError ``usage``, if one can't be used.
+    Raises: RequestError ``usage``, if one of the files can't be used.
     """
     read_token(server.token_file)
     tls_context(server)
 
 
 def read_token(path: Path) -> str:
-    """Return the token in a file. Raises: RequestError ``usage``, unless the file is private to the caller.
+    """Return the token in a file that is private to the caller. Raises: RequestError ``usage``.
 
     Error messages never contain the file's content.
     """
@@ -59,7 +62,9 @@ def _require_private(path: Path, found: os.stat_result) -> None:
 
 
 def tls_context(server: ServerChoice) -> ssl.SSLContext:
-    """Return the TLS context for a server: TLS 1.2 or later, and verification of certificate and name.
+    """Return a TLS context for a server.
+
+    It requires TLS 1.2 or later, and verifies the certificate and the host name.
 
     Raises: RequestError ``usage``, if the file of certificates can't be read.
     """

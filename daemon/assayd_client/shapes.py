@@ -1,6 +1,6 @@
-"""Groups paths by shape, counts an extractor's results for them, and compares two such counts.
+"""Groups paths by shape, counts an extractor's results by shape, and compares two such counts.
 
-Two paths have the same shape if they differ only in their words and numbers. The size of the counts is
+Two paths have the same shape if they differ only in their words and numbers. The memory for the counts is
 bounded, regardless of the number of paths.
 """
 
@@ -28,7 +28,7 @@ _REASON_CHARS = 200
 
 
 def group_by_shape(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Return paths grouped by their shapes, in their original order."""
+    """Group paths by their shapes, and keep the original order."""
     groups: dict[str, list[str]] = {}
     for path in paths:
         groups.setdefault(shape_of(path), []).append(path)
@@ -36,7 +36,7 @@ def group_by_shape(paths: Iterable[str]) -> dict[str, list[str]]:
 
 
 def shape_of(path: str) -> str:
-    """Return the shape of a path: placeholders for words and numbers, and the original suffix.
+    """Return the shape of a path, with placeholders for words and numbers and the original suffix.
 
     ``/data/CLIENT-7/2024/report.csv`` has the shape ``/a/A-9/9999/a.csv``.
     """
@@ -57,7 +57,7 @@ def _placeholder(found: re.Match[str]) -> str:
 
 @dataclass(slots=True)
 class ShapeCount:
-    """The paths of one shape: their number, the number with fields, and the errors of the others."""
+    """The numbers of all paths and of matched paths of one shape, with the errors of the other paths."""
 
     paths: int = 0
     matched: int = 0
@@ -68,7 +68,10 @@ class ShapeCount:
 
 
 class Tally:
-    """A count of results by shape and field. A path is matched if its result has at least one field."""
+    """A count of results by shape and field.
+
+    A path is matched if its result has at least one field.
+    """
 
     def __init__(self) -> None:
         self.paths = self.matched = self.failed = 0
@@ -83,9 +86,9 @@ class Tally:
         *,
         submitted: bool = True,
     ) -> None:
-        """Count one path with its result, or with the reason why it has none.
+        """Count one path with its result, or with the reason why there isn't a result.
 
-        Paths that weren't submitted aren't used as examples, because a repair submits the examples.
+        Only submitted paths are used as examples, because a repair submits the examples.
         """
         matched, failed = bool(result), result is None
         one = self._shape_count(path)
@@ -115,7 +118,7 @@ class Tally:
         return one
 
     def document(self) -> Document:
-        """Return all counts; shapes with the most unmatched paths come first."""
+        """Return all counts, ordered by the number of unmatched paths of each shape."""
         return {
             "paths": self.paths,
             "matched": self.matched,
@@ -137,11 +140,11 @@ class Tally:
 
 
 def compared(before: Tally, now: Tally) -> Document:
-    """Return how the paths of a tree differ from the paths at approval.
+    """Return how the paths of a tree differ from the paths at the time of approval.
 
-    `drift` is the maximum of these shares: the share of paths that don't match although their shape matched
-    at approval or is new; and, for each field, the decrease in the share of matched paths that have the
-    field.
+    The value `drift` is the maximum of several shares. One is the share of paths that don't match although
+    their shape matched at approval or is new. The others are, for each field, the decrease in the share of
+    matched paths that have the field.
     """
     document = now.document()
     known = {shape for shape, one in before.shapes.items() if one.matched < one.paths}
@@ -162,7 +165,7 @@ def compared(before: Tally, now: Tally) -> Document:
 
 
 def _lost_fields(before: Tally, now: Tally) -> Iterator[dict[str, Any]]:
-    """Yield the fields that a smaller share of matched paths has than at approval."""
+    """Yield the fields that occur in a smaller share of matched paths than at approval."""
     for name, number in before.fields.items():
         then, today = _ratio(number, before.matched), _ratio(now.fields[name], now.matched)
         if now.matched and today < then:

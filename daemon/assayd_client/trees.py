@@ -1,7 +1,8 @@
-"""Walks the files of a folder in a fixed order; symbolic links aren't followed, and problems are reported.
+"""Walks the files of a folder in a fixed order, without following symbolic links.
 
-Names are sorted by their bytes, folder by folder, so that a walk can continue after a given path. Memory
-contains only the names in the folders from the root to the current one, not all names of the tree.
+In each folder, the names are sorted by their bytes, so that a walk can continue after a given path. Paths
+with problems are reported. The memory contains only the names in the folders from the root to the current
+folder, not all names in the tree.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Parts = tuple[bytes, ...]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file, or a path that can't be read or submitted, with an error code and a message."""
+    """A file, or a path that can't be read or submitted, together with an error code and a message."""
 
     path: str
     code: str | None = None
@@ -27,13 +28,13 @@ class Found:
 
 @dataclass(slots=True)
 class TreeWalk:
-    """A walk of a folder's files; `links` counts the symbolic links that it skipped."""
+    """A walk of a folder's files. `links` is the number of symbolic links that were skipped."""
 
     tree: Path
     links: int = 0
 
     def files(self, after: str | None = None) -> Iterator[Found]:
-        """Yield every file in order; with `after`, only the files beyond that path of an earlier walk."""
+        """Yield every file in order, or only the files that follow the path `after` of an earlier walk."""
         yield from self._walk_below(str(self.tree), None if after is None else self._split_path(after))
 
     def _split_path(self, path: str) -> Parts:
@@ -55,7 +56,7 @@ class TreeWalk:
             waiting += reversed(inner)
 
     def _sorted_entries(self, folder: str, after: Parts | None) -> list[tuple[str, Parts | None, bool]]:
-        """Return the entries of a folder in order, except those that an earlier walk covered."""
+        """Return the entries of a folder in order, without those that an earlier walk has covered."""
         found = []
         with os.scandir(folder) as entries:
             named = sorted((os.fsencode(entry.name), entry) for entry in entries)

@@ -1,4 +1,4 @@
-"""Binds the requests to the clients: the same verbs block, are awaited, or return plain JSON objects."""
+"""Binds the requests to the clients, whose methods block, are awaited, or return plain JSON objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Verb(Generic[P, T]):
-    """A request that each client has as a method; the client determines the type of the result."""
+    """A request that is a method of each client. The client determines the type of the result."""
 
     _send: str
     """The method of the clients that sends it."""
@@ -29,7 +29,7 @@ class Verb(Generic[P, T]):
         self.__doc__ = ask.__doc__
 
     def _bind_method(self, client: Any, owner: Any) -> Any:
-        """Return the verb as a client's method; without a client, return a function with its signature."""
+        """Return the verb as a method of a client or, without a client, a function with its signature."""
         if client is None:
             return _documented_function(self._ask, owner, self._send)
 
@@ -40,7 +40,7 @@ class Verb(Generic[P, T]):
 
 
 def _documented_function(ask: Callable[..., Any], owner: type[Verbs], send: str) -> Callable[..., Any]:
-    """Return a function with the name, parameters and docstring of a verb, for `help`."""
+    """Return a function with a verb's name, parameters and docstring, for use by `help`."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(self, ask.__name__)(*args, **kwargs)
@@ -73,7 +73,7 @@ class DocumentVerb(Verb[P, T]):
     @overload
     def __get__(self, client: PlainClient, owner: object = None) -> Callable[P, Document]: ...
     def __get__(self, client: Any, owner: object = None) -> Any:
-        """Return the verb as a method of the client."""
+        """Return the verb as a method of the client that returns a document."""
         return self._bind_method(client, owner)
 
 
@@ -89,7 +89,7 @@ class Content(Verb[P, bytes]):
     @overload
     def __get__(self, client: AsyncClient, owner: object = None) -> Callable[P, Awaitable[bytes]]: ...
     def __get__(self, client: Any, owner: object = None) -> Any:
-        """Return the verb as a method of the client, with raw content."""
+        """Return the verb as a method of the client that returns bytes."""
         return self._bind_method(client, owner)
 
 
@@ -109,7 +109,7 @@ class Events(Verb[P, StreamEvent]):
         self, client: AsyncClient, owner: object = None
     ) -> Callable[P, AsyncIterator[StreamEvent]]: ...
     def __get__(self, client: Any, owner: object = None) -> Any:
-        """Return the verb as a method."""
+        """Return the verb as a method of the client that returns a stream of events."""
         return self._bind_method(client, owner)
 
 
@@ -127,16 +127,16 @@ class Lines(Verb[P, T]):
     @overload
     def __get__(self, client: PlainClient, owner: object = None) -> Callable[P, Iterator[Document]]: ...
     def __get__(self, client: Any, owner: object = None) -> Any:
-        """Return the verb as a method."""
+        """Return the verb as a method of the client that returns a stream of documents."""
         return self._bind_method(client, owner)
 
 
 class Verbs:
-    """Base class of the clients, with all verbs.
+    """The base class of the clients, with all verbs as methods.
 
     Attributes:
-        returned: the return types of the methods for `help`, by the name of the method that sends the
-            request.
+        returned: the return types of the methods, keyed by the name of the method that sends the request;
+            used by `help`.
     """
 
     returned: ClassVar[Mapping[str, str]]

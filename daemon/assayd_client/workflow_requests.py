@@ -1,4 +1,4 @@
-"""Defines the requests about workflows; `requests` defines all others."""
+"""Defines the requests for workflows. The module `requests` defines all other requests."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ CHECK_S = 60.0
 def check_workflow(
     document: str, *, inputs: Inputs | None = None
 ) -> ClientRequest[documents.WorkflowCheckDocument]:
-    """Check a workflow in YAML or JSON without running it. `inputs` contains values by node and name."""
+    """Check a workflow in YAML or JSON without running it.
+
+    `inputs` contains the input values by node and name.
+    """
     return _post(lambda: documents.WorkflowCheckDocument, "check", document=document, inputs=inputs)
 
 
 def start_workflow(
     document: str, *, inputs: Inputs | None = None, repair: Mapping[str, object] | None = None
 ) -> ClientRequest[documents.WorkflowDocument]:
-    """Check a workflow and run it. `repair` contains a provider for failed nodes, and `max_attempts`."""
+    """Check a workflow and run it. `repair` contains a provider for failed nodes and `max_attempts`."""
     return _post(lambda: documents.WorkflowDocument, document=document, inputs=inputs, repair=repair)
 
 
@@ -36,7 +39,7 @@ def resume_workflow(
     inputs: Inputs | None = None,
     repair: Mapping[str, object] | None = None,
 ) -> ClientRequest[documents.WorkflowDocument]:
-    """Run a finished workflow again; nodes with unchanged code and inputs keep their results.
+    """Run a finished workflow again. Nodes with unchanged code and inputs keep their results.
 
     By default, the document and inputs of the finished workflow are used. Raises: ClientError
     ``workflow.running``.
@@ -46,7 +49,7 @@ def resume_workflow(
 
 
 def workflow(workflow_id: str, *, wait_s: float = 0) -> ClientRequest[documents.WorkflowDocument]:
-    """Return one workflow; wait up to `wait_s` (at most 600) for its verdict."""
+    """Return one workflow, after waiting up to `wait_s` (at most 600) for its verdict."""
     return ClientRequest(
         method="GET",
         path=path("workflows", workflow_id),

@@ -1,8 +1,8 @@
-"""Connects gateways and nodes to the broker: one quorum queue, through a configured Celery application.
+"""Connects gateways and nodes to the broker through a Celery application with one quorum queue.
 
-Messages are delivered at least once: a message that is delivered twice is claimed once. This code declares
-no exchange, queue or account: the broker's configuration (deploy/rabbitmq) defines them, and neither
-account can change them.
+Messages are delivered at least once. If a message is delivered twice, its attempt is claimed only once.
+Exchanges, queues and accounts are defined by the broker's configuration (deploy/rabbitmq), not by this
+code, and neither account can change them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EXCHANGE = "assayd"
 
 
 def make_celery(url: str, *, queue: str, ca_file: Path | None = None) -> Celery:
-    """Return the Celery application of gateways and nodes, without connecting it to the broker."""
+    """Return the Celery application of gateways and nodes without connecting to the broker."""
     app = Celery("assayd", broker=url, set_as_current=False)
     exchange = Exchange(EXCHANGE, type="direct", durable=True, no_declare=True)
     quorum = {

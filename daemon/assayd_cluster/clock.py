@@ -1,4 +1,4 @@
-"""The database's clock, which all gateways share."""
+"""Reads the time from the database, whose clock all gateways share."""
 
 from __future__ import annotations
 

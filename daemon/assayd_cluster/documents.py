@@ -1,7 +1,7 @@
-"""The messages between gateway and node under ``/v1/nodes/{name}``; to the gateway, they are hostile input.
+"""Defines the messages between gateway and node under ``/v1/nodes/{name}``.
 
-A node reports its state every few seconds, claims the attempts that the broker delivers, and sends
-verdicts. It can write only to runs that it holds.
+The gateway treats these messages as hostile input. A node reports its state every few seconds, claims the
+attempts that the broker delivers, and sends verdicts. It can write only to runs that it holds.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ class NodeBeat(_RequestDocument):
 
 
 class BeatAnswer(_AnswerDocument):
-    """The answer to a heartbeat: whether the node should accept work, and if not, the reason."""
+    """The answer to a heartbeat: whether the node should accept work, and the reason if it shouldn't."""
 
     consume: bool
     why: str = ""
 
 
 class CancelledRuns(_AnswerDocument):
-    """The answer to ``GET /v1/nodes/{name}/cancelled?wait_s=``, sent once there are attempts to cancel."""
+    """The answer to ``GET /v1/nodes/{name}/cancelled?wait_s=``: the attempts that the node must cancel."""
 
     attempts: list[str]
 
@@ -105,8 +105,8 @@ class Claim(_RequestDocument):
 class Claimed(_AnswerDocument):
     """The answer to a claim: the run that the node now holds.
 
-    `document` is the body for ``PUT /v1/attempts/{attempt}`` at the node's own daemon, as JSON text, without
-    the parts for the cluster alone (repairs, webhooks, the parent).
+    `document` is the body for ``PUT /v1/attempts/{attempt}`` at the node's own daemon, as JSON text,
+    without the parts that only the gateway uses (repairs, webhooks, the parent).
     """
 
     run: int = Field(ge=1, le=2)
@@ -117,13 +117,13 @@ class Claimed(_AnswerDocument):
 
 
 class StateBody(_RequestDocument):
-    """A change of an attempt's state; the first and last states are reported by the gateway itself."""
+    """A change of an attempt's state, except the first and last state, which the gateway records itself."""
 
     state: Literal["checking", "leasing", "running", "judging"]
 
 
 class StageBody(_RequestDocument):
-    """The end of a stage."""
+    """The result of a stage that has ended."""
 
     name: str = Field(max_length=64)
     status: StageStatus
@@ -132,7 +132,7 @@ class StageBody(_RequestDocument):
 
 
 class UnitBody(_RequestDocument):
-    """The start of a unit, or its end and the cause."""
+    """The start of a unit, or the end of a unit with its cause."""
 
     name: str = Field(max_length=MOST_NAME)
     index: Number
@@ -176,14 +176,14 @@ class UnitEvent(_LiveEvent):
 
 
 class OutputEvent(_LiveEvent):
-    """An event of kind ``stdout`` or ``stderr``, which is not durable."""
+    """An event of kind ``stdout`` or ``stderr``; output events aren't stored."""
 
     kind: Literal["stdout", "stderr"]
     body: OutputBody
 
 
 class GapEvent(_LiveEvent):
-    """A marker for output that the node itself missed; the gateway detects such gaps without this event."""
+    """A marker for output that didn't reach the node; the gateway detects other missing output itself."""
 
     kind: Literal["gap"]
 
@@ -201,7 +201,7 @@ class LiveEvents(_RequestDocument):
 
 
 class BundleFile(_RequestDocument):
-    """A file of a bundle. `base64` contains its content, or None if the content was sent earlier."""
+    """A file of a bundle. `base64` is the file's content; None means that the content was sent earlier."""
 
     name: str = Field(max_length=512)
     media_type: str = Field(max_length=100)
@@ -247,10 +247,10 @@ class JudgedAttempt(_RequestDocument):
 
 
 class RunVerdict(_RequestDocument):
-    """The body of ``PUT /v1/nodes/{name}/runs/{attempt}/{run}/verdict``: the daemon's verdict.
+    """The body of ``PUT /v1/nodes/{name}/runs/{attempt}/{run}/verdict``: the verdict of the node's daemon.
 
     `attempt` is the attempt document as the node's daemon returns it from ``GET /v1/attempts/{id}``, with
-    `report` and `execution` set to null, because the bundle contains them as files. `events` are all the
+    `report` and `execution` set to null, because the bundle contains them as files. `events` contains all
     durable events.
     """
 
@@ -260,9 +260,10 @@ class RunVerdict(_RequestDocument):
 
 
 class RunLost(_RequestDocument):
-    """The body of the same route for a run without a verdict.
+    """The body that reports a run without a verdict; it is sent to the same route as a verdict.
 
-    `started`: submitted code may have run. `refused`: the node's daemon has refused the submission.
+    `started`: whether submitted code may have run. `refused`: whether the node's daemon refused the
+    submission.
     """
 
     lost: Literal[True]
@@ -272,6 +273,6 @@ class RunLost(_RequestDocument):
 
 
 class VerdictAnswer(_AnswerDocument):
-    """The response to a verdict; `counted` is False if another run's verdict was recorded first."""
+    """The response to a verdict; `counted` is False if the verdict of another run was recorded first."""
 
     counted: bool

@@ -1,4 +1,4 @@
-"""Checks that connections to other hosts are encrypted and that the server's name is verified."""
+"""Checks that connections to other hosts are encrypted, and that they verify the server's name."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _WHERE_TO = ("host", "hostaddr", "service", "servicefile", "passfile")
 
 
 def require_encrypted_broker(urls: str, setting: str) -> None:
-    """Ensure that the broker is local or reached over TLS. Raises: ConfigError ``settings.invalid``."""
+    """Check that the broker is local or uses TLS. Raises: ConfigError ``settings.invalid``."""
     for url in urls.split(";"):
         _require_encrypted_url(url, setting, encrypted="amqps", plain="amqp")
 
 
 def require_encrypted_management(url: str, setting: str) -> None:
-    """Ensure that the broker's management API is local or reached over TLS. Raises: ConfigError."""
+    """Check that the broker's management API is local or uses TLS. Raises: ConfigError."""
     _require_encrypted_url(url, setting, encrypted="https", plain="http")
 
 
 def require_encrypted_gateway(url: str, setting: str) -> None:
-    """Ensure that the gateway is local or reached over TLS. Raises: ConfigError ``settings.invalid``."""
+    """Check that the gateway is local or uses TLS. Raises: ConfigError ``settings.invalid``."""
     if not url.startswith("http+unix:///"):
         _require_encrypted_url(url, setting, encrypted="https", plain="http")
 
 
 def require_encrypted_database(url: str, setting: str) -> None:
-    """Ensure that the database is local or reached over TLS. Raises: ConfigError ``settings.invalid``."""
+    """Check that the database is local or uses TLS. Raises: ConfigError ``settings.invalid``."""
     try:
         parts = make_url(url)
     except ArgumentError:
@@ -57,7 +57,7 @@ def _require_encrypted_url(url: str, setting: str, *, encrypted: str, plain: str
 
 
 def _is_local_host(host: str) -> bool:
-    """Return whether a host is local: a directory of Unix sockets, or a loopback address."""
+    """Return whether a host is a directory of Unix sockets or a loopback address."""
     if host.startswith(("/", "@")) or host == "localhost":
         return True
     try:

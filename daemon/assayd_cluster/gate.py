@@ -1,4 +1,4 @@
-"""Authorizes every request to a gateway: by token, or on the Unix socket by the kernel-verified user.
+"""Authorizes every request to a gateway by its token, or on the Unix socket by the user of the process.
 
 A request outside its token's scope never reaches a route; revoking a token ends its running requests. No
 other part of the gateway sees the token.
@@ -43,7 +43,7 @@ CHALLENGE = {"WWW-Authenticate": 'Bearer realm="assayd"'}
 
 @dataclass(eq=False, slots=True)
 class _ActiveRequest:
-    """A running request that a token authorized, and the function that ends the request."""
+    """A running request that a token authorized, and the function that ends this request."""
 
     secret: str
     address: str
@@ -52,7 +52,7 @@ class _ActiveRequest:
 
 
 class TokenGate:
-    """An ASGI middleware that admits requests by their tokens, and Unix socket peers without a token."""
+    """An ASGI middleware that admits requests with valid tokens, and all users of the Unix socket."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class TokenGate:
         self._checking: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer 401, 403 or 429."""
+        """Pass the request on if it is authorized; otherwise, answer with status 401, 403 or 429."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -135,7 +135,7 @@ class TokenGate:
                 del self._of_tenant[record.tenant_id]
 
     async def _check_active_tokens(self) -> None:
-        """Check the tokens of running requests repeatedly, until no request is running."""
+        """Check the tokens of running requests repeatedly, until all requests have ended."""
         try:
             while self._under:
                 await asyncio.sleep(FRESH_S)
@@ -168,9 +168,9 @@ class _TrackingSend:
 
 
 def take_token(scope: Scope) -> str | None:
-    """Remove and return the token in a request's headers, so that later parts never see it; None if absent.
+    """Remove the token from a request's headers and return it; return None if the request has no token.
 
-    Raises: RequestError ``token.refused``, for two tokens or a scheme other than ``Bearer``.
+    Raises: RequestError ``token.refused``, if the request has two tokens or a scheme other than ``Bearer``.
     """
     given = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
     if not given:
@@ -201,19 +201,19 @@ def require_scope(record: TokenRecord, method: str, path: str) -> None:
 
 
 def is_node_route(path: str) -> bool:
-    """Return whether a path belongs to the routes for nodes."""
+    """Return whether a path belongs to a route for nodes."""
     return path == NODES or path.startswith(f"{NODES}/")
 
 
 def require_node(request: Request, name: str) -> None:
-    """Raise RequestError ``token.scope`` unless the request comes from the node with this name."""
+    """Raise RequestError ``token.scope`` unless the request has the token of the node with this name."""
     record = getattr(request.state, STATE, None)
     if not isinstance(record, TokenRecord) or record.node is None or record.node != name:
         raise RequestError("token.scope", f"only node {name[:64]!r} may do this, with its own token")
 
 
 def client_address(scope: Scope) -> str:
-    """Return the key under which failures are counted: an address, or a user of the Unix socket."""
+    """Return the key for counting failures: the client's address, or the user of the Unix socket."""
     caller = scope["state"].get("caller")
     if isinstance(caller, Caller):
         return f"uid {caller.peer.uid}"
@@ -221,7 +221,7 @@ def client_address(scope: Scope) -> str:
 
 
 def rate_limit_address(text: str) -> str:
-    """Return the key under which an address is counted: itself, or for IPv6 its /64 network."""
+    """Return the key for counting an address: an IPv4 address itself, an IPv6 address's /64 network."""
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:
@@ -245,7 +245,7 @@ def _caller_of_token(record: TokenRecord) -> Caller:
 
 
 def _as_anonymous(scope: Scope) -> Scope:
-    """Let public requests pass the inner peer check without a user."""
+    """Mark a public request as anonymous, so that the inner check of peers accepts it."""
     if not isinstance(scope["state"].get("caller"), Caller):
         nobody = Peer(uid=NOBODY, gid=NOBODY, pid=0)
         scope["state"]["caller"] = Caller(peer=nobody, groups=frozenset(), remote=True)

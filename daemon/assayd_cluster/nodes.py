@@ -1,4 +1,4 @@
-"""The nodes as operators see them: the state that each last reported, and whether it should accept work."""
+"""Reads the nodes for operators: the state that each node last reported, and whether it can accept work."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STOPPED = "stopped in order"
 
 
 class Drained(IntEnum):
-    """The drained state of a node, and who drained it."""
+    """The drained state of a node, and the operator or gateway that drained it."""
 
     NO = 0
     """It isn't."""
@@ -46,7 +46,7 @@ class Drained(IntEnum):
 
     @property
     def why(self) -> str:
-        """Return the reason why the node accepts no work; empty if it isn't drained."""
+        """Return the reason why the node accepts no work; empty if the node isn't drained."""
         return ("", DRAINED, FAILING)[self]
 
 
@@ -56,8 +56,8 @@ class Node:
 
     Attributes:
         why: the reason why the node accepts no work; empty if it accepts work.
-        in_hand: the number of attempts that its worker holds.
-        silent_s: the seconds since its last heartbeat, by the database's clock.
+        in_hand: the number of attempts that the node's worker holds.
+        silent_s: the number of seconds since the node's last heartbeat, by the database's clock.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Outbox:
 
     Attributes:
         unpublished: attempts that the broker has not confirmed.
-        oldest_s: how long the oldest unpublished attempt has waited.
+        oldest_s: the number of seconds for which the oldest unpublished attempt has waited.
         published: attempts that the broker or a node holds.
         gateways: the number of live gateways.
     """
@@ -94,7 +94,7 @@ class ForgottenTokens:
 
     Attributes:
         revoked: the tokens that were still valid.
-        ended: all tokens that aren't valid, whose broker accounts must be removed.
+        ended: all tokens that are no longer valid; their broker accounts must be removed.
     """
 
     revoked: Sequence[str] = ()
@@ -108,7 +108,7 @@ class DatabaseNodes:
         self._access = access
 
     async def list(self) -> list[Node]:
-        """Return all nodes, by name."""
+        """Return all nodes, sorted by name."""
         return [_build_node(row) for row in await self._access.read(_fetch_rows)]
 
     async def outbox(self) -> Outbox:
@@ -135,7 +135,7 @@ class DatabaseNodes:
         return await self._access.read(fetch)
 
     async def set_drained(self, name: str, *, drained: bool) -> Node | None:
-        """Stop a node from claiming work, or let it claim again; None if no such node exists."""
+        """Stop a node from claiming work, or let it claim work again; None if the node doesn't exist."""
 
         def apply(connection: Connection) -> Sequence[RowMapping]:
             connection.execute(update(nodes).where(nodes.c.name == name).values(drained=int(drained)))
@@ -147,8 +147,7 @@ class DatabaseNodes:
     async def forget(self, name: str) -> ForgottenTokens | None:
         """Forget a node and revoke its tokens; return None if the node never existed.
 
-        If the node was forgotten before, nothing changes: a token that was created for it since then stays
-        valid.
+        If the node has already been forgotten, nothing changes: newer tokens for it stay valid.
 
         Raises: RequestError ``node.alive``.
         """
@@ -203,7 +202,7 @@ def _build_node(row: RowMapping) -> Node:
 
 
 def _derive_state(row: RowMapping, silent_s: float) -> tuple[NodeState, str]:
-    """Return the state of a node, and the reason why it takes no work."""
+    """Return the state of a node, and the reason if it accepts no work."""
     if row["why"] == STOPPED:
         return "stopped", STOPPED
     if silent_s > LIVE_S:

@@ -1,4 +1,4 @@
-"""Creates or updates the tables of a cluster, under the account that owns them, before gateways start."""
+"""Creates or updates the tables of a cluster before gateways start, with the account of their owner."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Serves TCP connections: only with TLS, and with limits that apply before a token has been presented.
+"""Serves TLS connections only, with limits that apply until a connection has presented a token.
 
-A connection is counted by its address before the first byte of its handshake is processed, and must finish
+A connection is counted for its address before the first byte of its handshake is processed, and must finish
 the handshake within a few seconds. After the handshake, the daemon's own protocol applies its limits on
 headers and idle time.
 """
@@ -40,7 +40,7 @@ MOST_REMEMBERED = 256
 
 
 class CertificateFiles:
-    """The certificate of a listener, reloaded when its files change; requires TLS 1.2 or newer.
+    """The certificate of a listener, which is reloaded when its files change; requires TLS 1.2 or newer.
 
     Raises: ConfigError ``tls.unusable``, if the files are unusable at startup.
     """
@@ -85,7 +85,7 @@ class CertificateFiles:
 
 
 class TlsServer(uvicorn.Server):
-    """A uvicorn server with TLS and without signal handlers."""
+    """A uvicorn server that uses TLS and installs no signal handlers."""
 
     def __init__(
         self, config: uvicorn.Config, files: CertificateFiles, *, connections: int = CONNECTIONS
@@ -123,7 +123,7 @@ class TlsServer(uvicorn.Server):
 
     @property
     def open(self) -> int:
-        """Return the number of connections, including those before or in their TLS handshake."""
+        """Return the number of connections, including those that haven't finished their TLS handshake."""
         return self._places.total
 
     async def _accept_connections(self, listener: socket.socket) -> None:
@@ -147,7 +147,7 @@ class TlsServer(uvicorn.Server):
             task.add_done_callback(self._securing.discard)
 
     async def _start_tls(self, connected: socket.socket, address: str) -> None:
-        """Pass a connection on once its TLS handshake is complete; it stays counted until it ends."""
+        """Pass a connection on after its TLS handshake; the connection is counted until it closes."""
         count = _ConnectionSlot(self._places, address, self._remember_operator)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -178,7 +178,7 @@ class TlsServer(uvicorn.Server):
 
 
 class _ConnectionSlot:
-    """The slot of one connection, released exactly once."""
+    """The counted slot of one connection, which is released exactly once."""
 
     def __init__(self, places: Places, address: str, remember: Callable[[str], None]) -> None:
         self._places = places
@@ -186,31 +186,31 @@ class _ConnectionSlot:
         self._remember_operator = remember
 
     def mark_operator(self) -> None:
-        """Let further connections from this address use the slots reserved for operators."""
+        """Let further connections from this address use the slots that are reserved for operators."""
         if self._address is not None:
             self._remember_operator(self._address)
 
     def end(self) -> None:
-        """Release the slot. Safe to call twice."""
+        """Release the slot; a second call does nothing."""
         address, self._address = self._address, None
         if address is not None:
             self._places.give_back(address)
 
 
 class _CountedProtocol(PeerHttpTools):
-    """An HTTP protocol that reports when its connection, and thus its last request, has ended."""
+    """An HTTP protocol that calls back when its connection, and with it the last request, has closed."""
 
     count: _ConnectionSlot
     _token_due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the timeout within which a valid token must be presented."""
+        """Start the timeout within which the connection must present a valid token."""
         super().connection_made(transport)
         self.app_state = {**self.app_state, SHOWN: self._confirm_token}
         self._token_due = self.loop.call_later(TOKEN_S, self.transport.close)
 
     def _confirm_token(self, *, is_operator: bool) -> None:
-        """Keep a connection open, because it has presented a valid token."""
+        """Stop the timeout, because the connection has presented a valid token."""
         self._cancel_token_timeout()
         if is_operator:
             self.count.mark_operator()
@@ -221,7 +221,7 @@ class _CountedProtocol(PeerHttpTools):
             self._token_due = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timeout for a token."""
+        """Stop the timeout for the token."""
         self._cancel_token_timeout()
         super().connection_lost(exc)
 
@@ -234,7 +234,8 @@ class _CountedProtocol(PeerHttpTools):
 def listen_tcp(address: str) -> socket.socket:
     """Return a listening socket for ``HOST:PORT``. Raises: ConfigError ``tls.unusable``.
 
-    Gateways of one user on one host can listen on the same address: the kernel distributes the connections.
+    Several gateways of one user can listen on the same address of a host, and the kernel distributes
+    connections.
     """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")

@@ -1,4 +1,4 @@
-"""The settings of a gateway and of a node, in addition to those of a daemon."""
+"""Defines the settings of a gateway and of a node, in addition to those of a daemon."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class BundleSettings(_Section):
 
 
 class ClusterSettings(_Section):
-    """The settings that a gateway has in addition to a daemon's."""
+    """The settings that a gateway has in addition to those of a daemon."""
 
     database_url_file: Path | None = Field(
         None,
@@ -92,7 +92,7 @@ class ClusterSettings(_Section):
 
 
 class GatewaySettings(Settings):
-    """All settings of a gateway: a daemon's settings and the cluster's settings."""
+    """All settings of a gateway: those of a daemon and those of the cluster."""
 
     cluster: ClusterSettings = ClusterSettings()
 
@@ -135,7 +135,7 @@ def load_node_settings() -> NodeSettings:
 
 
 def read_secret(path: Path | None, setting: str) -> str:
-    """Return the only line of a file that contains a secret. Raises: ConfigError ``settings.invalid``."""
+    """Return the only line of a file with a secret. Raises: ConfigError ``settings.invalid``."""
     if path is None:
         raise ConfigError(
             "settings.invalid", f"{setting}: required; set it to the file with the secret", field=setting

@@ -1,6 +1,6 @@
-"""The tables that a cluster has in addition to a daemon's, in the same database. Created if missing.
+"""Defines the tables that a cluster adds to the daemon's database; missing tables are created.
 
-Times are microseconds since 1970 by the database's clock, so gateways and nodes need no synchronized
+Times are in microseconds since 1970, by the database's clock, so gateways and nodes need no synchronized
 clocks.
 """
 

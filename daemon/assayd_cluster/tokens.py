@@ -1,7 +1,7 @@
-"""Tokens and their tenants: their format, permissions and tables.
+"""Defines tokens and their tenants: the format, the permissions and the tables.
 
-A token is shown once, when it is created; the database stores only its digest. The caller acts as the
-token's tenant, whose number replaces a user's, so that the same code as on a single host decides about
+A token is shown only when it is created; the database stores only its digest. The caller acts as the
+token's tenant, whose number is used like a user id, so that the same code as on a single host decides about
 ownership.
 """
 
@@ -54,7 +54,7 @@ class TokenRecord:
     """A stored token, without its secret.
 
     Attributes:
-        tenant_id: the number of the tenant, which replaces a user's number.
+        tenant_id: the number of the tenant, which is used like a user id.
         node: the node to which the token is bound; None unless its scope is `node`.
     """
 
@@ -98,7 +98,7 @@ def generate_secret() -> str:
 
 
 def digest(secret: str) -> str:
-    """Return the stored digest of a token. Tokens are random, so one round of SHA-256 is enough."""
+    """Return the digest of a token as stored; one round of SHA-256 is enough, because tokens are random."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -111,7 +111,7 @@ class DatabaseTokens:
         self._ids = ids
 
     async def create(self, terms: TokenTerms) -> tuple[TokenRecord, str]:
-        """Create a token, and its tenant if new; return also the secret, which is never shown again."""
+        """Create a token, and its tenant if it is new; return also the secret, which isn't stored."""
         tenant_id = await self._get_or_create_tenant(terms.tenant)
         secret, at = generate_secret(), self._clock.now()
         record = TokenRecord(
@@ -138,13 +138,13 @@ class DatabaseTokens:
         return record, secret
 
     async def list(self) -> list[TokenRecord]:
-        """Return all tokens, newest first."""
+        """Return all tokens, starting with the newest."""
         wanted = _WHOLE.order_by(tokens.c.id.desc())
         rows = await self._access.read(lambda connection: connection.execute(wanted).mappings().all())
         return [_build_record(row) for row in rows]
 
     async def find(self, sha256: str) -> TokenRecord | None:
-        """Return the token with this digest, even if it is revoked."""
+        """Return the token with this digest, even if the token is revoked."""
         wanted = _WHOLE.where(tokens.c.sha256 == sha256)
         row = await self._access.read(lambda connection: connection.execute(wanted).mappings().first())
         # The index compared them as it liked; what counts is compared in constant time.
@@ -152,7 +152,7 @@ class DatabaseTokens:
         return _build_record(row) if row is not None and same else None
 
     async def revoke(self, token_id: str) -> TokenRecord | None:
-        """Revoke a token; repeating this changes nothing. Return None if no such token exists."""
+        """Revoke a token, or do nothing if it is already revoked. Return None if it doesn't exist."""
         at = to_micros(self._clock.now())
 
         def apply(connection: Connection) -> RowMapping | None:
@@ -164,13 +164,13 @@ class DatabaseTokens:
         return None if row is None else _build_record(row)
 
     async def note_use(self, token_ids: Collection[str]) -> None:
-        """Record that these tokens were just used; a crash can lose this record."""
+        """Record that these tokens were just used; the record can be lost in a crash."""
         at = to_micros(self._clock.now())
         used = update(tokens).where(tokens.c.id.in_(token_ids)).values(last_used_at=at)
         await self._access.write(lambda connection: connection.execute(used), durable=False)
 
     async def _get_or_create_tenant(self, name: str) -> int:
-        """Return the number of a tenant, created if missing; retry if tenants are created concurrently."""
+        """Return the number of a tenant; create the tenant if it is missing, and retry after a conflict."""
         for _ in range(TRIES):
             found = await self._access.write(lambda connection: self._try_create_tenant(connection, name))
             if found is not None:
@@ -201,7 +201,7 @@ def parse_scopes(names: Iterable[str]) -> frozenset[Scope]:
 
 
 def _known_scopes(names: Iterable[str]) -> frozenset[Scope]:
-    """Return the scopes of a stored token, without scopes that only newer gateways know."""
+    """Return the scopes of a stored token, except those that only newer gateways know."""
     known = {scope.value for scope in Scope}
     return frozenset(Scope(name) for name in names if name in known)
 

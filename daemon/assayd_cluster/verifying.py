@@ -1,7 +1,7 @@
-"""Verifies tokens: looks up each token at most every few seconds, and slows down guessing.
+"""Verifies tokens: looks each token up at most once in several seconds, and slows down guessing.
 
-Every gateway refuses a revoked token within `FRESH_S` seconds, and ends its running requests. Guesses are
-slowed down per address; a valid token from the same address still works.
+Within `FRESH_S` seconds, every gateway refuses a revoked token and ends the token's running requests.
+Guesses are slowed down per address; a valid token from the same address still works.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _CachedToken:
 
 
 class Failures:
-    """A leaky bucket of failed attempts, with a maximum burst and a steady rate."""
+    """A leaky bucket of failed attempts, which allows a maximum burst and a steady rate."""
 
     def __init__(self, most: int, each_s: float) -> None:
         self._most = most
@@ -48,7 +48,7 @@ class Failures:
         self._full_until: OrderedDict[str, float] = OrderedDict()
 
     def too_many(self, whose: str, now: float) -> bool:
-        """Return whether no further attempt is allowed at this time."""
+        """Return whether further attempts are refused at this time."""
         return self._full_until.get(whose, now) > now + (self._most - 1) * self._each_s
 
     def note(self, whose: str, now: float) -> None:
@@ -71,7 +71,7 @@ class TokenVerifier:
         self._noting: set[asyncio.Task[None]] = set()
 
     async def verify(self, secret: str, address: str, *, begun: bool = False) -> TokenRecord:
-        """Return the owner of a token. `begun`: the token was valid when the rechecked request started.
+        """Return the owner of a token. `begun` means that the token was valid when its request started.
 
         Raises:
             RequestError: ``token.refused``, ``token.revoked``, ``token.failures``.
@@ -103,7 +103,7 @@ class TokenVerifier:
         return await self._tokens.find(sha256) if sha256 else None
 
     async def _find_queued(self, sha256: str) -> TokenRecord | None:
-        """Look up a token in a limited queue, so that guesses delay neither the database nor valid tokens."""
+        """Look up a token in a limited queue, so that guesses don't delay the database or valid tokens."""
         if self._in_turn >= MOST_IN_TURN:
             raise _too_many_error()
         self._in_turn += 1

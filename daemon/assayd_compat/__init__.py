@@ -1,4 +1,4 @@
-"""HTTP interfaces of other judges: clients of SandboxFusion, Piston and Judge0 work unchanged.
+"""Provides the HTTP interfaces of SandboxFusion, Piston and Judge0, whose clients work unchanged.
 
 This package uses only the client library and the public API; only `assay compat` imports it.
 """

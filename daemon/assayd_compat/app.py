@@ -1,7 +1,7 @@
-"""The service: all interfaces at one address, each with its own paths and error format.
+"""Builds the service: all interfaces at one address, each with separate paths and a separate error format.
 
-This module decides which requests are served and how many at once; the actions of each interface are in its
-own module.
+This module decides which requests are served, and how many of them at once; the actions of each interface
+are in a separate module.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def build(
     Args:
         daemon: runs the programs.
         at_once: maximum concurrent programs.
-        policies: the profile of each language, by language name.
+        policies: the profile of each language, keyed by the language's name.
         callers: rejects callers before their requests are read.
     """
 
@@ -124,15 +124,15 @@ async def failed(request: Request, problem: Exception) -> Response:
 
 
 async def gone(request: Request, problem: Exception) -> Response:
-    """Return the status that is logged by convention for a client that has disconnected."""
+    """Return status 499, which by convention is logged if a client has disconnected."""
     return Response(status_code=499)
 
 
 class RejectBrowsers:
-    """An ASGI middleware that rejects web pages, which must not run programs as the browser's user.
+    """An ASGI middleware that rejects web pages, which could otherwise run programs as the browser's user.
 
     Every request from a web page, except a plain `GET`, has an `Origin` header, or a content type that
-    needs no permission.
+    browsers send without permission.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -154,14 +154,14 @@ def _check_browser_request(scope: Scope) -> Response | None:
 
 
 class ReserveBytes:
-    """An ASGI middleware that reserves the bytes that a request holds until its response ends."""
+    """An ASGI middleware that reserves the bytes of a request until its response ends."""
 
     def __init__(self, app: ASGIApp, room: Room) -> None:
         self._app = app
         self._room = room
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
+        """Reserve the bytes of a request, and pass the request on."""
         held = Held(self._room, get_token(Request(scope)) if scope["type"] == "http" else None)
         scope.setdefault("state", {})["held"] = held
         try:

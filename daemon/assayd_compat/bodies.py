@@ -1,4 +1,4 @@
-"""Common code of the interfaces for bodies within limits, callers, disconnections and JSON responses."""
+"""Code that the interfaces share: limited bodies, callers, disconnections and JSON responses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class BadRequest(Exception):
-    """An invalid request. `field` is a dotted path."""
+    """An invalid request. `field` is the dotted path of the invalid field."""
 
     def __init__(self, field: str, message: str, status: int = 422) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class Room:
         self._held: Counter[str | None] = Counter()
 
     def take(self, size: int, caller: str | None = None) -> None:
-        """Reserve bytes. Raises: BadRequest with status 503, if too few are free."""
+        """Reserve bytes. Raises: BadRequest with status 503, if too few bytes are free."""
         own = self._held[caller] if caller is not None else 0
         if size + own > self.free:
             raise BadRequest("error", "the service holds too many requests; try again later", 503)
@@ -69,7 +69,7 @@ class Held:
         self._size = 0
 
     def add(self, size: int) -> None:
-        """Reserve bytes until the request is answered. Raises: BadRequest with status 503."""
+        """Reserve bytes until the response is sent. Raises: BadRequest with status 503."""
         self._room.take(size, self._caller)
         self._size += size
 
@@ -86,13 +86,13 @@ def held_by(request: Request) -> Held:
 
 
 def get_executor(request: Request) -> Executor:
-    """Return the executor for the caller of a request."""
+    """Return the executor that acts for the caller of a request."""
     found: Executor = request.app.state.executor
     return found.of_caller(get_token(request))
 
 
 def get_token(request: Request) -> str | None:
-    """Return the token of a request: a bearer token, or one in Judge0's own header."""
+    """Return the token of a request: a bearer token, or the token in Judge0's header."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return (
         (token.strip() if scheme.lower() == "bearer" else "") or request.headers.get("x-auth-token") or None
@@ -100,7 +100,7 @@ def get_token(request: Request) -> str | None:
 
 
 async def run_while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`; cancel it if the client disconnects.
+    """Return the result of `work`, or cancel `work` if the client disconnects.
 
     Raises: ClientDisconnect.
     """
@@ -142,7 +142,7 @@ async def read_body(request: Request, model: type[M]) -> M:
 
 
 async def parsed(body: bytes, model: type[M]) -> M:
-    """Validate a body, in a thread if it is large. Raises: BadRequest."""
+    """Validate a body, using a thread if the body is large. Raises: BadRequest."""
     if len(body) > LARGE_BODY_BYTES:
         return await asyncio.to_thread(_parse_body, body, model)
     return _parse_body(body, model)

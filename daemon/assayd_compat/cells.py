@@ -1,8 +1,7 @@
-"""Runs a notebook's cells as one program: they share their state; each has its own output and error.
+"""Runs a notebook's cells as one program; the cells share state, but their output and errors are separate.
 
-The driver below is submitted as the program; it reads the cells from one file and writes each cell's result
-into another file. The driver is untrusted too: code in a cell can forge the results, but nothing beyond
-them.
+The driver below is submitted as the program. It reads the cells from one file and writes each cell's result
+to another file. The driver is untrusted too: code in a cell can forge the results, but has no other effect.
 """
 
 from __future__ import annotations
@@ -59,12 +58,12 @@ with open(".answers.json", "w", encoding="utf-8") as file:
 
 
 def written(cells: list[str], timeout_s: float) -> str:
-    """Return the file that the driver reads; a time of 0 means that cells have no time limit."""
+    """Return the input file of the driver; a time limit of 0 means that cells have no time limit."""
     return json.dumps({"cells": cells, "timeout_s": timeout_s})
 
 
 def read(answers: bytes | None) -> list[dict[str, Any]] | None:
-    """Return the result of each cell; None if the program wrote no results in the driver's format."""
+    """Return the result of each cell; None if the program wrote no valid results."""
     try:
         found = json.loads(answers) if answers is not None else None
     except (ValueError, RecursionError):

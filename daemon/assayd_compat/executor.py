@@ -1,4 +1,4 @@
-"""Runs programs on the daemon: compiles them if the language requires it, runs them, and fetches files.
+"""Runs programs on the daemon: compiles them if necessary, runs them, and fetches the resulting files.
 
 This module decides how many programs run at once and how long to wait for a response. Each interface is in
 its own module.
@@ -50,10 +50,10 @@ CANCEL_PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 class Executor:
-    """Runs up to `at_once` programs concurrently; further programs wait, and callers take turns."""
+    """An executor of up to `at_once` concurrent programs; further programs wait, and callers take turns."""
 
     def __init__(self, client: AsyncClient, *, at_once: int, policies: Mapping[str, str]) -> None:
-        """Create the executor. `policies` has the profile of each language that doesn't use the default."""
+        """Create the executor. `policies` contains the profiles of languages without the default one."""
         self._client = client
         shared = isinstance(client.address, ServerChoice)
         self._places = FairSemaphore(at_once, reserve_from=4 if shared else at_once + 1)
@@ -65,7 +65,7 @@ class Executor:
         self._token: str | None = None
 
     def of_caller(self, token: str | None) -> Self:
-        """Return an executor with a caller's token, which a gateway validates; a socket needs no token."""
+        """Return an executor that uses a caller's token; the caller of a Unix socket needs no token."""
         if token is None or not isinstance(self._client.address, ServerChoice):
             return self
         other = copy.copy(self)
@@ -74,12 +74,12 @@ class Executor:
 
     @property
     def caller(self) -> str | None:
-        """Return the token of the caller; None for the service's own user."""
+        """Return the token of the caller; None if the caller is the service's own user."""
         return self._token
 
     @property
     def running(self) -> int:
-        """Return the number of running programs of all callers."""
+        """Return the number of programs that currently run for all callers."""
         return len(self._under_way)
 
     async def run(
@@ -90,15 +90,15 @@ class Executor:
         begun: Callable[[], None] = lambda: None,
         hold: Callable[[int], None] = lambda size: None,
     ) -> Result:
-        """Compile and run a program; if this call is cancelled, the program's attempt is cancelled as well.
+        """Compile and run a program. If this call is cancelled, the program's attempt is cancelled too.
 
         Args:
-            program: what to run.
+            program: the program to run.
             attempt_id: the id of the run's attempt, a ULID.
-            begun: called when the program no longer waits in the queue.
-            hold: called with the size of the resulting files, before they are fetched.
+            begun: called when the program leaves the queue.
+            hold: called with the size of the resulting files before the files are fetched.
 
-        Raises: ClientError, if the daemon refuses the program or doesn't answer; the errors of `hold`.
+        Raises: ClientError, if the daemon refuses the program or doesn't answer; any error of `hold`.
         """
         key = self._ids.new()
         async with self._places.hold(hash(self._token), "", key):
@@ -113,7 +113,10 @@ class Executor:
                 self._under_way.discard(key)
 
     async def reach(self) -> None:
-        """Request the list of kinds. Raises: ClientError if the daemon is away or rejects the caller."""
+        """Request the list of kinds.
+
+        Raises: ClientError, if the daemon doesn't respond or rejects the caller.
+        """
         await self._request_document(kinds_request())
 
     async def limits(self, policy: str) -> Json:
@@ -126,7 +129,7 @@ class Executor:
         return self._limits[policy]
 
     async def attempt(self, attempt_id: str) -> Json | None:
-        """Return the current state of an attempt; None if the user can't see such an attempt."""
+        """Return the current state of an attempt; None if the caller can't see an attempt with this id."""
         try:
             return await self._request_document(attempt_request(attempt_id))
         except NotFound:
@@ -139,7 +142,7 @@ class Executor:
         )
 
     async def close(self) -> None:
-        """Wait until the attempts of disconnected clients are cancelled."""
+        """Wait until the attempts of all disconnected clients are cancelled."""
         await asyncio.gather(*self._cancelling, return_exceptions=True)
 
     async def _run(self, program: Program, attempt_id: str | None) -> Result:
@@ -158,7 +161,7 @@ class Executor:
         return Result(compiled=compiled, run=ended(attempt))
 
     async def _submit_and_wait(self, submission: Json, attempt_id: str | None) -> Json:
-        """Submit a program and wait for the verdict; if this task is cancelled, cancel the attempt."""
+        """Submit a program and wait for the verdict; cancel the attempt if this task is cancelled."""
         identity = attempt_id or self._ids.new()
         asked = asyncio.create_task(self._poll_verdict(submission, identity))
         try:
@@ -176,7 +179,7 @@ class Executor:
         return found
 
     async def _cancel_attempt(self, identity: str, asked: asyncio.Task[Json]) -> None:
-        """Cancel the attempt of a disconnected client, which the task `asked` submits, perhaps only now."""
+        """Cancel a disconnected client's attempt, even if the task `asked` hasn't submitted it yet."""
         for pause_s in CANCEL_PAUSES_S:
             try:
                 await self._request_document(cancel_request(identity))
@@ -191,7 +194,7 @@ class Executor:
     async def _collect_files(
         self, paths: Sequence[str], run: Ended, hold: Callable[[int], None]
     ) -> Mapping[str, bytes]:
-        """Return the requested files that the program has left."""
+        """Return the requested files that exist after the run."""
         there = [path for path in paths if FOLDER + path in run.artifacts]
         hold(sum(run.artifacts[FOLDER + path] for path in there))
         return {path: await self.file(run.attempt_id, FOLDER + path) for path in there}

@@ -1,7 +1,7 @@
-"""SandboxFusion's interface: `POST /run_code` and `POST /run_jupyter`.
+"""Implements SandboxFusion's interface: `POST /run_code` and `POST /run_jupyter`.
 
-Source: the project's published OpenAPI description, version 0.3. Errors have SandboxFusion's format: status
-200 with `SandboxError` for a failure of the sandbox, and status 422 for an invalid request.
+Source: SandboxFusion's published OpenAPI description, version 0.3. Errors have SandboxFusion's format:
+status 200 with `SandboxError` for a failure of the sandbox, and status 422 for an invalid request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNKNOWN_LANGUAGE = "no image of this daemon has the language {name!r}; use one o
 
 
 class RunCodeRequest(BaseModel):
-    """A program to run. Times are in seconds; a negative memory limit means the profile's limit."""
+    """A program to run. Times are in seconds; a negative memory limit stands for the profile's limit."""
 
     code: str
     language: str
@@ -40,7 +40,7 @@ class RunCodeRequest(BaseModel):
 
 
 class RunJupyterRequest(BaseModel):
-    """The cells to run in one interpreter, in order."""
+    """A request to run cells in one interpreter, in the given order."""
 
     cells: Annotated[list[str], Field(max_length=cells.MOST_CELLS)]
     cell_timeout: float = 0
@@ -121,7 +121,7 @@ def _build_program(asked: RunCodeRequest, language: Language) -> Program:
 
 
 def _convert_files(given: dict[str, str | None]) -> dict[str, object]:
-    """Convert files to a submission's format. Raises: BadRequest, if the content isn't base64."""
+    """Convert files to the format of a submission. Raises: BadRequest, if the content isn't base64."""
     for name, content in given.items():
         try:
             base64.b64decode(content or "", validate=True)
@@ -158,7 +158,7 @@ def _build_command_result(ended: Ended | None) -> dict[str, object] | None:
 
 
 def _return_code(ended: Ended) -> int:
-    """Return an exit code as in `subprocess`: negative for a signal, SIGKILL for an exceeded limit."""
+    """Return an exit code as in `subprocess`: negative for a signal; SIGKILL for an exceeded limit."""
     if ended.signal is not None:
         return -ended.signal_number
     if ended.exit_code is None or (ended.end is not End.EXITED and ended.exit_code == 0):

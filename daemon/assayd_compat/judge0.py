@@ -1,9 +1,9 @@
-"""Judge0's interface: languages, statuses, submissions and batches of submissions.
+"""Implements Judge0's interface: languages, statuses, submissions and batches of submissions.
 
-Source: the documentation of Judge0 CE 1.13. A token is the id of the attempt that runs the program, so it
-belongs to the user who submitted the program, and outlives this process; a label of the attempt contains
-the digest of the expected output. Only programs that did not compile or are still being compiled are known
-to this process alone.
+Source: the documentation of Judge0 CE 1.13. A token is the id of the attempt that runs the program, so the
+token belongs to the user who submitted the program, and remains valid after this process ends. A label of
+the attempt contains the digest of the expected output. Programs that did not compile, or are still being
+compiled, are known only to this process.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ CONFIG = {
 
 
 class SubmissionRequest(BaseModel):
-    """A program and its expected output. Times are in seconds, memory is in kilobytes."""
+    """A program and its expected output. Times are in seconds, and memory is in kilobytes."""
 
     source_code: str = ""
     language_id: int
@@ -131,21 +131,21 @@ class SubmissionRequest(BaseModel):
 
     @property
     def size(self) -> int:
-        """Return the approximate size in bytes."""
+        """Return the approximate size of the submission in bytes."""
         return (
             len(self.source_code) + len(self.stdin or "") + len(self.expected_output or "") + OVERHEAD_BYTES
         )
 
 
 class BatchRequest(BaseModel):
-    """Several submissions, each judged separately."""
+    """Several submissions, which are judged separately."""
 
     submissions: list[Any]
 
 
 @dataclass(slots=True, kw_only=True)
 class Submitted:
-    """A submission that this process knows: its request, and its result once available.
+    """A submission that this process knows: its request, and its result once there is one.
 
     Attributes:
         caller: the token of the caller who created the submission; None for the service's own user.
@@ -159,17 +159,17 @@ class Submitted:
 
     @property
     def size(self) -> int:
-        """Return the approximate size in bytes, including the output."""
+        """Return the approximate size of the submission in bytes, including its output."""
         last = self.result and (self.result.run or self.result.compiled)
         return self.asked.size + (len(last.stdout) + len(last.stderr) if last else 0)
 
     def begin(self) -> None:
-        """Record that the program no longer waits in the queue."""
+        """Record that the program has left the queue."""
         self.begun = True
 
 
 class Submissions:
-    """The submissions of this process by token: running ones, and the most recent finished ones."""
+    """The submissions of this process by token: those that run, and the most recently finished ones."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
@@ -181,9 +181,9 @@ class Submissions:
     def begin(
         self, executor: Executor, asked: SubmissionRequest, program: Program
     ) -> tuple[str, asyncio.Task[None]]:
-        """Start a submission; return its token and the task that ends with its result.
+        """Start a submission; return its token, and the task that returns its result.
 
-        Raises: BadRequest with status 503, if too many submissions wait.
+        Raises: BadRequest with status 503, if too many submissions are waiting.
         """
         token = self._ids.new()
         submitted = Submitted(asked=asked, caller=executor.caller)
@@ -200,7 +200,7 @@ class Submissions:
         return token, task
 
     def _store_finished(self, token: str) -> None:
-        """Store a finished submission, and drop the oldest ones beyond the limits."""
+        """Store a finished submission, and remove the oldest submissions that exceed the limits."""
         submitted = self._ended[token] = self._running.pop(token)[0]
         self._bytes += submitted.size
         while len(self._ended) > KEPT or (self._bytes > KEPT_BYTES and self._ended):
@@ -254,12 +254,12 @@ async def statuses(request: Request) -> Response:
 
 
 async def about(request: Request) -> Response:
-    """Return the version of Judge0 that has this interface: clients choose language ids by version."""
+    """Return the Judge0 version of this interface, because clients choose language ids by version."""
     return answer({"version": VERSION, "homepage": "", "source_code": "", "maintainer": ""})
 
 
 async def config_info(request: Request) -> Response:
-    """Return the limits of the profile for Python programs, under Judge0's names."""
+    """Return the limits of the profile for Python programs, under the names that Judge0 uses."""
     limits = await get_executor(request).limits(BY_JUDGE0[71].policy)
     seconds, kilobytes = limits["unit_timeout_s"], limits["memory_mb"] * 1024
     return answer(
@@ -274,7 +274,7 @@ async def config_info(request: Request) -> Response:
 
 
 async def create(request: Request) -> Response:
-    """Submit one program; with ``wait=true``, respond with its result."""
+    """Submit one program; with ``wait=true``, respond once its result is available."""
     encoded = request.query_params.get("base64_encoded") == "true"
     fields = _parse_fields(request)
     try:
@@ -306,7 +306,7 @@ async def show(request: Request) -> Response:
 
 
 async def create_batch(request: Request) -> Response:
-    """Submit several programs; return a token, or the errors, for each program."""
+    """Submit several programs; return a token or the errors for each program."""
     encoded = request.query_params.get("base64_encoded") == "true"
     given = (await read_body(request, BatchRequest)).submissions
     if not 0 < len(given) <= MOST_IN_BATCH:
@@ -324,7 +324,7 @@ async def create_batch(request: Request) -> Response:
 
 
 async def show_batch(request: Request) -> Response:
-    """Return several submissions; an unknown token has the result null."""
+    """Return several submissions; the result for an unknown token is null."""
     encoded = request.query_params.get("base64_encoded") == "true"
     fields = _parse_fields(request)
     tokens = [token for token in request.query_params.get("tokens", "").split(",") if token]
@@ -352,7 +352,7 @@ ROUTES = (
 
 
 def get_submissions(request: Request) -> Submissions:
-    """Return the submissions of this process."""
+    """Return the store of this process's submissions."""
     found: Submissions = request.app.state.submissions
     return found
 
@@ -363,7 +363,7 @@ async def _parse_request(body: bytes, *, encoded: bool) -> tuple[SubmissionReque
 
 
 def _check_request(asked: SubmissionRequest, *, encoded: bool) -> tuple[SubmissionRequest, Program]:
-    """Return a request with decoded strings, and its program. Raises: BadRequest."""
+    """Return a request with its base64 strings decoded, and its program. Raises: BadRequest."""
     for name in REFUSED:
         if getattr(asked, name):
             raise BadRequest(name, "isn't supported here; see docs/compat/judge0.md")
@@ -396,7 +396,7 @@ def _build_program(asked: SubmissionRequest, language: Language) -> Program:
 
 
 def _build_labels(asked: SubmissionRequest) -> dict[str, str]:
-    """Return the request's data to store in the attempt's labels for later responses."""
+    """Return the labels that store a request's data in the attempt for later responses."""
     number = {LANGUAGE_LABEL: str(asked.language_id)}
     if asked.expected_output is None:
         return number
@@ -421,7 +421,7 @@ def _describe_submission(
     *,
     waits: bool,
 ) -> dict[str, Any]:
-    """Return all fields of a submission; `asked` is its request, or only its attempt's labels."""
+    """Return all fields of a submission; `asked` is its request or, if unknown, its attempt's labels."""
     labels = _build_labels(asked) if isinstance(asked, SubmissionRequest) else asked
     last = None if result is None else result.run or result.compiled
     status = (
@@ -456,7 +456,7 @@ def _describe_run(last: Ended, *, broken: bool) -> dict[str, Any]:
 
 
 def _submission_status(expected: str | None, result: Result | None, problem: str) -> int:
-    """Return the status of a submission, given the digest of the expected output."""
+    """Return the status of a submission, which depends on the digest of the expected output."""
     if problem:
         return INTERNAL
     if result is None:
@@ -474,7 +474,7 @@ def _run_status(expected: str | None, run: Ended) -> int:
 
 
 def _output_digest(text: str) -> str:
-    """Return the digest of normalized output, because Judge0 ignores trailing whitespace."""
+    """Return the digest of output without trailing whitespace, which Judge0 ignores."""
     stripped = "\n".join(line.rstrip() for line in text.split("\n")).rstrip()
     return hashlib.sha256(stripped.encode()).hexdigest()
 

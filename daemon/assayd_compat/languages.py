@@ -1,7 +1,7 @@
-"""The available languages, how programs in each are run, and their names in other judges' interfaces.
+"""Lists the available languages: how programs are run, and how other judges' interfaces name the languages.
 
-This module makes no decisions at run time. A language needs an image that contains it and a profile that
-names this image; the daemon reports whether both exist.
+This module only contains data. A language requires an image that contains it, and a profile that names this
+image; the daemon reports whether both exist.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
-    """The way in which programs in one language run as submissions of the kind `script`.
+    """A language, with the way in which its programs are run as submissions of the kind `script`.
 
     Attributes:
         name: SandboxFusion's name for the language.
@@ -20,10 +20,10 @@ class Language:
         version: the version of the interpreter or compiler in the image.
         file: the name of the file to which the source is written.
         run: the program with its arguments; empty for Python, which the kind `script` runs itself.
-        compile: the compiler with its arguments; empty if no compilation is needed.
+        compile: the compiler with its arguments; empty if programs aren't compiled.
         product: the file that the compiler writes.
-        piston: Piston's name, then its aliases; empty if Piston has no such language.
-        judge0: Judge0's ids. Source: the languages of Judge0 CE 1.13.
+        piston: Piston's name for the language, then its aliases; empty if Piston doesn't have the language.
+        judge0: Judge0's ids for the language. Source: the languages of Judge0 CE 1.13.
         judge0_name: the name that `GET /languages` shows.
     """
 

@@ -1,7 +1,7 @@
-"""Piston's interface, version 2: `GET /api/v2/runtimes` and `POST /api/v2/execute`.
+"""Implements version 2 of Piston's interface: `GET /api/v2/runtimes` and `POST /api/v2/execute`.
 
-Source: the API page of the project. This interface uses milliseconds and bytes; a refusal has status 400
-with a `message`.
+Source: the API page of the Piston project. The interface uses milliseconds and bytes; a refused request
+gets status 400 and a `message`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PistonFile(BaseModel):
 
 
 class ExecuteRequest(BaseModel):
-    """A program to run. A limit of -1 means the profile's limit."""
+    """A request to run a program. A limit of -1 means the profile's limit."""
 
     language: str
     version: str
@@ -111,13 +111,13 @@ def _build_program(asked: ExecuteRequest) -> Program:
 
 
 def _matches_version(language: Language, version: str) -> bool:
-    """Return whether a version matches a request: `*`, or a prefix of its parts (`3.x`, `3.11`)."""
+    """Return whether a version matches a requested one: `*`, or a prefix of the version (`3.x`, `3.11`)."""
     wanted = [part for part in version.lstrip("^~>=v").split(".") if part not in {"*", "x", ""}]
     return language.version.split(".")[: len(wanted)] == wanted
 
 
 def _convert_file(number: int, file: PistonFile) -> object:
-    """Convert a file to a submission's form. Raises: BadRequest."""
+    """Convert a file to the format of a submission. Raises: BadRequest."""
     if not file.name:
         raise BadRequest(f"files[{number}].name", "a further file needs a name")
     if file.encoding in {None, "utf8"}:

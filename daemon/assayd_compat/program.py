@@ -1,4 +1,4 @@
-"""Converts a program to a submission, and its attempt to a result. Pure: documents in, documents out."""
+"""Converts a program to a submission, and the resulting attempt to a result. Pure: no input or output."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ class Program:
     """A program that a client wants to run.
 
     Attributes:
-        files: further files for its current directory: text, or ``{"base64": …}``.
-        timeout_s, memory_mb: the requested limits; None for the profile's limit, which is also the maximum.
+        files: further files in the program's current directory: text, or ``{"base64": …}``.
+        timeout_s, memory_mb: the requested limits; None means the profile's limit, which is also the
+            maximum.
         collect: the paths of the files to return, if they exist at the end.
-        client: the interface that received the program, which becomes a label.
-        labels: further labels of its run.
+        client: the interface that received the program; it is stored as a label of the run.
+        labels: further labels of the run.
         webhook: the URL to which the daemon reports the end of the run; the operator must list it.
     """
 
@@ -55,7 +56,7 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The end of one process. Times are in seconds, sizes in bytes; None if unmeasured or absent.
+    """The end of one process, with times in seconds and sizes in bytes; unknown values are None.
 
     `artifacts` contains the names and sizes of the bundle's files.
     """
@@ -88,7 +89,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The result of a program: `run` is None if compilation failed, `compiled` if none was needed."""
+    """The result of a program. `run` is None if compilation failed, `compiled` if it wasn't needed."""
 
     compiled: Ended | None
     run: Ended | None
@@ -109,7 +110,8 @@ def compilation(program: Program, policy: str, limits: Json) -> Json:
 def execution(program: Program, policy: str, limits: Json, product: object = None) -> Json:
     """Return the submission that runs a program; `product` is the file that the compiler wrote.
 
-    Python without arguments is passed in the payload field `code`, which starts without a new interpreter.
+    A Python program without arguments is passed in the payload field `code`, because it then starts without
+    a new interpreter.
     """
     language = program.language
     if not language.run and not program.arguments and program.source.strip():
@@ -123,7 +125,7 @@ def execution(program: Program, policy: str, limits: Json, product: object = Non
 
 
 def interpretation(program: Program, policy: str, limits: Json) -> Json:
-    """Return the submission that passes the source to an interpreter as a file."""
+    """Return the submission that runs an interpreter with the source as a file."""
     language = program.language
     start = language.run or ("python3.11", language.file)
     files = {**program.files, language.file: program.source}
@@ -144,7 +146,7 @@ def _build_run_submission(program: Program, policy: str, payload: Json, limits: 
 def _build_submission(
     program: Program, policy: str, payload: Json, timeout_s: float | None, limits: Json
 ) -> Json:
-    """Return a submission with the requested limits, capped by the profile's limits."""
+    """Return a submission with the requested limits, which the profile's limits cap."""
     asked = {"timeout_s": timeout_s, "unit_timeout_s": timeout_s, "memory_mb": program.memory_mb}
     tighter = {name: value for name, value in asked.items() if value is not None and 0 < value < limits[name]}
     return {
@@ -161,7 +163,7 @@ def _build_submission(
 
 
 def ended(attempt: Json) -> Ended:
-    """Return how the program of a finished attempt ended."""
+    """Return the end of the program that a finished attempt ran."""
     execution_of, identity = attempt["execution"], attempt["id"]
     times = {"created_at": attempt["created_at"], "finished_at": attempt["finished_at"]}
     if attempt["verdict"] == "cancelled":

@@ -1,4 +1,4 @@
-"""Serves other hosts in front of a gateway: TLS, connection limits per address, and tokens."""
+"""Serves other hosts in front of a gateway, with TLS, connection limits per address, and tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GRACE_S = 10
 
 
 class Server(TlsServer):
-    """A gateway's server that handles signals as uvicorn's own server does."""
+    """A gateway's server that handles signals in the same way as uvicorn's own server."""
 
     capture_signals = uvicorn.Server.capture_signals
 
@@ -35,7 +35,7 @@ def serve_others(
     at_once: int,
     policies: Mapping[str, str],
 ) -> None:
-    """Serve other hosts until the program ends; `files` are the certificate and its key.
+    """Serve other hosts until the program ends; `files` contains the certificate and its key.
 
     Raises: RequestError ``usage``, if the files can't be used.
     """

@@ -1,8 +1,8 @@
-"""Listens for clients of other judges: on loopback or a Unix socket for its own user, or through `secure`.
+"""Listens for clients of other judges: on this host for the service's user, or for others by `secure`.
 
 Most of these clients send no secret, so any process that can connect can run programs as this user.
-Therefore, the kernel identifies the user at the other end of a loopback connection, and a socket's mode
-excludes other users.
+Therefore, the kernel identifies the user of the peer on a loopback connection, and a socket's mode excludes
+other users.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ GRACE_S = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listen:
-    """An address to listen on: the `path` of a socket, or `host` and `port`."""
+    """An address to listen on: the `path` of a Unix socket, or `host` and `port`."""
 
     path: Path | None = None
     host: str = ""
@@ -44,7 +44,7 @@ class Listen:
 
 
 def parse_listen_address(text: str, *, secure: bool = False) -> Listen:
-    """Parse ``HOST:PORT`` or ``unix:PATH``; hosts other than loopback are allowed only if `secure` is set.
+    """Parse ``HOST:PORT`` or ``unix:PATH``; unless `secure` is set, the host must be a loopback address.
 
     Raises: RequestError ``usage``.
     """
@@ -75,9 +75,9 @@ def serve(
     certificate: Path | None = None,
     key: Path | None = None,
 ) -> None:
-    """Serve until the program ends; `policies` are `LANGUAGE=NAME` pairs.
+    """Serve until the program ends; `policies` contains `LANGUAGE=NAME` pairs.
 
-    With a certificate and its key, serve other hosts, over TLS, for callers with a gateway's token. Raises:
+    With a certificate and its key, serve other hosts over TLS; callers then need a gateway's token. Raises:
     RequestError ``usage``, if an address or a file can't be used, or a language is unknown.
     """
     secure = _read_files(daemon, certificate, key)
@@ -116,7 +116,7 @@ def _build_config(app: Starlette, place: Listen) -> uvicorn.Config:
 
 
 def _read_files(daemon: Target, certificate: Path | None, key: Path | None) -> tuple[Path, Path] | None:
-    """Return the certificate and its key; None if neither is given. Raises: RequestError ``usage``."""
+    """Return the certificate and its key; None if neither is specified. Raises: RequestError ``usage``."""
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
@@ -164,7 +164,7 @@ def listen(place: Listen) -> socket.socket:
 
 
 def shown(listener: socket.socket, secure: object = None) -> str:
-    """Return the address in readable form: a URL, or the path of the socket."""
+    """Return the address as text: a URL, or the path of the Unix socket."""
     name = listener.getsockname()
     if isinstance(name, str):
         return f"unix:{name}"
@@ -189,7 +189,7 @@ def _listen_on_socket(path: Path) -> socket.socket:
 
 
 def _has_listener(path: Path) -> bool:
-    """Return whether a process listens on a socket; a stale socket can be replaced."""
+    """Return whether a process listens on a Unix socket; otherwise, the socket can be replaced."""
     with socket.socket(socket.AF_UNIX) as asking:
         try:
             asking.connect(str(path))
@@ -199,7 +199,7 @@ def _has_listener(path: Path) -> bool:
 
 
 def _raise_descriptor_limit() -> None:
-    """Raise the soft limit on open file descriptors to the needed number, at most to the hard limit."""
+    """Raise the soft limit on open file descriptors to the needed number, but not above the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(DESCRIPTORS, hard)), hard))
 

@@ -1,4 +1,4 @@
-"""Requires a token from callers on other machines; the gateway validates it."""
+"""Requires a token from callers on other hosts; the gateway validates the token."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ CHALLENGE = {"WWW-Authenticate": 'Bearer realm="assayd"'}
 
 
 class RequireToken:
-    """An ASGI middleware that rejects requests without a valid token before their bodies are read."""
+    """An ASGI middleware that rejects requests without a valid token before it reads their bodies."""
 
     def __init__(self, app: ASGIApp, *, shown: str) -> None:
-        """Create the middleware. `shown` is the connection state's key for a valid token's callback."""
+        """Create the middleware. `shown` is the key of the callback for valid tokens in the connection."""
         self._app = app
         self._shown = shown
         self._good: OrderedDict[bytes, float] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or reject it."""
+        """Pass a request with a valid token on, and reject any other."""
         if scope["type"] != "http" or scope["path"] in OPEN:
             await self._app(scope, receive, send)
             return
@@ -47,7 +47,7 @@ class RequireToken:
         await refusal(scope, receive, send)
 
     async def _check_token(self, request: Request) -> tuple[str, int]:
-        """Return the problem with a request's token, with its status; empty if the token is valid.
+        """Return the fault of a request's token with its status; empty if the token is valid.
 
         Raises: ClientError, if the gateway refuses the token or doesn't answer.
         """

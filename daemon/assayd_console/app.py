@@ -1,4 +1,4 @@
-"""Assembles the console: pages behind the guard, the login, and error pages."""
+"""Assembles the console from the pages behind the guard, the login page, and the error pages."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def build(
     Args:
         daemon: the client of the daemon.
         sessions: the login sessions.
-        hosts: allowed values of `Host`, e.g. ``127.0.0.1:8737``.
+        hosts: the allowed values of the header `Host`, e.g. ``127.0.0.1:8737``.
         after_login: called at each login.
     """
 
@@ -128,7 +128,7 @@ async def _login_page(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _error_page(request: Request, error: Exception) -> Response:
-    """Return the page for an error of the console or the daemon."""
+    """Return the page that shows an error of the console or the daemon."""
     error = cast("AssaydError", error)
     status = getattr(error, "status", 0) or STATUS.get(error.code, 502)
     if "hx-request" in request.headers:

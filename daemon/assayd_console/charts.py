@@ -1,6 +1,6 @@
-"""Draws charts as SVG: a few rectangles and lines need neither a browser script nor a library.
+"""Draws charts as SVG without a library or a browser script, because they are only rectangles and lines.
 
-The page's style sheet sets colors by class; `standalone` embeds them for a separate file.
+The page's style sheet sets colors by class; `standalone` embeds the colors in a separate file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CELL = 14
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartBar:
-    """One bar of a chart: its name, value and link."""
+    """One bar of a chart, with its name, value and link."""
 
     name: str
     number: float
@@ -109,7 +109,7 @@ def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width
 
 
 def grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: int = WIDTH) -> Markup:
-    """Draw one cell per item with its verdict, tooltip, and link."""
+    """Draw one cell per item, with its verdict, tooltip and link."""
     columns = width // CELL
     parts, count = [], 0
     for count, (verdict, said, href) in enumerate(cells, 1):
@@ -139,7 +139,7 @@ def histogram(buckets: Sequence[tuple[str, float]], *, title: str, width: int = 
 
 
 def columns(runs: Sequence[tuple[str, float | None, str]], *, title: str, width: int = 340) -> Markup:
-    """Draw one column per run: verdict, number (None: unknown) and time; the last number is printed."""
+    """Draw one column per run, with verdict, number (None if unknown) and time; print the last number."""
     base, most = 70, max((number or 0 for _, number, _ in runs), default=0) or 1
     step = min(24.0, (width - 70) / max(len(runs), 1))
     parts = [Markup('<line class="axis" x1="5" x2="{}" y1="{}" y2="{}"/>').format(width - 5, base, base)]
@@ -154,7 +154,7 @@ def columns(runs: Sequence[tuple[str, float | None, str]], *, title: str, width:
 
 
 def standalone(picture: Markup) -> bytes:
-    """Convert a chart to a separate SVG file with its colors and without links."""
+    """Convert a chart to a separate SVG file that contains its colors and no links."""
     head, _, rest = str(picture).partition(">")
     return f'{head} xmlns="http://www.w3.org/2000/svg"><style>{STYLE}</style>{LINK.sub("", rest)}'.encode()
 
@@ -194,13 +194,13 @@ def _draw_legend(names: Sequence[str], top: float) -> list[Markup]:
 
 
 def short(text: str, most: int) -> str:
-    """Return text truncated to the given number of characters, in a form that is safe to display."""
+    """Return text that is truncated to the given number of characters and safe to display."""
     shown = plain(text)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
 def picture(parts: Iterable[Markup], title: str, width: float, height: float) -> Markup:
-    """Draw an SVG picture of these parts; `title` is for screen readers."""
+    """Draw an SVG picture of these parts; screen readers read the `title`."""
     inner = Markup("").join(parts)
     role = "group" if "<a " in inner else "img"  # An element with the role img must not contain links.
     return Markup(

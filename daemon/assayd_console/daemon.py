@@ -1,4 +1,4 @@
-"""The pages' access to the daemon: JSON objects, and streams of JSON objects. Raises: ClientError."""
+"""Sends the pages' requests to the daemon; responses are JSON objects or streams. Raises: ClientError."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEPT_S = 60.0
 
 
 class ConsoleDaemon:
-    """A client of the daemon's socket, which acts as the user who started the console."""
+    """A client of the daemon's socket that acts as the user who started the console."""
 
     def __init__(self, client: AsyncClient, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client

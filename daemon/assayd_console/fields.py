@@ -1,4 +1,4 @@
-"""Form fields from a JSON schema: values, lists of lines, and rows with a field per property."""
+"""Derives form fields from a JSON schema: values, lists of lines, and rows with a field per property."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class FormField:
 
 
 def fields_of(schema: Document, typed: Mapping[str, str], at: str = "payload") -> list[FormField]:
-    """Return the fields of an object with their values, under the same names as `typed_of`."""
+    """Return the fields of an object with their values; the names are the same as those from `typed_of`."""
     return [
         _build_field(
             f"{at}.{name}", _FieldShape(name, described, schema), typed, name in schema.get("required", ())
@@ -51,7 +51,7 @@ def fields_of(schema: Document, typed: Mapping[str, str], at: str = "payload") -
 
 
 def typed_of(schema: Document, value: Mapping[str, object], at: str = "payload") -> dict[str, str]:
-    """Convert an object to the values that its form would submit."""
+    """Return the values that the form of an object would submit."""
     typed: dict[str, str] = {}
     for name, part in value.items():
         shape = _FieldShape(name, schema["properties"].get(name, {}), schema)
@@ -65,7 +65,7 @@ def typed_of(schema: Document, value: Mapping[str, object], at: str = "payload")
 
 
 def value_of(schema: Document, typed: Mapping[str, str], at: str = "payload") -> dict[str, object]:
-    """Return the object of a form, without its empty fields.
+    """Return the object that a form describes, without its empty fields.
 
     Raises: RequestError ``invalid``, with the name of the field.
     """
@@ -83,7 +83,7 @@ def value_of(schema: Document, typed: Mapping[str, str], at: str = "payload") ->
 
 
 class _FieldShape:
-    """The form input for a property."""
+    """The form input for a property of a schema."""
 
     def __init__(self, name: str, described: Document, schema: Document) -> None:
         self._defs = schema.get("$defs", {})
@@ -156,7 +156,7 @@ def _help_sentences(place: str, form: str, described: Document) -> Iterator[str]
 
 
 def _to_rows(value: object) -> Sequence[Mapping[str, object]] | None:
-    """Convert a value to rows; None if rows can't represent it, e.g. a file that isn't text."""
+    """Convert a value to rows; return None if rows can't represent it, e.g. because a file isn't text."""
     if isinstance(value, dict) and all(isinstance(each, str) for each in value.values()):
         return [{"name": name, "content": text} for name, text in value.items()]
     return value if isinstance(value, list) else None

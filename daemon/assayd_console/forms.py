@@ -1,4 +1,4 @@
-"""Reads a browser's form, which is URL-encoded and limited in size."""
+"""Reads the forms that browsers submit, which are URL-encoded and limited in size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_FIELDS = 1000
 
 
 async def read_form(request: Request) -> Mapping[str, str]:
-    """Return the fields of a form; for a repeated name, the last value applies. Raises: RequestError."""
+    """Return the fields of a form, with the last value of a repeated field. Raises: RequestError."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
         raise RequestError("invalid", "a form must be application/x-www-form-urlencoded")
     body = bytearray()

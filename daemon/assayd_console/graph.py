@@ -1,4 +1,4 @@
-"""Draws the graph of a workflow as SVG: a column per distance from the first nodes, nodes as links."""
+"""Draws a workflow as SVG: nodes are links, in columns by their distance from the first nodes."""
 
 from __future__ import annotations
 

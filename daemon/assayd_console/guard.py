@@ -1,8 +1,8 @@
-"""Access control and response headers. Every request to the console passes through the guard.
+"""Controls access to the console and sets response headers. Every request passes through the guard.
 
-The guard checks, in this order, that `Host` is the console's address (which a DNS name rebound to loopback
-isn't), that a change comes from one of the console's own pages, and that a session exists, except for the
-login and its files.
+The guard checks, in this order, that `Host` is the console's address (to reject DNS names rebound to
+loopback addresses), that a change is requested by one of the console's own pages, and that a session
+exists, except for the login page and its files.
 
 A login exchanges a one-time token for a session, whose id is stored in a cookie.
 """
@@ -26,7 +26,7 @@ MOST = 16
 
 
 class SessionStore:
-    """The unused login token and the sessions, kept only in memory."""
+    """The login token that isn't used yet, and the sessions; they are stored only in memory."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -34,12 +34,12 @@ class SessionStore:
         self._ends: dict[str, float] = {}
 
     def offer(self) -> str:
-        """Return a new login token; an earlier unused token becomes invalid."""
+        """Return a new login token; an earlier unused token then becomes invalid."""
         self._token = secrets.token_urlsafe(TOKEN_BYTES)
         return self._token
 
     def redeem_login_token(self, token: str) -> str | None:
-        """Return a new session for the current one-time login token; None for any other token."""
+        """Return a new session for the current one-time login token; return None for any other token."""
         if not self._token or not secrets.compare_digest(token.encode(), self._token.encode()):
             return None
         self._token = ""
@@ -48,7 +48,7 @@ class SessionStore:
         return session
 
     def knows(self, session: str) -> bool:
-        """Return whether the session in a cookie exists and hasn't ended."""
+        """Return whether a cookie contains the id of a session that exists and hasn't ended."""
         wanted = session.encode()
         found = [end for each, end in self._ends.items() if secrets.compare_digest(each.encode(), wanted)]
         return bool(found) and found[0] > self._clock()
@@ -77,12 +77,12 @@ HEADERS = {
 
 
 class ConsoleGuard:
-    """An ASGI middleware that only accepts requests from the user's browser and the console's pages.
+    """An ASGI middleware that accepts requests only from the user's browser and the console's pages.
 
     Args:
         app: the guarded application.
         sessions: the login sessions.
-        hosts: allowed values of `Host`.
+        hosts: the allowed values of the header `Host`.
         login: the page for requests without a session.
     """
 
@@ -95,7 +95,7 @@ class ConsoleGuard:
         self._login = login
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or pass it on to the application."""
+        """Reject a request, or pass it on to the application."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -122,7 +122,7 @@ class ConsoleGuard:
 
 
 def _needs_no_session(request: Request) -> bool:
-    """Return whether a request needs no session."""
+    """Return whether a request is allowed without a session."""
     path = request.url.path
     if request.method == "POST":
         return path == LOGIN

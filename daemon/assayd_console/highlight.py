@@ -1,7 +1,7 @@
 """Colors source code line by line: keywords, strings, comments and numbers of Python, bash and SQL.
 
-The module reads hostile text with a regular expression that runs in linear time, and the pieces remain
-plain text. It has no grammar of any language: the syntax that several languages share is enough for
+The module splits hostile text with a regular expression that runs in linear time, and the pieces remain
+plain text. It contains no complete grammar, because the syntax that the languages share is enough for
 reading.
 """
 
@@ -32,7 +32,7 @@ TOKEN = re.compile(
 
 
 def colored(line: str, opened: str = "") -> Markup:
-    """Return a line with an element around each keyword, string, comment and number.
+    """Return a line with an HTML element around each keyword, string, comment and number.
 
     Args:
         line: the line to color.
@@ -52,7 +52,7 @@ def opened_after(line: str, opened: str) -> str:
 
 
 def _pieces(line: str, opened: str) -> Iterator[tuple[str, str, str]]:
-    """Yield a line's pieces: the kind or an empty string, the text, and the triple quotes still open."""
+    """Yield each piece of a line: its kind or an empty string, its text, and any open triple quotes."""
     done = place = 0
     if opened:
         end, opened = _end(line, 0, opened)
@@ -73,6 +73,6 @@ def _pieces(line: str, opened: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _end(line: str, begin: int, quotes: str) -> tuple[int, str]:
-    """Return the end of a triple-quoted string in a line, and its quotes if it continues afterwards."""
+    """Return the end of a triple-quoted string in a line, and its quotes if the string continues."""
     close = line.find(quotes, begin)
     return (len(line), quotes) if close < 0 else (close + len(quotes), "")

@@ -1,6 +1,6 @@
-"""Live pages: server-sent events that each contain a fragment of a page.
+"""Provides live pages through server-sent events, each of which contains a fragment of a page.
 
-Fragments follow the daemon's events, but are sent no faster than a person can read: events that arrive
+Fragments show the daemon's events, but are sent no faster than a person can read: events that arrive
 together are combined into one fragment.
 """
 
@@ -28,7 +28,7 @@ Tell = Callable[[str, str], Awaitable[None]]
 
 
 class LivePage(Response):
-    """A response that lasts until `produce` ends or the browser disconnects."""
+    """A response that ends when `produce` ends or the browser disconnects."""
 
     media_type = "text/event-stream"
 
@@ -63,7 +63,7 @@ class LivePage(Response):
 
 
 def message(name: str, text: str) -> bytes:
-    """Return one server-sent event. Browsers treat a carriage return as a line end."""
+    """Return one server-sent event, with carriage returns escaped, because browsers end lines at them."""
     lines = text.replace("\r", "&#13;").split("\n")
     return f"event: {name}\n{''.join(f'data: {line}' + chr(10) for line in lines)}\n".encode()
 
@@ -75,7 +75,7 @@ async def follow(
     *,
     pause_s: float = PAUSE_S,
 ) -> None:
-    """Consume events as they arrive; send the combined state at intervals and at the end."""
+    """Read events as they arrive; send the combined state at intervals and at the end."""
     news = asyncio.Event()
 
     async def read() -> None:

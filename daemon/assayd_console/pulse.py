@@ -1,4 +1,4 @@
-"""Samples the daemon's metrics every few seconds while any page shows them; all pages share a sample."""
+"""Samples the daemon's metrics every few seconds while any page shows them; all pages share the samples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOUR_EVERY_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The daemon's metrics at one moment, and since the previous sample; `hour` covers the last hour."""
+    """The daemon's metrics now and since the previous sample; `hour` contains those of the last hour."""
 
     at: datetime
     span: Span
@@ -27,7 +27,7 @@ class Look:
 
 
 class DaemonSampler:
-    """Samples the daemon on demand; concurrent requests share a sample."""
+    """A sampler of the daemon's metrics that works on demand; concurrent requests share a sample."""
 
     def __init__(self, daemon: ConsoleDaemon, clock: Callable[[], float] = time.monotonic) -> None:
         self._daemon = daemon
@@ -38,7 +38,7 @@ class DaemonSampler:
         self._hour: tuple[float, Document] | None = None
 
     async def look(self) -> Look:
-        """Return a recent sample. Raises: ClientError."""
+        """Return a sample that is recent or new. Raises: ClientError."""
         async with self._turn:
             if self._look is None or self._clock() - self._look.span.now.taken_s >= EVERY_S * 0.9:
                 self._look = await self._take_sample()
@@ -46,7 +46,7 @@ class DaemonSampler:
 
     @property
     def answered_at(self) -> datetime | None:
-        """Return the time of the daemon's last answer, or None."""
+        """Return the time of the daemon's last answer; None if it has never answered."""
         return None if self._look is None else self._look.at
 
     async def _take_sample(self) -> Look:

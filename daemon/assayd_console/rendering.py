@@ -1,4 +1,4 @@
-"""Configures the templates (their folder and functions), and renders them."""
+"""Configures the templates' folder and functions, and renders templates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 
 @cache
 def environment() -> Environment:
-    """Return the template environment, which escapes all text and treats unknown names as errors."""
+    """Return the template environment, which escapes text and treats unknown names as errors."""
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
@@ -49,7 +49,7 @@ def environment() -> Environment:
 
 
 def enable_cluster_menu() -> None:
-    """Add the cluster's nodes to the menu permanently."""
+    """Add an entry for the cluster's nodes to the menu until the process ends."""
     environment().globals["cluster"] = True
 
 
@@ -59,7 +59,7 @@ def fragment(template: str, **values: object) -> str:
 
 
 def chart_response(picture: Markup, name: str, query: QueryParams) -> Response:
-    """Return a chart as a download; with ``?shown``, as an image for the console's pages."""
+    """Return a chart as a download or, with ``?shown``, as an image for the console's pages."""
     drawn_from = "shown" in query
     headers = {} if drawn_from else {"Content-Disposition": f'attachment; filename="{name}.svg"'}
     media_type = "image/svg+xml" if drawn_from else "application/octet-stream"

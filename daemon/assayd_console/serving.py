@@ -1,4 +1,4 @@
-"""Starts the console on a loopback port, and prints a link that logs one browser in."""
+"""Starts the console on a loopback port, and prints a link with which one browser can log in."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:
 
 
 class Links:
-    """The login link: printed and renewed on Enter, or written to a file and renewed after each use."""
+    """The login link, which is printed and renewed on Enter, or written to a file and renewed after use."""
 
     def __init__(self, sessions: SessionStore, port: int, file: Path | None) -> None:
         self._sessions = sessions
@@ -99,7 +99,7 @@ def _exit_on_signal(_: int, __: FrameType | None) -> None:
 
 
 def listen(port: int) -> socket.socket:
-    """Return a listening socket; early connections wait for the server. Raises: RequestError."""
+    """Return a listening socket, whose early connections wait for the server. Raises: RequestError."""
     listener = socket.socket(socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -113,7 +113,7 @@ def listen(port: int) -> socket.socket:
 
 
 def _write_link(file: Path, link: str) -> None:
-    """Write the link atomically, readable by its owner only. Raises: RequestError."""
+    """Write the link atomically to a file that only its owner can read. Raises: RequestError."""
     fresh = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         fresh.unlink(missing_ok=True)

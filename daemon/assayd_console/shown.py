@@ -1,8 +1,7 @@
-"""Displays guest text safely: templates escape it, and this module makes invisible characters visible.
+"""Displays text from guests safely: templates escape the text, and this module shows invisible characters.
 
-Every value that a template prints passes through `plain`, so that no value can be forgotten: characters
-that control terminals, reorder text or hide text are shown as their codes. `marked` also highlights these
-codes.
+Every value that a template prints passes through `plain`, so no value can be forgotten. Characters that
+control terminals, reorder text or hide text are shown as their codes. `marked` also highlights these codes.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def finalize(value: object) -> object:
 
 
 def marked(text: str) -> Markup:
-    """Return text with highlighted codes in place of invisible characters."""
+    """Return text in which invisible characters are replaced with highlighted codes."""
     pieces, end = [], 0
     for match in UNSAFE_RUNS.finditer(text):
         pieces += [escape(text[end : match.start()]), CODE.format(plain(match[0]))]
@@ -41,7 +40,7 @@ def marked(text: str) -> Markup:
 
 
 def cut_lines(text: str) -> str:
-    """Truncate very long lines and the whole text; state the number of omitted characters."""
+    """Truncate very long lines and texts, and state the number of omitted characters."""
     shown = "\n".join(_truncate_line(line) for line in text[:TEXT_CHARS].split("\n"))
     if len(text) <= TEXT_CHARS:
         return shown
@@ -60,17 +59,17 @@ def as_json(value: object) -> str:
 
 
 def period(seconds: float) -> str:
-    """Return a period in readable form: ``5 s``, ``12min``."""
+    """Return a period as readable text: ``5 s``, ``12min``."""
     return f"{seconds:.0f} s" if seconds < 120 else age(seconds)
 
 
 def took(milliseconds: float | None) -> str:
-    """Return a duration in milliseconds as text; a dash for None."""
+    """Return a duration in milliseconds as text; return a dash for None."""
     return "–" if milliseconds is None else duration(milliseconds)
 
 
 def size(number: float | None) -> str:
-    """Return a size in bytes as text; a dash for None."""
+    """Return a size in bytes as text; return a dash for None."""
     if number is None:
         return "–"
     for unit in ("B", "KiB", "MiB"):
@@ -81,7 +80,7 @@ def size(number: float | None) -> str:
 
 
 def user(uid: int) -> str:
-    """Return a user id as text, with the name if this host knows it."""
+    """Return a user id as text, with the user's name if this host knows it."""
     try:
         return f"{uid} ({pwd.getpwuid(uid).pw_name})"
     except KeyError:
@@ -89,16 +88,16 @@ def user(uid: int) -> str:
 
 
 def moment(at: str | None) -> Markup:
-    """Return a time, to the second, as text that doesn't wrap; a dash for None."""
+    """Return a time, to the second, as text that doesn't wrap; return a dash for None."""
     return Markup('<span class="nowrap">{} {}Z</span>').format(at[:10], at[11:19]) if at else Markup("–")
 
 
 def short_moment(at: str) -> str:
-    """Return only the time of day for today; otherwise the date, hours and minutes."""
+    """Return the time of day for a time today; otherwise, return the date, hours and minutes."""
     today = f"{datetime.now(UTC):%Y-%m-%d}"
     return f"{at[11:19]}" if at[:10] == today else f"{at[:10]} {at[11:16]}"
 
 
 def format_labels(labels: dict[str, str]) -> str:
-    """Return labels in the syntax of filters."""
+    """Return labels in the syntax that filters use."""
     return " ".join(f"{key}={value}" for key, value in sorted(labels.items()))

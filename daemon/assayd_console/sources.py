@@ -1,4 +1,4 @@
-"""The texts of a submission, with the findings next to the lines that they concern."""
+"""Reads the texts of a submission, and places the findings next to the lines that they concern."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RANK = {"error": 0, "warning": 1, "info": 2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLine:
-    """A line of a source; `number` 0 marks omitted lines, with their number in `text`."""
+    """A line of a source. A `number` of 0 marks omitted lines, whose number is in `text`."""
 
     number: int
     text: str
@@ -31,7 +31,7 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownSource:
-    """One text of a submission. `findings` are the findings whose line isn't shown."""
+    """One text of a submission. `findings` contains the findings whose line isn't shown."""
 
     name: str
     lines: Sequence[SourceLine]
@@ -44,7 +44,7 @@ class ShownSource:
 
 
 def texts_of(payload: Mapping[str, object]) -> dict[str, str]:
-    """Return the texts of a payload, keyed by the names that findings use."""
+    """Return the texts of a payload, keyed by the names that findings use for them."""
     texts: dict[str, str] = {}
     if isinstance(code := payload.get("code"), str):
         texts["code"] = code
@@ -61,7 +61,7 @@ def texts_of(payload: Mapping[str, object]) -> dict[str, str]:
 def sources(
     payload: Mapping[str, object], findings: Sequence[Document]
 ) -> tuple[list[ShownSource], list[Document]]:
-    """Return the texts with their findings, and the findings that belong to no text."""
+    """Return the texts with their findings, and separately the findings that belong to no text."""
     texts = texts_of(payload)
     origin = Origin(
         paths={name: name for name in texts}, texts={name: text.encode() for name, text in texts.items()}
@@ -80,7 +80,7 @@ def sources(
 def find_first_error(
     texts: Sequence[ShownSource], findings: Sequence[Document]
 ) -> tuple[Document, str] | None:
-    """Return the first error and its place, e.g. ``adapter.py:12``; None without an error."""
+    """Return the first error and its location, e.g. ``adapter.py:12``; None if no error exists."""
     first = next((each for each in findings if each["severity"] == "error"), None)
     if first is None:
         return None
@@ -120,7 +120,7 @@ def _build_lines(lines: Sequence[str], placed: Mapping[int, list[Document]]) -> 
 
 
 def _select_lines(count: int, placed: Mapping[int, list[Document]]) -> frozenset[int]:
-    """Return the lines to show: all lines, or the first lines and the lines around findings."""
+    """Return the lines to show: all lines, or the first lines and those around findings."""
     if count <= MOST_LINES:
         return frozenset(range(1, count + 1))
     near = {line for number in placed for line in range(number - AROUND, number + AROUND + 1)}

@@ -1,1 +1,1 @@
-"""The kind `fifth`: programs of Fifth, a Forth dialect, under declarative rules."""
+"""The kind `fifth`: programs in Fifth, a Forth dialect, which declarative rules check."""

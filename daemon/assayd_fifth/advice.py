@@ -1,4 +1,4 @@
-"""Rates a program that passed, and collects advice for another try. The verdict isn't affected.
+"""Rates a program that passed, and collects advice for another try, without affecting the verdict.
 
 Source: docs/kinds/fifth.md.
 """
@@ -30,7 +30,7 @@ _NOTES = {
 
 
 def confidence(findings: Iterable[Finding]) -> float:
-    """Return the confidence without errors: a factor of 0.9 per warning, 0.5 per unknown word."""
+    """Return the confidence without errors: a factor of 0.9 per warning, but 0.5 per unknown word."""
     value = 1.0
     for finding in findings:
         if finding.severity is Severity.WARNING:
@@ -46,7 +46,7 @@ def feedback(
     task_type: str = "",
     ran: bool = False,
 ) -> dict[str, JsonValue]:
-    """Return what the next prompt should emphasize, show in full and warn about."""
+    """Return what the next prompt should emphasize, what it should show in full, and its warnings."""
     errors = [finding for finding in findings if finding.is_error]
     rules = list(_broken_rules(errors, about))
     profiles = [p for p in about.rules.profiles if _contains_word(model_source, p.match)] if errors else []
@@ -65,7 +65,7 @@ def feedback(
 
 
 def told(said: object, about: Language) -> tuple[str, ...]:
-    """Return feedback for the next prompt: the points to emphasize, warnings, and sections of the guide."""
+    """Return the feedback for the next prompt: points to emphasize, warnings, and sections of the guide."""
     feedback = said if isinstance(said, Mapping) else {}
     sections = [str(name) for name in _get_list(feedback, "expand_sections") if name in about.guide]
     warned = [f"Known from similar answers: {text}." for text in _get_list(feedback, "lens_warnings")]
@@ -79,7 +79,7 @@ def guide_sections(names: Iterable[str], about: Language) -> tuple[str, ...]:
 
 
 def first_prompt_guide(model_source: str, task_type: str, about: Language) -> tuple[str, ...]:
-    """Return the guide for the first prompt: the task's sections, the basics, the model's common errors."""
+    """Return the guide for the first prompt: the task's sections, the basics, and the model's errors."""
     first = [name for name in task_sections(task_type, about) if name in about.guide]
     slips = [text for p in about.rules.profiles if _contains_word(model_source, p.match) for text in p.lens]
     names = dict.fromkeys((*first, *_BASICS))
@@ -105,7 +105,7 @@ def find_word(finding: Finding) -> str:
 
 
 def _broken_rules(errors: Sequence[Finding], about: Language) -> Iterator[FifthRule]:
-    """Return the rules of errors, in the order in which the errors should be fixed."""
+    """Return the rules of the errors, in the order in which the errors should be fixed."""
     broken = {finding.rule for finding in errors}
     known = (*about.rules.by_id.values(), *about.rules.run.values())
     return (rule for rule in known if rule.id in broken)
@@ -126,7 +126,7 @@ def _build_notes(findings: Sequence[Finding], *, ran: bool) -> Iterator[str]:
 
 
 def _contains_word(text: str, parts: Iterable[str]) -> bool:
-    """Return whether a name such as ``gpt4-turbo`` or ``html_pages`` contains one of these words."""
+    """Return whether a name, such as ``gpt4-turbo`` or ``html_pages``, contains one of these words."""
     words = {part for word in _WORDS(text.lower()) for part in (word, word.removesuffix("s"))}
     return not words.isdisjoint(parts)
 

@@ -1,4 +1,4 @@
-"""The static checks of Fifth, a Forth dialect: one pass over the source, driven by data files.
+"""Checks programs in Fifth, a Forth dialect, statically in one pass over the source, driven by data files.
 
     text ─tokens─> segments ─program─> words, definitions ─walk─> stack, strings
                                             │                        │
@@ -28,7 +28,7 @@ STAGES = ("forbidden", "required", "structure", "vocabulary")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """The findings in a program by stage, and the libraries that the program uses."""
+    """The findings about a program by stage, and the libraries that the program uses."""
 
     findings: Mapping[str, tuple[Finding, ...]]
     libraries: tuple[str, ...]
@@ -45,9 +45,9 @@ def analyse(
 
     Args:
         answer: the program, or a model's answer with the program in fenced blocks.
-        libraries: the names of the libraries that are loaded first.
+        libraries: the names of the libraries that are loaded before the program.
         files: the files that the program may load, by name.
-        about: the language; by default, Fifth as described by the data files.
+        about: the language; the default is Fifth as described by the data files.
     """
     about = about or language()
     text = program_of(answer)
@@ -112,7 +112,7 @@ _MOST_REPAIRS = 3
 def _repair_faults(
     text: str, read: Analysis, again: Callable[[str], Analysis], about: Language
 ) -> tuple[Analysis, Mapping[str, tuple[Finding, ...]]]:
-    """Return the repaired program's analysis, and the findings about the repaired faults by stage."""
+    """Return the repaired program's analysis, and by stage, the findings about the repaired faults."""
     told: dict[str, tuple[Finding, ...]] = {}
     for _ in range(_MOST_REPAIRS):
         one = corrected(
@@ -157,7 +157,7 @@ _MARK = "\ufeff"
 
 
 def program_of(answer: str) -> str:
-    """Return the program in an answer; without fences, the whole answer without a byte order mark."""
+    """Return the program in an answer; an answer without fences is returned without its byte order mark."""
     text = answer.removeprefix(_MARK)
     if _FENCE.search(text) is None:
         return text
@@ -171,6 +171,6 @@ def program_of(answer: str) -> str:
 
 
 def extract_bare_program(answer: str) -> str:
-    """Return the program in an answer, without the empty lines that replaced the surrounding text."""
+    """Return the program in an answer without the empty lines that replaced other text."""
     program = program_of(answer)
     return program if program == answer else program.strip("\n") + "\n"

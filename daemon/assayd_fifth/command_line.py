@@ -1,4 +1,4 @@
-"""The options and report formats for Fifth programs on the command line."""
+"""Describes the options and report formats for Fifth programs on the command line."""
 
 from assayd.ports.command_line import CommandLine, Option
 

@@ -1,8 +1,8 @@
-r"""Checks control flow: matching words, the joins of branches, and the stack effect of iterations.
+r"""Checks control flow: matching control words, the joins of branches, and the stack effect of loops.
 
-The Fifth engine accepts an `if` without a `then`, and continues into the code after it. So an unclosed
-structure, or an end without a beginning, is an error if every word before it is known. A wrong depth or
-return stack is an error only if no other path through the definition can correct it.
+The Fifth engine accepts an `if` without a `then`, and continues with the following code. Therefore, an
+unclosed structure, or an end without a beginning, is an error if every word before it is known. A wrong
+depth or return stack is an error only if it can't be corrected on another path through the definition.
 
     : f ( n -- ) if drop ;                  structure.unbalanced
     : f ( n -- n ) dup if 1 then ;          structure.branches
@@ -38,7 +38,7 @@ _RETURNS_REMEDY = (
 
 @dataclass(slots=True, kw_only=True)
 class _ControlFrame:
-    """An open control structure. `saved` contains the states to compare with the state at its end."""
+    """An open control structure. `saved` contains the states to compare with the state at the end."""
 
     word: str
     token: Token
@@ -66,7 +66,7 @@ class Control:
         """Branches that differ, until a later branch may correct the difference."""
 
     def end(self, token: Token) -> None:
-        """End the definition, or its part before `does>`."""
+        """End the definition, or the part of the definition before `does>`."""
         for frame in self.frames:
             if not self.broken:
                 self._report_broken(
@@ -77,18 +77,18 @@ class Control:
         self._record_end(token)
 
     def if_(self, word: Word, token: Token) -> None:
-        """Walk the first branch; the other one begins at `else` or `then`."""
+        """Begin the first branch of an `if`; the second branch begins at `else` or `then`."""
         self._open_frame(token, self._take_flag(word, token))
 
     def else_(self, _: Word, token: Token) -> None:
-        """Walk the other branch, including the one after the `repeat` of a `while`."""
+        """Begin the second branch, also the branch after the `repeat` of a `while`."""
         frame = self._close_frame(token, "if", "while")
         if frame is not None:
             self._open_frame(token)
             self._state.restore(frame.saved)
 
     def then(self, _: Word, token: Token) -> None:
-        """Join both branches; a `while` may also end here."""
+        """Join both branches; a branch of a `while` can also end here."""
         frame = self._close_frame(token, "if", "else", "while")
         if frame is not None:
             self._merge_branch(frame.saved, frame)
@@ -98,14 +98,14 @@ class Control:
         self._open_frame(token)
 
     def while_(self, word: Word, token: Token) -> None:
-        """Leave the loop or continue."""
+        """Leave the loop or continue, depending on the flag."""
         if not self.frames or self.frames[-1].word not in {"begin", "while"}:
             self._report_unbalanced(token, ("begin",))
             return
         self._open_frame(token, self._take_flag(word, token))
 
     def repeat(self, _: Word, token: Token) -> None:
-        """Jump back; after the loop, the state is that at `while`."""
+        """Jump back to `begin`; the loop ends with the state at its `while`."""
         if not self.frames or self.frames[-1].word != "while":
             self._report_unbalanced(token, ("begin … while",))
             return
@@ -116,14 +116,14 @@ class Control:
             self._state.restore(way_out.saved)
 
     def until(self, word: Word, token: Token) -> None:
-        """Jump back or continue."""
+        """Jump back to `begin` or continue, depending on the flag."""
         self._state.take(1, word, token)
         loop = self._close_loop(token, "begin")
         if loop is not None:
             self._check_loop_depth(loop)
 
     def again(self, _: Word, token: Token) -> None:
-        """Jump back unconditionally."""
+        """Jump back to `begin` unconditionally."""
         loop = self._close_loop(token, "begin")
         if loop is not None:
             self._check_loop_depth(loop)
@@ -146,7 +146,7 @@ class Control:
             del self._state.returns[-2:]
 
     def of(self, word: Word, token: Token) -> None:
-        """Walk the branch of a `case`; if the value doesn't match, it remains on the stack."""
+        """Begin the branch of a `case`; a value that doesn't match remains on the stack."""
         if not self.frames or self.frames[-1].word != "case":
             self._report_unbalanced(token, ("case",))
             return
@@ -170,17 +170,17 @@ class Control:
                 self._merge_branch(end, frame)
 
     def depth(self, _: Word, __: Token) -> None:
-        """Push the depth; later loops and branches may depend on its value."""
+        """Push the depth, after which loops and branches can depend on the pushed value."""
         self._state.cells.append(None)
         self._measured = True
 
     def exit(self, _: Word, token: Token) -> None:
-        """End the definition on this path."""
+        """End the definition on the current path."""
         self._record_end(token)
         self._state.alive = False
 
     def ends(self, _: Word, __: Token) -> None:
-        """End the program on this path."""
+        """End the program on the current path."""
         if self._outside:
             self._state.lose()
         self._state.alive = self._outside
@@ -201,7 +201,7 @@ class Control:
         self._state.cells.extend(copied)
 
     def unloop(self, _: Word, token: Token) -> None:
-        """Remove a loop's counter and limit from the return stack."""
+        """Remove the counter and limit of a loop from the return stack."""
         self._take_from_returns(2, token)
 
     def _open_frame(self, token: Token, saved: Snapshot | None = None) -> None:
@@ -212,7 +212,7 @@ class Control:
         self.frames.append(_ControlFrame(word=token.word, token=token, saved=saved or self._state.snapshot()))
 
     def _take_flag(self, word: Word, token: Token) -> Snapshot:
-        """Take the flag; return the state of the path on which the flag is false."""
+        """Take the flag; return the state of the path that is taken if the flag is false."""
         [flag] = self._state.take(1, word, token)
         other = self._state.snapshot()
         if self.doubled:
@@ -220,14 +220,14 @@ class Control:
         return other
 
     def _close_frame(self, token: Token, *words: str) -> _ControlFrame | None:
-        """End the structure that one of these words began; report a different open one and return None."""
+        """End the structure that one of these words began; report a different open one, returning None."""
         if self.frames and self.frames[-1].word in words:
             return self.frames.pop()
         self._report_unbalanced(token, words)
         return None
 
     def _close_loop(self, token: Token, word: str) -> _ControlFrame | None:
-        """End the open loop, which can contain any number of open `while` words."""
+        """Close the open loop, which can contain several open `while` words."""
         place = len(self.frames) - 1
         while place >= 0 and self.frames[place].word == "while":
             place -= 1
@@ -257,7 +257,7 @@ class Control:
         self._report_broken(token, problem, remedy, line=opened.token)
 
     def _report_broken(self, token: Token, problem: str, remedy: str, **names: object) -> None:
-        """Report control words that don't match; the code after them isn't judged."""
+        """Report control words that don't match; the code after them isn't checked."""
         self._state.exact = False
         if not self.broken:
             self.broken = True
@@ -273,7 +273,7 @@ class Control:
             self._state.tell("structure.branches", token, certain=certain, **names)
 
     def _merge_branch(self, other: Snapshot, frame: _ControlFrame) -> None:
-        """Join the current state with the state of another path."""
+        """Join the current state with the state at the end of another path."""
         state = self._state
         if not other.alive:
             return
@@ -294,7 +294,7 @@ class Control:
         state.exact = exact
 
     def _check_loop_depth(self, frame: _ControlFrame) -> None:
-        """Check that an iteration left the depth unchanged."""
+        """Check that an iteration of the loop leaves the depth unchanged."""
         state = self._state
         if not (state.judged and frame.saved.exact):
             return
@@ -323,7 +323,7 @@ class Control:
         return taken
 
     def _record_end(self, token: Token) -> None:
-        """Record an end of the definition and its state."""
+        """Record that the definition can end here, and its state."""
         state = self._state
         if state.judged and state.returns and not self._outside:
             problem = f"Items are still on the return stack at '{token.word}'."
@@ -332,7 +332,7 @@ class Control:
             self.leaving.append(state.end(token))
 
     def _remedy_at_end(self, token: Token) -> str:
-        """Return the fix for items on the return stack at an end of the definition."""
+        """Return the fix for items that remain on the return stack when the definition ends."""
         loops = sum(frame.word in {"do", "?do"} for frame in self.frames)
         kept = len(self._state.returns) - 2 * loops
         if loops and not kept:

@@ -1,4 +1,4 @@
-"""Reads stack comments: the number of cells that a word takes and leaves, if the comment states it.
+"""Reads stack comments: the number of cells that a word takes and leaves, if it can be determined.
 
 Data files define the meaning of names. A comment without a countable number of cells has no effect:
 
@@ -52,7 +52,7 @@ class Effect(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellNames:
-    """The meaning of names in stack comments. `other_most` applies to names that are in no list."""
+    """The meanings of names in stack comments. `other_most` applies to names that are in no list."""
 
     one: frozenset[str]
     two: frozenset[str]
@@ -61,7 +61,7 @@ class CellNames:
     other_most: int = 2
 
     def width(self, name: str) -> tuple[int, int]:
-        """Return the minimum and maximum number of cells for which a name stands."""
+        """Return the minimum and the maximum number of cells that a name represents."""
         plain = _NUMBERED.sub("", name.lower()) or name
         if plain.endswith(self.two_suffixes) or plain in self.two:
             return 2, 2
@@ -72,7 +72,7 @@ class CellNames:
 
 @cache
 def counts(takes: int, leaves: int) -> Effect:
-    """Return an effect with the given numbers of cells, without names."""
+    """Return an effect that has these numbers of cells and no names."""
     return Effect(takes=EffectSide(least=takes, most=takes), leaves=EffectSide(least=leaves, most=leaves))
 
 
@@ -93,7 +93,7 @@ def read_effect(comment: str, cells: CellNames) -> Effect | None:
 
 
 def describe(takes: int, leaves: int) -> str:
-    """Return an effect as text, using only its numbers of cells."""
+    """Return an effect as text that contains only the numbers of cells."""
     if max(takes, leaves) > MOST_CELLS:
         return "( … -- … )"
     before = _numbered_names("x", 1, takes)
@@ -102,7 +102,7 @@ def describe(takes: int, leaves: int) -> str:
 
 
 def _read_side(text: str, cells: CellNames) -> EffectSide | None:
-    """Read one side of an effect; alternatives (``addr u | 0``) widen its range."""
+    """Read one side of an effect; alternatives (``addr u | 0``) extend the range of the number of cells."""
     alternatives = [_cells(part.split(), cells) for part in text.split("|")]
     read = [side for side in alternatives if side is not None]
     if len(read) < len(alternatives):

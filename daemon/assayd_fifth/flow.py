@@ -1,7 +1,7 @@
-r"""Follows strings on the stack through one definition: their origin, location in memory and use.
+r"""Follows strings on the stack through one definition: their origin, their memory and their use.
 
-The module follows moved cells, and strings that pass through the string buffers. It doesn't follow strings
-through variables, memory or another definition.
+The module follows cells that are moved, and strings that pass through the string buffers. It doesn't follow
+strings through variables, memory or another definition.
 
     2dup 1 sql-field raw                 forbidden.raw_user_data
     str-reset … badge-info … str$        structure.buffer_conflict
@@ -25,7 +25,7 @@ HERE = "here"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """The known facts about a cell: the rule that watches it, whether its text has quotes, its location.
+    """The known facts about a cell: its watching rule, whether its text has quotes, and its location.
 
     `origin` is the word or the parameter that produced the cell.
     """
@@ -64,7 +64,7 @@ class Flow:
         self._told: set[tuple[str, int]] = set()
 
     def parameters(self, taken: EffectSide, token: Token, *, placed: bool) -> list[Cell]:
-        """Return the initial cells of a definition, and which of them to follow to forbidden words."""
+        """Return the initial cells of a definition, some of which are followed to forbidden words."""
         cells: list[Cell] = []
         for name in taken.names:
             rules = self._language.suspected_rules(name)
@@ -77,7 +77,7 @@ class Flow:
         return cells
 
     def literal(self, token: Token) -> Cell:
-        """Return the cell of a string literal."""
+        """Return the cell for a string literal."""
         quotes = token if "'" in token.text else None
         if not self._outside:
             return Trace(origin=token.word, token=token, quotes=quotes) if quotes else None
@@ -87,7 +87,7 @@ class Flow:
         )
 
     def used(self, cells: Sequence[Cell], token: Token) -> None:
-        """Check the cells that a word uses: a string is lost if its memory was overwritten."""
+        """Check the cells that a word uses: a string is lost if its memory has been overwritten."""
         for cell in cells:
             if (
                 cell is not None
@@ -130,7 +130,7 @@ class Flow:
             self._check_sql(cells, token)
 
     def _check_sql(self, cells: Sequence[Cell], token: Token) -> None:
-        """Report strings with quotes that are passed to SQL; record parameters that are passed to SQL."""
+        """Report strings with quotes that are passed to SQL; record parameters that are passed to it."""
         for cell in filter(None, cells):
             if cell.quotes is not None:
                 self._report_once("structure.sql_quotes", cell.quotes, word=token.word, line=token)
@@ -139,14 +139,14 @@ class Flow:
 
     @staticmethod
     def _cells_with_quotes(word: Word, token: Token) -> Sequence[Cell]:
-        """Return the cells that a word of the program leaves; some contain text with quotes."""
+        """Return the cells that a word of the program leaves, some of which contain text with quotes."""
         left: list[Cell] = [None] * word.leaves
         for place, quotes in word.brings:
             left[-1 - place] = Trace(origin=token.word, token=token, quotes=quotes)
         return left
 
     def _propagate(self, word: Word, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
-        """Return the cells that a word leaves: unchanged ones, and new ones from watched strings."""
+        """Return the cells that a word leaves: unchanged cells, and new cells from watched strings."""
         made: Cell = None
         for cell in filter(None, cells):
             if any(token.word in rule.through for rule in cell.watched):
@@ -157,7 +157,7 @@ class Flow:
         return tuple(rule for rule in self._language.rules.flows if rule.id in ids)
 
     def _use_buffers(self, word: Word, token: Token, cells: Sequence[Cell]) -> Cell:
-        """Apply a word to the buffers; return the former content of the buffer with the word's result."""
+        """Apply a word to the buffers; return the previous content of the buffer with its result."""
         content: Cell = None
         for name in word.opens:
             self._report_conflict(name, token)
@@ -190,7 +190,7 @@ class Flow:
             self._report_once("structure.buffer_conflict", token, word=token.word, buffer=called, line=opened)
 
     def _check_overwritten(self, name: str, word: Word, token: Token, cells: Sequence[Cell]) -> None:
-        """Report a string that a library word overwrites before reading it."""
+        """Report a string that a library word overwrites before the word reads it."""
         if name == HERE or word.library == PROGRAM:
             return
         for cell in filter(None, cells):
@@ -222,7 +222,7 @@ class Flow:
 
 
 def _merge_content(content: Cell, cells: Sequence[Cell]) -> Cell:
-    """Join the facts about a buffer's text with the facts about an appended string."""
+    """Combine the facts about a buffer's text with the facts about an appended string."""
     for cell in cells:
         content = _watch(content, cell) if cell is not None else content
     return content

@@ -1,4 +1,4 @@
-r"""Recognizes whole lines in the syntax of other languages, and rewrites them in Fifth.
+r"""Recognizes lines in the syntax of other languages, and rewrites these lines in Fifth.
 
     # doubles a number                  \ doubles a number
     :double ( n -- n ) 2 * ;            : double ( n -- n ) 2 * ;
@@ -7,8 +7,8 @@ r"""Recognizes whole lines in the syntax of other languages, and rewrites them i
     total += 2                          2 total +!
     print "Hello"                       ." Hello"
 
-`forms` proposes corrections of wrong lines; lines keep their numbers. Callers keep a correction only if the
-program then has fewer findings.
+`forms` proposes corrections of wrong lines without changing line numbers. Callers keep a correction only if
+the program then has fewer findings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LINE_CHARS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """One line in a foreign form: 1-based number and column, the fault, the remedy, and the Fifth line."""
+    """A line in a foreign form: its 1-based number and column, fault and remedy, and the Fifth line."""
 
     line: int
     column: int
@@ -35,7 +35,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class _LinePattern:
-    """A pattern of a line with its messages and replacement, in which `{1}` etc. stand for the groups."""
+    """A pattern for a line, with its messages and its replacement, in which `{1}` etc. stand for groups."""
 
     find: re.Pattern[str]
     message: str
@@ -113,7 +113,7 @@ _ROWS: Sequence[_LinePattern] = (
 
 
 def forms(text: str, is_wrong: Callable[[int], bool]) -> Iterator[Form]:
-    """Return the foreign forms on lines with findings, at most one per line."""
+    """Return the foreign forms on lines that have findings, at most one form per line."""
     for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
         if len(line) > _LINE_CHARS or not is_wrong(number):
             continue
@@ -132,7 +132,7 @@ def forms(text: str, is_wrong: Callable[[int], bool]) -> Iterator[Form]:
 
 
 def addresses(text: str) -> Iterator[Form]:
-    """Yield forms like ``total 2 + .``: a variable's name is an address, and `@` reads the value."""
+    """Yield forms like ``total 2 + .``, in which a variable lacks the `@` that reads its value."""
     names = _find_defined_names(text, "variable")
     for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
         for found in _COMPUTED.finditer(line[:_LINE_CHARS]):
@@ -176,7 +176,7 @@ _SUSPICIONS: Sequence[_LinePattern] = (
 
 
 def suspicions(text: str) -> Iterator[Form]:
-    """Yield forms like ``s" hello" .`` and ``0 5 do``, which Fifth accepts with another meaning."""
+    """Yield forms like ``s" hello" .`` and ``0 5 do``, which have a different meaning in Fifth."""
     names, values = _find_defined_names(text, "variable"), _find_defined_names(text, "value")
     for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
         code = line[:_LINE_CHARS]
@@ -217,7 +217,7 @@ _VALUES: Sequence[_LinePattern] = (
 
 
 def _is_applicable(row: _LinePattern, found: re.Match[str]) -> bool:
-    """Return whether a pattern applies; in a backward loop, the limit must be the smaller number."""
+    """Return whether a pattern applies; for a backward loop, the limit must be the smaller number."""
     return not row.put.endswith(r"\3") or int(found[1]) < int(found[2])
 
 
@@ -232,7 +232,7 @@ def _build_form(number: int, found: re.Match[str], row: _LinePattern, new: str) 
 
 
 def _find_defined_names(text: str, word: str) -> set[str]:
-    """Return the names that only defining words create."""
+    """Return the names that are created only by defining words."""
     found = re.findall(rf"(?<!\S){word}\s+(\S{{1,31}})", text, re.IGNORECASE)
     others = re.findall(r"(?<!\S)(?:create|variable|value|constant|:)\s+(\S{1,31})", text, re.IGNORECASE)
     names = [name.lower() for name in others]

@@ -1,4 +1,4 @@
-"""The option `--yaml`: the report of a Fifth program in a format for prompting tools."""
+"""Implements the option `--yaml`, which reports on a Fifth program in a format for prompting tools."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _Dumper.add_representer(str, _text)
 
 
 def print_yaml(shown: AttemptView) -> None:
-    """Print a finished attempt with the submitted code; in ASCII on a terminal."""
+    """Print a finished attempt with the submitted code as YAML; use only ASCII on a terminal."""
     print(write_yaml(shown.attempt, shown.submission(), ascii_only=sys.stdout.isatty()), end="")
 
 
 def write_yaml(attempt: Document, submission: Document, *, ascii_only: bool) -> str:
-    """Return a finished attempt with the submitted code as YAML; in ASCII for a terminal."""
+    """Return a finished attempt with the submitted code as YAML; use only ASCII for a terminal."""
     result = {"validation_result": _build_result(attempt, submission["payload"]["code"])}
     return yaml.dump(result, Dumper=_Dumper, sort_keys=False, allow_unicode=not ascii_only, width=110)
 

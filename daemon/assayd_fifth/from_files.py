@@ -1,4 +1,4 @@
-"""Converts files on the command line to a Fifth submission."""
+"""Converts files on the command line to the payload of a Fifth submission."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SWITCHES = {"true": True, "false": False}
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-    """Build a payload: the first file is the program, which may load the others.
+    """Build a payload from files, of which the first is the program and the others can be loaded by it.
 
     Raises: RequestError ``request.files``, ``request.options``.
     """
@@ -44,7 +44,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
 
 
 def _parse_request(name: str, text: str) -> dict[str, object]:
-    """Parse a `validation_request`: a payload as YAML. Raises: RequestError ``request.files``."""
+    """Parse a `validation_request`, a payload in YAML. Raises: RequestError ``request.files``."""
     import yaml
 
     try:

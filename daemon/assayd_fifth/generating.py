@@ -1,4 +1,4 @@
-"""The context for writing a Fifth program: words, task type, libraries, files."""
+"""Defines the context for writing a Fifth program: words, task type, libraries and files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ html>stdout s" Inventory" page
 
 
 class FifthContext(BaseModel):
-    """The context of a program: libraries, loadable files, cases, whether it runs, and the task type."""
+    """The context of a program: its libraries, files, cases and task type, and whether it is run."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -56,7 +56,7 @@ class FifthContext(BaseModel):
 
 
 def around(context: FifthContext) -> list[PromptContext]:
-    """Return the context that the code must fit."""
+    """Return the context that the generated code must fit."""
     files = [PromptContext(title=f"file {path}", text=text) for path, text in sorted(context.files.items())]
     return [*loaded(context.libraries), *files, *describe_fifth_cases(context.cases)]
 
@@ -67,7 +67,7 @@ def loaded(libraries: Sequence[str]) -> list[PromptContext]:
 
 
 def describe_fifth_cases(cases: Sequence[FifthCase]) -> list[PromptContext]:
-    """Return the cases, worded for a prompt."""
+    """Return a description of the cases for a prompt."""
     if not cases:
         return []
     told = describe_cases((case, case.stdin, case.expected) for case in cases)

@@ -1,4 +1,4 @@
-"""Judges the runs of a program by how they end and, for cases, by their output."""
+"""Judges the runs of a program by the way they end, and the runs of cases also by their output."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def error_finding(stderr: str, code: str, about: Language) -> Finding | None:
 
 
 def _find_token(source: str) -> str:
-    """Return the token that gforth marks as ``>>>token<<<`` in a line; empty if it marks none."""
+    """Return the token that gforth marks as ``>>>token<<<`` in a line; empty if it marks nothing."""
     _, opened, rest = source.partition(_OPENED)
     token, closed, _ = rest.partition(_CLOSED)
     return token if opened and closed else ""
 
 
 def notes(stderr: str, about: Language) -> Iterator[Finding]:
-    """Return the findings for the messages of the prelude."""
+    """Return the findings for the messages that the prelude printed."""
     for note in _NOTE.finditer(stderr):
         if note["what"] in _NOTES:
             yield _finding(about.rules.run[_NOTES[note["what"]]], said=note["said"], token="")
@@ -74,7 +74,7 @@ def _finding(rule: FifthRule, *, said: str, token: str) -> Finding:
 
 
 def _add_place(found: Finding, line: int, code: str) -> Finding:
-    """Add the location, unless the program has no such line."""
+    """Add the location to a finding, unless the program doesn't have this line."""
     text = snippet(code, line)
     return found if text is None else replace(found, line=line, snippet=text)
 
@@ -83,7 +83,7 @@ _LOOP = re.compile(r"(?<!\S)(?:begin|\??do|recurse)(?!\S)", re.IGNORECASE)
 
 
 def _place_at_loop(found: Finding, code: str) -> Finding:
-    """Locate the finding about a limit at the only line that contains a loop."""
+    """Move the finding about a limit to the only line that contains a loop."""
     lines = [number for number, line in enumerate(code.split("\n"), 1) if _LOOP.search(line)]
     if len(lines) != 1 or not found.is_error:
         return found
@@ -97,7 +97,7 @@ UNIT = "program"
 
 
 def runs_of(submitted: FifthPayload) -> Iterator[tuple[str, str, FifthCase | None]]:
-    """Return each run: its name, its standard input, and its case, if any."""
+    """Return the runs, each with its name, its standard input, and its case, if any."""
     for case in submitted.cases:
         yield case.name, case.stdin, case
     if submitted.execute and not submitted.cases:
@@ -105,7 +105,7 @@ def runs_of(submitted: FifthPayload) -> Iterator[tuple[str, str, FifthCase | Non
 
 
 def judge_runs(submitted: FifthPayload, result: RunResult) -> Judgement:
-    """Judge each run by its exit, and a case by its output; gforth's messages affect only the wording."""
+    """Judge runs by their exit, and cases by their output; gforth's messages only affect the wording."""
     tries = []
     for index, (name, _, case) in enumerate(runs_of(submitted)):
         unit = result.units[index] if index < len(result.units) else None

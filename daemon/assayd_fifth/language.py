@@ -1,7 +1,7 @@
-"""Reads the language from the data files: words, effects, rules and hints.
+"""Reads the definition of the language from data files: words, effects, rules and hints.
 
-A new word, library or rule of an existing type requires only a change of data; this module contains no such
-names.
+A new word, library or rule of an existing type requires only a change of data, because this module contains
+no such names.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ PROGRAM = "program"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """The behavior of a word, as the walk needs it; words with the same behavior can share an object.
+    """The behavior of a word during the walk; words with the same behavior can share an object.
 
-    `effect` is None if the effect on the stack is unknown.
-    `moves` is for a word that only moves cells: for each cell that it leaves, the number of the taken cell.
-    `keeps` is the same for a word that changes its cells; -1 is a new cell. `certain` is whether the effect
-    is beyond doubt. `opens`, `adds`, `gives`, `overwrites` name string buffers.
+    `effect` is None if the effect on the stack is unknown. `moves` applies to a word that only moves cells:
+    it contains the number of the taken cell for each cell that the word leaves. `keeps` does the same for a
+    word that changes its cells, with -1 for a new cell. `certain` is True if the effect is certain.
+    `opens`, `adds`, `gives` and `overwrites` contain names of string buffers.
     """
 
     library: str
@@ -78,7 +78,7 @@ class Word:
 
     @property
     def signature(self) -> str:
-        """Return the word's stack effect as ``( a b -- c )``; ``( … )`` if it is unknown."""
+        """Return the word's stack effect as ``( a b -- c )``; return ``( … )`` if the effect is unknown."""
         if self.effect is None:
             return "( … )"
         takes, leaves = self.effect.takes, self.effect.leaves
@@ -112,7 +112,7 @@ class Foreign:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Language:
-    """Everything that the checks know about the language."""
+    """The definition of the language that the checks use."""
 
     words: Mapping[str, Mapping[str, Word]]
     """Library to name to word."""
@@ -152,7 +152,7 @@ class Language:
         return tuple(rule for rule in self.rules.flows if rule.parameters and rule.parameters.fullmatch(name))
 
     def closure(self, libraries: Iterable[str]) -> list[str]:
-        """Return libraries and the libraries that they load, each once, dependencies first."""
+        """Return libraries and the libraries that they load, each once and after its dependencies."""
         found: dict[str, None] = {}
         for name in libraries:
             for each in (*self.closure(self.brings.get(name, ())), name):
@@ -178,7 +178,7 @@ def use_tables(folders: Iterable[Path]) -> None:
 
 @cache
 def language() -> Language:
-    """Return the language as defined by the package, with the operator's additions.
+    """Return the language that the package defines, with the operator's additions.
 
     Raises: ConfigError ``fifth.tables``.
     """
@@ -238,7 +238,7 @@ def read_language(
 
 
 class _WordBuilder:
-    """Builds words from the data."""
+    """A builder of words from the data."""
 
     def __init__(self, about: Mapping[str, Any], vocabulary: Mapping[str, Any], rules: Rules) -> None:
         self._about, self._rules = about, rules
@@ -302,7 +302,7 @@ class _WordBuilder:
         return ("structure.library_result", self._wrong_result[name]) if name in self._wrong_result else None
 
     def _find_buffers(self, name: str, key: str) -> tuple[str, ...]:
-        """Return the buffers that list the word under a key, ranked by their order in the data."""
+        """Return the buffers whose entries list the word under a key, in the order of the data."""
         buffers = self._about["buffers"].items()
         return tuple(buffer for buffer, lists in buffers if name in lists.get(key, ()))
 
@@ -317,7 +317,7 @@ def _first_group(text: str) -> str:
 
 
 def _map_kept_cells(effect: Effect, cells: CellNames) -> tuple[int, ...]:
-    """Return, for each cell that is left, the number of the taken cell with its name; -1 if it is new."""
+    """Return, for each cell that a word leaves, the number of the taken cell with its name; -1 if new."""
     taken = _expand_cells(effect.takes.names, cells)
     return tuple(
         taken.index(name) if name in taken else -1 for name in _expand_cells(effect.leaves.names, cells)

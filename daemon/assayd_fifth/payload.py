@@ -1,4 +1,4 @@
-"""The payload of a Fifth submission, and the options of the command line."""
+"""Defines the payload of a Fifth submission, and the options of the command line."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Label = Annotated[str, StringConstraints(max_length=200)]
 
 
 class FifthCase(ExpectedCase):
-    """A standard input, and the output that the program must print for it."""
+    """A standard input, and the output that the program must print for this input."""
 
     stdin: str = ""
     expected: str
 
 
 class FifthPayload(BaseModel):
-    """A program in Fifth, and the files and libraries that it loads."""
+    """A program in Fifth, with the files and libraries that the program loads."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")
 

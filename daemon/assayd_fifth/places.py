@@ -1,4 +1,4 @@
-"""Converts the reports of the checks into findings with line, column, snippet and hint."""
+"""Converts faults that the checks report into findings with line, column, snippet and hint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Report:
 
 
 class FindingCollector:
-    """Collects all reports of the checks about one program."""
+    """A collector of the faults that the checks report about one program."""
 
     def __init__(self, text: str, rules: Rules) -> None:
         self._text = text
@@ -44,7 +44,7 @@ class FindingCollector:
         severity: Severity | None = None,
         **names: object,
     ) -> None:
-        """Report a rule at an offset; `at` is the token that the rule's replacement, if any, replaces."""
+        """Report a rule at an offset; `at` is the token to replace, if the rule has a replacement."""
         known = self._rules.by_id[rule]
         if at is not None and known.replace is not None:
             edit = (at.start, at.start + len(at.word), known.replace)
@@ -61,7 +61,7 @@ class FindingCollector:
         return self._lines[line - 1]
 
     def findings(self) -> dict[str, tuple[Finding, ...]]:
-        """Return the findings of each stage, ordered by position and without duplicates."""
+        """Return the findings of each stage without duplicates, sorted by position."""
         found: dict[str, list[Finding]] = {}
         seen: set[tuple[object, ...]] = set()
         for told in sorted(self._told, key=lambda each: each.start):
@@ -100,7 +100,7 @@ class FindingCollector:
         return self._text[self._lines[line - 1] : end]
 
     def _build_edit(self, change: Change, line: int) -> Edit | None:
-        """Return a change as an edit of whole lines, if it lies within the finding's own line."""
+        """Return a change as an edit of whole lines, if the change affects only the finding's own line."""
         start, end, replacement = change
         first = self._lines[line - 1]
         text = self._get_line(line)

@@ -1,7 +1,7 @@
-"""Reads a whole program in one pass, in the engine's order: definitions, libraries, uses.
+"""Reads a program in one pass and in the engine's order: definitions, libraries and uses of words.
 
 A word is known from the end of its definition; the newest definition of a name applies. Findings are
-reported in reading order. Unknown words are kept until all names in the program have been read.
+reported in the order of the source. Unknown words are stored until all names in the program have been read.
 
     : double 2 * ;          required.stack_comment
     s" a" str+              vocabulary.library_not_loaded
@@ -26,7 +26,7 @@ _SUFFIX = ".fs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A word that was unknown at its use. `inside` is the definition that contains the use."""
+    """A word that was unknown when it was used. `inside` is the definition that contains the use."""
 
     token: Token
     before: str
@@ -36,7 +36,7 @@ class Unknown:
 
 
 class _DeclaredEffect(NamedTuple):
-    """The content of a stack comment; `suspicious` if it contains a name of external data."""
+    """The content of a stack comment; `suspicious` is True if it contains a name of external data."""
 
     text: str
     effect: Effect | None
@@ -45,7 +45,7 @@ class _DeclaredEffect(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class FifthProgram:
-    """The facts about a program, collected while it is read."""
+    """The facts about a program that are collected while the program is read."""
 
     language: Language
     tell: FindingCollector
@@ -90,7 +90,7 @@ class FifthProgram:
                 self.tell(rule.id, first.start, word=first.word)
 
     def library_path(self, library: str) -> str:
-        """Return the path for loading a library, in the folder of the program's other libraries."""
+        """Return the path for loading a library, in the same folder as the program's other libraries."""
         return f"{self._folder}{library}{_SUFFIX}"
 
     # The interface for walks
@@ -100,11 +100,11 @@ class FifthProgram:
         self.used.setdefault(token.word, token)
 
     def reads_number(self, word: str) -> bool:
-        """Return whether a word is a number in another base, if the base may have changed."""
+        """Return whether a word is a number in another base, if the base can have changed."""
         return self._any_base and word.isalnum()
 
     def unknown(self, token: Token, before: str) -> None:
-        """Keep an unknown word for the later report."""
+        """Store an unknown word, which is reported later."""
         self.unknowns.append(Unknown(token=token, before=before, inside=self._inside, blind=self._blind))
 
     def parsing(self, token: Token) -> None:
@@ -130,7 +130,7 @@ class FifthProgram:
                 pass
 
     def makes(self, name: str, by: Token, maker: Word) -> None:
-        """Add the word that a defining word creates, under the name that `by` is or reads."""
+        """Add the word that a defining word creates; `by` is the name or the word that reads the name."""
         self._add_word(name.lower(), self._build_child_word(maker), by)
 
     def included(self, token: Token, path: str) -> None:
@@ -142,7 +142,7 @@ class FifthProgram:
     # Loading
 
     def load(self, path: str, start: int) -> None:
-        """Load a library or a submitted file; the definitions of any other file are unknown."""
+        """Load a library or a submitted file; the definitions in any other file are treated as unknown."""
         plain = path.removeprefix("./")
         for prefix in _LIBRARY_PREFIXES:
             plain = plain.removeprefix(prefix)
@@ -168,14 +168,14 @@ class FifthProgram:
                 self.known.update(self.language.words.get(each, {}))
 
     def _check_missing_words(self, library: str, start: int) -> None:
-        """Report a library that the engine can't load, because the library needs undefined words."""
+        """Report a library that the engine can't load, because the library uses undefined words."""
         missing = [word for word in self.language.missing.get(library, ()) if word not in self.known]
         if missing:
             words = " and ".join(missing)
             self.tell("vocabulary.library_fails", start, word=library, missing=words)
 
     def _load_file(self, name: str) -> None:
-        """Add the names that a file defines, with their stack comments; the file isn't checked."""
+        """Add the names and stack comments that a file defines, without checking the file."""
         if name in self._loaded_files:
             return
         self._loaded_files.add(name)
@@ -203,7 +203,7 @@ class FifthProgram:
     # Definitions
 
     def _read_definition(self, segment: ProgramSegment, opener: Token) -> None:
-        """Read one definition; its name is known only after its end."""
+        """Read one definition, whose name becomes known only after its end."""
         if opener.word not in self.known:
             self.unknown(Token(opener.word, opener.start), "")
         comment = self._find_declared(segment)
@@ -231,7 +231,7 @@ class FifthProgram:
         self._add_word(opener.text.lower(), self._build_word(trusted, found, walk, made), opener)
 
     def _passes_sql(self, segment: ProgramSegment) -> bool:
-        """Return whether a word of a definition passes a string to SQL, directly or through its own words."""
+        """Return whether a word of a definition passes a string to SQL, directly or through other words."""
         words, sql = self.known, self.language.sql
         if not any(word in words for word in sql):  # the reverse would visit all words
             return False
@@ -250,7 +250,7 @@ class FifthProgram:
         self._newest = name
 
     def _find_declared(self, segment: ProgramSegment) -> _DeclaredEffect | None:
-        """Return the content of a definition's stack comment, which can be a line comment."""
+        """Return the content of a definition's stack comment, which can also be a line comment."""
         for comment in segment.comments:
             if comment not in self._comments:
                 self._comments[comment] = self._read_comment(comment)
@@ -268,7 +268,7 @@ class FifthProgram:
         return _DeclaredEffect(text, effect, any(map(self.language.suspected_rules, names)))
 
     def _report_no_comment(self, segment: ProgramSegment, opener: Token, found: WalkResult) -> None:
-        """Report a definition without a stack comment, unless it defines a constant."""
+        """Report a definition without a stack comment, unless the definition is a constant."""
         if not opener.text:
             return
         constant = bool(segment.tokens) and found.exact and not found.takes
@@ -312,7 +312,7 @@ class FifthProgram:
             self.unknown(token, by)
 
     def _name_offset(self, token: Token) -> int:
-        """Return the offset of the word that a parsing word reads, or of a single word."""
+        """Return the offset of the word that a parsing word reads, or of a word without an argument."""
         start = token.start + (len(token.word) if token.kind is TAKING else 0)
         while start < len(self._text) and self._text[start] <= " ":
             start += 1
@@ -327,7 +327,7 @@ class FifthProgram:
         walk: Walk | None = None,
         made: WalkResult | None = None,
     ) -> Word:
-        """Build the word that a definition creates, as its users see it."""
+        """Build the word that a definition creates, as other definitions use it."""
         effect = declared if declared is not None and declared.counted else None
         known = found is not None and found.is_countable and found.agrees
         if effect is None and found is not None and known:
@@ -358,11 +358,11 @@ class FifthProgram:
         )
 
     def _build_child_word(self, maker: Word) -> Word:
-        """Build the word that a defining word creates: a constant if the defining word takes a value."""
+        """Build the word that a defining word creates: a constant, if the defining word takes a value."""
         return self._get_plain_word(maker.child, certain=maker.child is not None, constant=maker.takes > 0)
 
     def _get_plain_word(self, effect: Effect | None, *, certain: bool, constant: bool = False) -> Word:
-        """Return a word without behavior other than its effect; words with the same effect share it."""
+        """Return a word that has only an effect; words with the same effect share one object."""
         key = effect, certain, constant
         if key not in self._plain:
             self._plain[key] = Word(
@@ -382,11 +382,11 @@ def _token_start(token: Token) -> int:
 
 
 def _report_nothing(rule: str, start: int, **names: object) -> None:
-    """Report nothing: additional files aren't checked."""
+    """Do nothing, because additional files aren't checked."""
 
 
 def _suggest_agreement(found: WalkResult, declared: Effect, does: str) -> str:
-    """Return the hint that makes a body and its stack comment agree."""
+    """Return a hint for making a body and its stack comment agree."""
     more = (found.leaves - found.takes) - (declared.leaves.least - declared.takes.least)
     items = "item" if abs(more) == 1 else "items"
     if more > 0:

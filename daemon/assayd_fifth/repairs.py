@@ -6,9 +6,9 @@ r"""Finds the single change to a program that removes the most errors.
     5 0 do i . loop                     : main ( -- ) 5 0 do i . loop ; main
     a b != if                           a b <> if
 
-Each finding has candidate changes; the program is checked again with every candidate, and the one that
-leaves the fewest findings is the correction. So a proposal always has fewer findings, and those that
-resulted from the fault disappear.
+For each finding, there are candidate changes. The program is checked again with every candidate, and the
+candidate that leaves the fewest findings is the correction. Therefore, a proposed program always has fewer
+findings, and the findings that resulted from the fault disappear.
 """
 
 from __future__ import annotations
@@ -61,20 +61,20 @@ _ORDER = (
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """New text for some lines of a program; line numbers are 1-based and inclusive."""
+    """New text for some lines of a program; line numbers are 1-based, and the last line is included."""
 
     first: int
     last: int
     new: str
 
     def applied(self, lines: Sequence[str]) -> str:
-        """Return the program with the change."""
+        """Return the program after applying the change."""
         return "\n".join((*lines[: self.first - 1], self.new, *lines[self.last :]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramCorrection:
-    """A finding with its edit, and the findings that remain after applying the edit."""
+    """A finding with its edit, and the findings that remain after the edit is applied."""
 
     finding: Finding
     left: tuple[Finding, ...]
@@ -83,13 +83,13 @@ class ProgramCorrection:
 def corrected(
     text: str, found: Sequence[Finding], again: Callable[[str], Sequence[Finding]], words: Mapping[str, str]
 ) -> ProgramCorrection | None:
-    """Return the best single change to a program; None if no change improves the program.
+    """Return the single change that improves a program most; None if no change improves it.
 
     Args:
         text: the program.
         found: the program's findings.
-        again: reads a changed program, and returns its findings.
-        words: words of other languages, with the Fifth words of the same meaning.
+        again: a function that checks a changed program and returns its findings.
+        words: words of other languages, mapped to Fifth words with the same meaning.
     """
     if len(text) > MOST_CHARS:
         return None
@@ -118,7 +118,7 @@ def corrected(
 
 
 def _select_finding(finding: Finding, found: Sequence[Finding], left: Sequence[Finding]) -> Finding:
-    """Return the main finding that a change removes: an error that no mode downgrades."""
+    """Return the main finding that a change removes, which is an error that no mode downgrades."""
     remaining = [(each.rule, each.message) for each in left]
     gone = [each for each in found if each.is_error and (each.rule, each.message) not in remaining]
     if finding.is_error and finding.rule.startswith(_ALWAYS):
@@ -153,7 +153,7 @@ def _generate_changes(lines: Sequence[str], finding: Finding, words: Mapping[str
 
 
 def _swap_value_and_name(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
-    """Move a value before the word that gives the value a name."""
+    """Move a value before the word that names the value."""
     yield Change(line, line, _NAMED_FIRST.sub(r"\3 \1 \2", lines[line - 1]))
 
 
@@ -161,7 +161,7 @@ _NAMED_FIRST = re.compile(r"(?<!\S)(constant|value)\s+(\S+)\s+(\S+)", re.IGNOREC
 
 
 def _find_definition_end(lines: Sequence[str], line: int) -> int:
-    """Return the line of the `;` that ends the definition containing a line."""
+    """Return the line of the `;` that ends the definition around a line."""
     for number in range(line, len(lines) + 1):
         if _END.search(lines[number - 1]):
             return number
@@ -169,7 +169,7 @@ def _find_definition_end(lines: Sequence[str], line: int) -> int:
 
 
 def _insert_word(lines: Sequence[str], line: int, word: str, *, start: int = 0) -> Iterator[Change]:
-    """Insert a word at each position of a line, starting with the last position."""
+    """Yield the changes that insert a word into a line, starting with the last position."""
     text = lines[line - 1]
     places = [found.start() for found in _WORD.finditer(text) if found.start() > start]
     for place in [*places[-_MOST_PLACES:], len(text.rstrip())][::-1]:
@@ -201,7 +201,7 @@ _AFTER_STRINGS = frozenset({"type", "text", "print", "raw", "cr", "nl", "str+", 
 
 
 def _end_definition(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
-    """End a definition at the end of a line, starting with the last line that can belong to it."""
+    """End a definition at the end of a line, trying the last possible line first."""
     last = next((n for n in range(line + 1, len(lines) + 1) if _STARTS.match(lines[n - 1])), len(lines) + 1)
     for number in range(min(last - 1, line + _MOST_PLACES), line - 1, -1):
         text = lines[number - 1].rstrip()
@@ -210,7 +210,7 @@ def _end_definition(lines: Sequence[str], line: int, _: str) -> Iterator[Change]
 
 
 def _balance_block(lines: Sequence[str], line: int, message: str) -> Iterator[Change]:
-    """Close an open block, or open a block that is only closed."""
+    """Close a block that is open, or open a block that is closed without a beginning."""
     end = _find_definition_end(lines, line)
     opened = _OPEN.search(message)
     if opened is None:
@@ -256,7 +256,7 @@ def _move_definition(lines: Sequence[str], line: int, message: str) -> Iterator[
 
 
 def _wrap_in_definition(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
-    """Move a line into a new definition, and call the definition."""
+    """Move a line into a new definition, and add a call of this definition."""
     text = lines[line - 1]
     if re.search(r"(?<!\S)\[char\](?!\S)", text):
         yield Change(line, line, text.replace("[char]", "char"))
@@ -297,7 +297,7 @@ def _load_library(lines: Sequence[str], _: int, message: str) -> Iterator[Change
 def _replace_unknown_word(
     lines: Sequence[str], line: int, finding: Finding, words: Mapping[str, str]
 ) -> Iterator[Change]:
-    """Replace an unknown word with known words."""
+    """Replace an unknown word with one or more known words."""
     text, start = lines[line - 1], (finding.column or 1) - 1
     found = _WORD.match(text, start)
     if found is None:

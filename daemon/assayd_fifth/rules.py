@@ -1,4 +1,4 @@
-"""The rules as data: their messages, severities, and advice for another try."""
+"""Defines the rules as data: their messages, severities, and advice for another try."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assayd.model.finding import Rule, Severity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FifthRule:
-    """One rule; the header of the data file explains its fields."""
+    """One rule; the header of the data file describes the fields."""
 
     id: str
     detect: str
@@ -47,8 +47,8 @@ class FifthRule:
 class ModelProfile:
     """The typical mistakes of a family of models.
 
-    The profile applies to a `model_source` that contains a string in `match`. `rules` are ids; `lens` are
-    warnings as text.
+    The profile applies to a `model_source` that contains a string in `match`. `rules` contains rule ids;
+    `lens` contains warnings as text.
     """
 
     match: tuple[str, ...]
@@ -58,10 +58,10 @@ class ModelProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProfile:
-    """The texts that a model needs in full for a type of task.
+    """The texts that a model must see in full for a type of task.
 
-    The profile applies to a `task_type` that contains a string in `match`. `rules` are ids; `sections` are
-    parts of the manual.
+    The profile applies to a `task_type` that contains a string in `match`. `rules` contains rule ids;
+    `sections` contains parts of the manual.
     """
 
     match: tuple[str, ...]
@@ -71,7 +71,7 @@ class TaskProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """All rules by id, in the order in which to fix them; `run` contains the rules for runs."""
+    """All rules by id, in the order in which they should be fixed; `run` contains the rules for runs."""
 
     by_id: Mapping[str, FifthRule]
     by_word: Mapping[str, FifthRule]
@@ -89,7 +89,7 @@ class Rules:
         )
 
     def find(self, rule: str) -> FifthRule | None:
-        """Return a rule by its id; None if this kind has no such rule."""
+        """Return the rule with this id; None if this kind has no such rule."""
         return self.by_id.get(rule) or self.run.get(rule)
 
 

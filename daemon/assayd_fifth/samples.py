@@ -1,4 +1,4 @@
-"""The sample Fifth programs for the kind's self-test."""
+"""Defines the sample Fifth programs for the kind's self-test."""
 
 from __future__ import annotations
 

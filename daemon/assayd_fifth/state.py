@@ -1,6 +1,6 @@
-"""The state of the stacks during a walk over words, at one position and at the join of branches.
+"""Tracks the state of the stacks during a walk over words, including the joins of branches.
 
-This module reports cells that are taken from an empty stack:
+This module reports words that take cells from an empty stack:
 
     : f ( -- ) swap ;                       vocabulary.wrong_signature, or structure.stack_underflow
 """
@@ -19,7 +19,7 @@ MOST_CELLS = 64
 
 
 class Snapshot(NamedTuple):
-    """The state at one position. `borrowed` cells came from below the cells that the walk has seen."""
+    """The state at one position. `borrowed` cells were below the cells that the walk has seen."""
 
     cells: list[Cell]
     returns: list[Cell]
@@ -29,7 +29,7 @@ class Snapshot(NamedTuple):
 
     @property
     def height(self) -> int:
-        """Return the depth, relative to where the walk began."""
+        """Return the depth of the stack, relative to the start of the walk."""
         return len(self.cells) - self.borrowed
 
 
@@ -43,12 +43,12 @@ class End(NamedTuple):
 
 
 class WalkState:
-    """The state that a walk changes; it reports words that don't fit the state.
+    """The state that a walk changes; it also reports words that don't fit the state.
 
-    `allowed` cells may be borrowed; None: any number. `counted` is whether a stack comment states the initial
-    number. `exact` is whether the depth is known, `alive` whether this place can be reached, `certain`
-    whether everything up to here is beyond doubt, `known` whether every word up to here is known, so that
-    none can compile or take anything unseen.
+    At most `allowed` cells can be borrowed; None means any number. `counted` is True if a stack comment
+    states the initial number of cells, `exact` if the depth is known, `alive` if this position can be
+    reached, `certain` if everything up to this position is certain, and `known` if every word up to this
+    position is known, so that no word can compile or take anything that the walk doesn't see.
     """
 
     __slots__ = (
@@ -78,7 +78,7 @@ class WalkState:
 
     @property
     def height(self) -> int:
-        """Return the depth, relative to where the walk began."""
+        """Return the depth of the stack, relative to the start of the walk."""
         return len(self.cells) - self.borrowed
 
     @property
@@ -87,7 +87,7 @@ class WalkState:
         return self.exact and self.alive
 
     def take(self, count: int, word: Word, token: Token) -> list[Cell]:
-        """Take cells from the stack, and borrow any missing ones from below."""
+        """Take cells from the stack, and borrow missing cells from below the seen ones."""
         rest = len(self.cells) - count
         if rest < 0:
             if not self._borrow_cells(-rest):
@@ -99,7 +99,7 @@ class WalkState:
         return taken
 
     def _borrow_cells(self, missing: int) -> bool:
-        """Take cells from below; return False if there can't be so many."""
+        """Borrow cells from below; return False if there can't be as many."""
         self.cells[:0] = [None] * missing
         if not self.judged:
             return True
@@ -119,7 +119,7 @@ class WalkState:
         self.cells.clear()
 
     def snapshot(self) -> Snapshot:
-        """Return the current state; the walk ends if the stack is too deep."""
+        """Return the current state; end the walk if the stack is too deep."""
         self._limit_depth()
         return Snapshot(
             cells=self.cells[:],
@@ -140,7 +140,7 @@ class WalkState:
         self.borrowed, self.exact, self.alive = saved.borrowed, saved.exact, saved.alive
 
     def join(self, other: Snapshot) -> None:
-        """Join the state with another one of the same depth; each cell keeps the facts of both."""
+        """Join the state with another state of the same depth; each cell keeps the facts of both states."""
         self.exact = self.exact and other.exact
         self.borrowed = max(self.borrowed, other.borrowed)
         self.cells[:0] = [None] * (len(other.cells) - len(self.cells))

@@ -1,9 +1,10 @@
-"""Reads operators' additions to Fifth (rules, words, advice for models) from `*.toml` in their folders.
+"""Reads additions to Fifth (rules, words, advice for models) from `*.toml` in the operators' folders.
 
-A file has the same format as the package's files: `[[rule]]` as in `data/rules.toml` (detected by words,
-flow or companions), `[[profile]]` for models and `[[task]]` as in the same file, `[words.LIBRARY]` as in
-`data/vocabulary.toml`, `[libraries]` as in `data/language.toml`, and `[section]` as in `data/guide.toml`.
-Nothing is replaced: an entry that the package already defines is refused.
+A file can contain the same tables as the package's files: `[[rule]]` as in `data/rules.toml` (detected by
+words, flow or companions), `[[profile]]` for models and `[[task]]` as in the same file, `[words.LIBRARY]`
+as in `data/vocabulary.toml`, `[libraries]` as in `data/language.toml`, and `[section]` as in
+`data/guide.toml`. Files can't replace existing entries: an entry that the package already defines is
+refused.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _NAMES = {"word": "", "source": "", "line": ""}
 
 
 def read_tables(folders: Iterable[Path]) -> list[tuple[Path, Mapping[str, Any]]]:
-    """Return the documents of all folders, in the order of folders and file names.
+    """Return the documents of all folders, sorted by folder and file name.
 
     Raises: ConfigError ``fifth.tables``, if a folder or file can't be read.
     """
@@ -79,7 +80,7 @@ def extend(
 
 
 def _check_rule(path: Path, rule: Mapping[str, Any], known: set[str]) -> None:
-    """Refuse a rule that could never be reported."""
+    """Refuse a rule that can never be reported."""
     for key in _NEEDED:
         _require(path, isinstance(rule.get(key), str), f"a rule needs {key!r}, a string")
     name = rule["id"]

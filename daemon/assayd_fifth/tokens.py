@@ -1,8 +1,8 @@
 r"""Splits a program into words, strings, comments and definitions by the rules of the language.
 
-White space is the only separator; case doesn't matter. `\` comments to the end of the line, `(` to the next
-`)` on it; a string word reads the text up to the next quote on the line; parsing words read the next word of
-the line. Other modules know the meaning of words.
+White space is the only separator, and case doesn't matter. A `\` comment ends with its line, and a `(`
+comment at the next `)` on the line. String words read the text up to the next quote on the line; parsing
+words read the next word of the line. Other modules know the meaning of words.
 
     .\" never closed        vocabulary.string_open
     ( over two lines        vocabulary.comment_open
@@ -39,7 +39,7 @@ WORD, STRING, TAKING = TokenKind
 
 
 class Token(NamedTuple):
-    """One word with the text that it reads. `word` is in lowercase; `start` is its offset in the source."""
+    """One word with the text that it reads. `word` is in lowercase; `start` is an offset in the source."""
 
     word: str
     start: int
@@ -49,7 +49,7 @@ class Token(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class ProgramSegment:
-    """A definition, or the code between two definitions. `comments` directly follow a definition's name."""
+    """A definition, or the code between definitions. `comments` directly follow the definition's name."""
 
     opener: Token | None = None
     tokens: list[Token] = field(default_factory=list)
@@ -57,7 +57,7 @@ class ProgramSegment:
 
     @property
     def awaiting(self) -> bool:
-        """Return whether the next comment can be the stack comment of the definition that just began."""
+        """Return whether the next comment can be the stack comment of the current definition."""
         return self.opener is not None and not self.tokens
 
 
@@ -69,17 +69,17 @@ Report = Callable[..., None]
 
 
 def fold(text: str) -> str:
-    """Return the text with `A` to `Z` in lowercase; every character keeps its offset."""
+    """Return the text with `A` to `Z` in lowercase, without changing any offsets."""
     return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
 def scan(text: str, language: Language, report: Report) -> Iterator[ProgramSegment]:
-    """Split a program into segments, in order."""
+    """Split a program into segments, in the order of the source."""
     return _Scanner(text, language, report).run()
 
 
 def is_number(word: str) -> bool:
-    """Return whether the engine reads a lowercase word as a number in base ten."""
+    """Return whether the engine reads a lowercase word as a decimal number."""
     return _NUMBER(word) is not None
 
 
@@ -92,7 +92,7 @@ _NEXT_DEFINITION = re.compile(r"^[ \t]*:[ \t]", re.MULTILINE)
 
 
 def _compile_match(pattern: str) -> Callable[[str, int], re.Match[str]]:
-    """Compile a pattern that always matches, possibly an empty string; its first group is the result."""
+    """Compile a pattern that matches anywhere; its first group, which can be empty, is the result."""
     return cast("Callable[[str, int], re.Match[str]]", re.compile(pattern).match)
 
 
@@ -111,7 +111,7 @@ _GLUED_STRING = re.compile(r'[^"\n]*"').match
 
 
 class _Scanner:
-    """Visits each word. A table maps the word to its method, or to None to only add the word."""
+    """A scanner of words. A table maps a word to its method, or to None if the word is only added."""
 
     def __init__(self, text: str, language: Language, report: Report) -> None:
         self._text = text
@@ -135,7 +135,7 @@ class _Scanner:
         self._shut = self._next_definition = 0
 
     def run(self) -> Iterator[ProgramSegment]:
-        """Yield the segments one by one, so that few tokens exist at a time."""
+        """Yield one segment at a time, so that only the tokens of one segment are in memory."""
         act_of, meet, now, position = self._acts.get, _Scanner._classify_word, self._now, 0
         while True:
             for match in _WORDS(self._folded, position):
@@ -160,7 +160,7 @@ class _Scanner:
     # Methods of words: each adds or skips something, and returns the offset to continue at.
 
     def _classify_word(self, word: str, start: int, end: int) -> int:
-        """Find the method of a word that is in no list, cache it, and call it."""
+        """Find the method for a word that is in no list, cache the method, and call it."""
         if word.startswith(self._near):
             act: _Act | None = _Scanner._report_glued
         elif word[: word.find(">") + 1] in self._language.tags and word not in self._language.wheres:
@@ -175,7 +175,7 @@ class _Scanner:
         return end
 
     def _handle_end(self, word: str, start: int, end: int) -> int:
-        """End the definition at a `;`, also one attached to the last word of a line; add any other word."""
+        """End the definition at a `;`, even if it is joined to a line's last word; add other words."""
         hangs = word != ";"
         if self._now.opener is None or word[-1] != ";" or (hangs and not _LINE_ENDS(self._folded, end)):
             return self._add_word(word, start, end)
@@ -187,12 +187,12 @@ class _Scanner:
         return end
 
     def _forget_parsing_word(self, name: str) -> None:
-        """Treat a parsing word as an ordinary word after the program has redefined it."""
+        """Treat a parsing word as an ordinary word, because the program has redefined it."""
         if name in self._language.taking and name not in self._language.beginners:
             self._acts[name] = None
 
     def _split_tag(self, word: str, start: int, end: int) -> int:
-        """Split a tag from a word that begins with the tag, unless the program defines that word."""
+        """Split a tag from a word that begins with this tag, unless the program defines the word."""
         if word in self._named:
             return self._handle_end(word, start, end)
         close = word.find(">") + 1
@@ -200,7 +200,7 @@ class _Scanner:
         return self._add_word(word[:close], start, start + close)
 
     def _handle_parsing_word(self, word: str, start: int, end: int) -> int:
-        """Add a parsing word; inside a definition, most parsing words are ordinary words."""
+        """Add a parsing word; inside a definition, most parsing words are treated as ordinary words."""
         taken, inside = _NAME(self._folded, end), self._now.opener is not None
         if word in self._language.beginners and (not inside or self._begins_definition(start, taken[1])):
             self._begin_definition(word, start, taken[1])
@@ -221,7 +221,7 @@ class _Scanner:
         self._now = ProgramSegment(opener=Token(word, start, TAKING, name or ""))
 
     def _begins_definition(self, end: int, name: str | None) -> bool:
-        """Return whether a `:` inside a definition begins a new definition instead of being part of it."""
+        """Return whether a `:` inside a definition begins a new definition."""
         begin = max(0, end - _INDENT)
         line = self._folded.rfind("\n", begin, end)
         alone = (line >= 0 or begin == 0) and not self._folded[max(line + 1, begin) : end].strip()
@@ -249,7 +249,7 @@ class _Scanner:
         return shut + 1 if closed else comment.end()
 
     def _find_next_places(self, start: int) -> tuple[int, int]:
-        """Return the offsets of the next `)` and the next definition; each is searched only once."""
+        """Return the offsets of the next `)` and the next definition; each one is searched only once."""
         if self._shut < start:
             found = self._folded.find(")", start)
             self._shut = found if found >= 0 else _NOWHERE
@@ -291,7 +291,7 @@ class _Scanner:
         self._report("required.word_spacing", start, edit=(blank, blank, " "), **names)
 
     def _original_text(self, match: re.Match[str]) -> str:
-        """Return the match with its original case; empty without a match."""
+        """Return the match in its original case; empty if nothing matched."""
         start, end = match.span(1)
         return self._text[start:end]
 

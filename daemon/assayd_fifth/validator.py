@@ -1,8 +1,8 @@
-"""Fifth, a Forth dialect: declarative checks of generated programs, and a run in gforth on demand.
+"""Checks programs in Fifth, a Forth dialect, with declarative rules, and runs them in gforth if requested.
 
-The static stages are `forbidden`, `required`, `structure` and `vocabulary`; all of them run, so one report
-has all findings. With `execute` or cases, the program is also run in a sandbox. Source:
-docs/kinds/fifth.md.
+The static stages are `forbidden`, `required`, `structure` and `vocabulary`. All of them run, so that one
+report contains all findings. If `execute` is set or there are cases, the program is also run in a sandbox.
+Source: docs/kinds/fifth.md.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Fifth(Kind[FifthPayload]):
 
     @cached_property
     def rules(self) -> Sequence[Rule]:
-        """The rules in the data files, and the rules for runs."""
+        """Return the rules in the data files and the rules for runs."""
         return (
             *language().rules.listed(),
             *run_findings.CAUSE_RULES,
@@ -70,7 +70,7 @@ class Fifth(Kind[FifthPayload]):
 
     @property
     def stages(self) -> Sequence[Stage[FifthPayload]]:
-        """The static stages, in order; all of them run."""
+        """Return the static stages in order; all of them run."""
         return (
             Stage(name="forbidden", check=_check_forbidden, on_fail=FailureAction.CONTINUE),
             Stage(name="required", check=_check_required, on_fail=FailureAction.CONTINUE),
@@ -83,11 +83,11 @@ class Fifth(Kind[FifthPayload]):
         use_tables(folders)
 
     def prepare(self, payload: FifthPayload) -> FifthPayload:
-        """Return the payload with only the program of the answer."""
+        """Return the payload with the program that the answer contains."""
         return payload.model_copy(update={"code": program_of(payload.code)})
 
     def plan(self, payload: FifthPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
-        """Plan the runs in gforth: one for each case; without cases, one if `execute` is set."""
+        """Plan one run in gforth for each case; without cases, plan a single run if `execute` is set."""
         arguments = {
             "argv": [GFORTH, _PRELUDE_FILE, _LIBRARIES_FILE, PROGRAM_FILE, "-e", "bye"],
             "env": {"FIFTH_HOME": _LIBRARY_HOME},
@@ -115,13 +115,13 @@ class Fifth(Kind[FifthPayload]):
         )
 
     def judge(self, payload: FifthPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge the exit of each run, and the output of cases."""
+        """Judge each run by its exit, and the runs of cases also by their output."""
         return judge_runs(payload, result)
 
     def retry_context(
         self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
     ) -> str:
-        """Return the findings, worded as a retry context."""
+        """Return the findings as text for a retry context."""
         stressed = advice.feedback(findings, language())["add_emphasis"]
         reminders = [str(text) for text in stressed] if isinstance(stressed, list) else []
         ran = stage in self.runtime_stages
@@ -129,11 +129,11 @@ class Fifth(Kind[FifthPayload]):
         return retry_context(findings, headline=headline, reminders=reminders)
 
     def code_of(self, answer: str) -> str:
-        """Return the program of an answer."""
+        """Return the program in an answer."""
         return extract_bare_program(answer)
 
     def passage(self, payload: FifthPayload) -> SourcePart:
-        """Return the program that the answer contains."""
+        """Return the program in the answer."""
         text = program_of(payload.code)
         return SourcePart(name="code", language=self.language, text=text, beginning=self.beginning)
 
@@ -144,12 +144,12 @@ class Fifth(Kind[FifthPayload]):
     def context(
         self, payload: FifthPayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
-        """Return the findings to fix, with advice from the feedback."""
+        """Return the findings that must be fixed, with advice from the feedback."""
         told = (_WRITE, *advice.told(report.get("feedback"), language()))
         return replace(super().context(payload, report, policy), instructions=told)
 
     def normal_form(self, payload: FifthPayload) -> bytes:
-        """Return the words of the program, in lowercase."""
+        """Return the words of the program in lowercase."""
         return strip_layout(program_of(payload.code).lower(), "\\ ")
 
     def brief(self, context: FifthContext, policy: ExecutionPolicy) -> PromptParts:
@@ -162,7 +162,7 @@ class Fifth(Kind[FifthPayload]):
         return replace(super().brief(context, policy), rules=rules, topics=about)
 
     def around(self, context: FifthContext) -> Sequence[PromptContext]:
-        """Return the libraries, files and cases of the request."""
+        """Return the libraries, files and cases that the request contains."""
         return generating.around(context)
 
     def rate(self, payload: FifthPayload, findings: Sequence[Finding]) -> Rating:
@@ -185,7 +185,7 @@ def _analyze_payload(payload: FifthPayload) -> Analysis:
 
 @lru_cache(maxsize=1)
 def _analyze_cached(code: str, libraries: tuple[str, ...], files: tuple[tuple[str, str], ...]) -> Analysis:
-    """Analyze a program once for all stages, which run one after another."""
+    """Analyze a program, and cache the result for all stages."""
     return analyse(code, libraries=libraries, files=dict(files))
 
 
@@ -218,7 +218,7 @@ def _check_vocabulary(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Fin
 
 
 def _build_run_files(payload: FifthPayload) -> dict[str, bytes]:
-    """Return the files of a run: the submitted ones, the prelude, and a file that loads the libraries."""
+    """Return the files of a run: the submitted files, the prelude, and a file that loads the libraries."""
     loads = "".join(f"require {name}.fs\n" for name in payload.libraries)
     ours = {
         _PRELUDE_FILE: language().prelude,

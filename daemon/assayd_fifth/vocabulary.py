@@ -1,7 +1,7 @@
-"""Explains unknown words: misspelled, joined, from another language, or defined later.
+"""Explains unknown words: words that are misspelled, joined, from another language, or defined later.
 
-The first matching explanation, in the order of `_report_unknown_word`, applies. These rules concern only
-words that the program uses and the engine can't find.
+The first explanation that matches, in the order of `_report_unknown_word`, is used. These rules concern
+only words that the program uses and the engine can't find.
 
     string-split            vocabulary.unknown_word
     3.14                    vocabulary.literal
@@ -29,7 +29,7 @@ _NO_HINT = "Define it before this line, or use words that exist."
 
 
 def report_unknown_words(program: FifthProgram) -> None:
-    """Report each word that was unknown at its use."""
+    """Report each word that was unknown when it was used."""
     guesses = _WordGuesser(program)
     seen: set[tuple[str, bool]] = set()
     for unknown in program.unknowns:
@@ -95,7 +95,7 @@ def _report_gforth_word(program: FifthProgram, unknown: Unknown, severity: Sever
 
 
 def _find_missing_blank(program: FifthProgram, word: str) -> int | None:
-    """Find the position of a missing space: before a `;`, or before a tag that is joined to a word."""
+    """Find the position at which a space is missing: before a `;`, or before a tag joined to a word."""
     exists = word[:-1] in program.known or is_number(word[:-1])
     if word.endswith(";") and exists:
         return len(word) - 1
@@ -111,7 +111,7 @@ def _match_pattern(patterns: tuple[Pattern, ...], word: str) -> str | None:
 
 
 def _explain_named_parameters(program: FifthProgram, unknown: Unknown) -> str | None:
-    """Explain unknown words directly after a name without a stack comment: parameters can't be named."""
+    """Explain unknown words directly after a name without a stack comment: parameters have no names."""
     segment = unknown.inside
     if segment is None or segment.opener is None or segment.comments:
         return None
@@ -125,7 +125,7 @@ def _explain_named_parameters(program: FifthProgram, unknown: Unknown) -> str | 
 
 
 class _WordGuesser:
-    """Searches for the words that an unknown word may be intended to be."""
+    """A search for the known words that an unknown word may be a mistake for."""
 
     def __init__(self, program: FifthProgram) -> None:
         self._program = program
@@ -148,7 +148,7 @@ class _WordGuesser:
         return f"Did you mean {' or '.join(near)}?" if near else _NO_HINT
 
     def certain(self, unknown: Unknown) -> str | None:
-        """Return the known word that differs in one letter, if there is only one; otherwise None."""
+        """Return the only known word that differs in one letter; None if there isn't exactly one."""
         if self._left <= 0:
             return None
         near = nearest(unknown.token.word, sorted(self._program.known))

@@ -1,6 +1,6 @@
-"""Walks over the words of a definition and counts cells on the stack: an abstract interpretation.
+"""Counts cells on the stack by walking over the words of a definition (an abstract interpretation).
 
-The walk relies on documented effects. A word with an unknown effect ends the count without a finding: later
+The walk relies on documented effects. A word with an unknown effect ends the count without a finding; later
 words are followed but not judged.
 
     : f ( n -- n n ) 2 * ;                  vocabulary.wrong_signature, or structure.stack_effect
@@ -20,7 +20,7 @@ from assayd_fifth.tokens import STRING, TAKING, WORD, Report, Token, is_number
 
 
 class WalkScope(Protocol):
-    """The program around a walk: the source of the walk's lookups and the receiver of its reports."""
+    """The program around a walk, in which the walk looks up words and to which it reports."""
 
     language: Language
     known: dict[str, Word]
@@ -30,7 +30,7 @@ class WalkScope(Protocol):
         ...
 
     def unknown(self, token: Token, before: str) -> None:
-        """Record an unknown word; `before` is the preceding word."""
+        """Record an unknown word; `before` is the word before it."""
         ...
 
     def use(self, token: Token) -> None:
@@ -42,23 +42,23 @@ class WalkScope(Protocol):
         ...
 
     def act(self, role: str) -> None:
-        """Apply a word's effect on the program, as opposed to the stack."""
+        """Apply a word's effect on the program, which is separate from its effect on the stack."""
         ...
 
     def makes(self, name: str, by: Token, maker: Word) -> None:
-        """Record a word that a defining word creates, under the name that `by` is or reads."""
+        """Record a word that a defining word creates; `by` is its name, or the word that reads it."""
         ...
 
     def included(self, token: Token, path: str) -> None:
-        """Record a file that is loaded through a string."""
+        """Record a file that is loaded by a name in a string."""
         ...
 
 
 class WalkResult(NamedTuple):
-    """The result of a walk over a definition, or over its part before or after `does>`.
+    """The result of a walk over a definition, or over the part before or after `does>`.
 
-    `takes` and `leaves` are valid only if `exact`. `agrees` is whether the stack comment states the same
-    effect.
+    `takes` and `leaves` are valid only if `exact` is True. `agrees` is True if the stack comment states the
+    same effect.
     """
 
     exact: bool = False
@@ -69,7 +69,7 @@ class WalkResult(NamedTuple):
 
     @property
     def is_countable(self) -> bool:
-        """Return whether users of the definition can rely on the effect."""
+        """Return whether users of the definition can rely on its effect."""
         return self.exact and max(self.takes, self.leaves) <= MOST_CELLS
 
 
@@ -77,9 +77,9 @@ _NOTHING = WalkResult()
 
 
 class Walk:
-    """A walk over one definition, or over all code outside definitions (then `opener` is None).
+    """A walk over one definition, or over all code outside definitions (`opener` is then None).
 
-    `suspicious` is whether a parameter has a name of external data, `placed` whether the walk determines
+    `suspicious` is True if a parameter has a name of external data, and `placed` if the walk determines
     which parameters reach SQL.
     """
 
@@ -139,19 +139,19 @@ class Walk:
 
     @property
     def brings(self) -> tuple[tuple[int, Token], ...]:
-        """Return the cells, counted from the top, that are strings with quotes at the last end."""
+        """Return which cells, counted from the top, are strings with quotes at the last end."""
         cells = reversed(self.state.cells) if self.state.exact else ()
         return tuple((place, cell.quotes) for place, cell in enumerate(cells) if cell and cell.quotes)
 
     def end(self, token: Token) -> None:
-        """End the definition at its `;`, or its part before `does>`."""
+        """End the definition at its `;`, or end the part before `does>`."""
         self.control.end(token)
         self.found.append(self._summarize_ends())
 
     def _initial_cells(
         self, opener: Token | None, *, traced: bool, placed: bool
     ) -> tuple[list[Cell], int | None]:
-        """Return the initial cells, and the number of further cells that can exist."""
+        """Return the initial cells, and the number of further cells that can be below them."""
         if opener is None:
             return [], 0
         if self.declared is None:
@@ -223,7 +223,7 @@ class Walk:
         self.state.cells.extend(self.flow.call(word, token, taken))
 
     def _report_watched(self, word: Word, token: Token) -> None:
-        """Report a word to which a rule applies."""
+        """Report a word to which a rule for watched words applies."""
         if token.word in self._scope.language.companions:
             self._scope.use(token)
         if word.rule is not None:
@@ -234,7 +234,7 @@ class Walk:
             self._report("structure.compile_only", token.start, word=token.word)
 
     def _consume_parsed_words(self, word: Word) -> None:
-        """Read a word's arguments from the source, at this point or at each run of the definition."""
+        """Read a word's arguments from the source, now or, in a definition, each time that it is run."""
         if not self.outside:
             self.parses += word.parses
             if word.defines:
@@ -261,7 +261,7 @@ class Walk:
             self.state.lose()
 
     def _handle_unknown(self, token: Token) -> None:
-        """Handle a word that isn't in the tables: a number, a word to which a rule applies, or unknown."""
+        """Handle a word that isn't in the tables: a number, a word with a rule, or an unknown word."""
         if token.kind is WORD and (is_number(token.word) or self._scope.reads_number(token.word)):
             self.state.cells.append(None)
             return
@@ -274,7 +274,7 @@ class Walk:
         self.state.lose()
 
     def _handle_maybe_dup(self, word: Word, token: Token) -> None:
-        """Follow `?dup` if the next word takes the flag."""
+        """Follow `?dup` only if the next word takes the flag."""
         after = self._tokens[self._at].word if self._at < len(self._tokens) else ""
         if after not in {"if", "while"}:
             self.state.lose()
@@ -287,7 +287,7 @@ class Walk:
         self.state.cells.extend(NONES[self.declared.leaves.least])
 
     def _handle_does(self, token: Token) -> None:
-        """End the part before `does>`, and begin the created word's part, whose stack has an address."""
+        """End the part before `does>`, and begin that of the created word, whose stack has an address."""
         self.end(token)
         self.declared, self.state.counted = None, False
         self.state.cells[:] = [None]
@@ -304,7 +304,7 @@ class Walk:
         self._at += 1
 
     def _summarize_ends(self) -> WalkResult:
-        """Return the state that all ends of the definition have in common."""
+        """Return the state that is common to all ends of the definition."""
         ends = self.control.leaving
         if not ends or self.control.broken:
             return _NOTHING

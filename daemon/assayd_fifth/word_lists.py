@@ -1,7 +1,7 @@
-"""Lists the words of Fifth for a prompt by stack effect: the task's first, within a budget. Pure.
+"""Lists the words of Fifth for a prompt by stack effect, starting with the task's words. Pure.
 
-The words of a common library that isn't loaded form a topic, together with the library's section of the
-guide: only requests that mention the topic need them.
+If a common library isn't loaded, its words form a topic together with the library's section of the guide;
+only requests that mention the topic need these words.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ READING = (
 
 
 def list_words(about: Language, libraries: Iterable[str], sections: Iterable[str]) -> Iterator[str]:
-    """Yield lists of words: from the task's sections, the loaded libraries, and the boot file.
+    """Yield lists of words from the task's sections, the loaded libraries, and the boot file.
 
-    The engine's own words aren't listed: they are standard Forth, and the guide names the words that are
-    missing.
+    The engine's own words aren't listed, because they are standard Forth, and the guide lists the missing
+    standard words.
     """
     told, left = _select_libraries(about, libraries, sections), CHARS
     for library in told:
@@ -72,7 +72,7 @@ def _select_libraries(about: Language, libraries: Iterable[str], sections: Itera
 
 
 def _list_library_words(about: Language, library: str, most: int) -> str:
-    """List the words of a library by effect, the largest groups first, up to a number of characters."""
+    """List a library's words by effect, largest groups first, up to a number of characters."""
     groups: dict[str, list[str]] = {}
     words = about.words[library]
     for name, word in sorted(words.items()):
@@ -91,6 +91,6 @@ def _list_library_words(about: Language, library: str, most: int) -> str:
 
 
 def _is_derived_word(name: str, words: Collection[str]) -> bool:
-    """Return whether a word is derived from another one: an end tag, or a variant that ends the line."""
+    """Return whether a word is derived from another word: an end tag, or a variant that ends the line."""
     begins = {f"<{name[2:]}", f"<{name[2:].removesuffix('>')}"} if name.startswith("</") else set()
     return not begins.isdisjoint(words) or (name.endswith(">nl") and name.removesuffix("nl") in words)

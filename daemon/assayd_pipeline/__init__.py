@@ -1,1 +1,1 @@
-"""The kind `pipeline`: bash and SQL steps on files and a database."""
+"""The kind `pipeline`: bash and SQL steps that work on files and a database."""

@@ -1,4 +1,4 @@
-"""Suggests remedies for a step that failed without a message, timed out, or lacks a file.
+"""Suggests remedies for a step that failed without a message, timed out, or needs a missing file.
 
     (status 1, and nothing written)     grep in line 2 ends with 1 when no line matches: …
 
@@ -37,7 +37,7 @@ _WAITS = re.compile(
 
 
 def advise_on_silence(content: str) -> tuple[str, int | None]:
-    """Return the advice for a bash step that failed without output, and the likely line, if known."""
+    """Return the advice for a bash step that failed without output, with the likely line if known."""
     named = [
         (number, found[1])
         for number, line in enumerate(content.split("\n"), 1)
@@ -61,7 +61,7 @@ def advise_on_silence(content: str) -> tuple[str, int | None]:
 
 
 def _find_awk_field(content: str) -> tuple[int, str] | None:
-    """Return the line and name of a shell variable that a single-quoted awk program treats as a field."""
+    """Return the line and name of a shell variable that a quoted awk program uses like a field."""
     lines = content.split("\n")[:_MOST_LINES]
     names = {found[1] for line in lines if (found := _ASSIGNED.match(line)) is not None}
     for number, line in enumerate(lines, 1):
@@ -73,7 +73,7 @@ def _find_awk_field(content: str) -> tuple[int, str] | None:
 
 
 def advise_on_exit(content: str, status: int | None) -> str:
-    """Return advice with the lines that end a bash step with an explicit exit code; empty if none do."""
+    """Return the advice and lines for a bash step with explicit exit codes; empty if it has none."""
     exits = re.compile(rf"\bexit {status}\b")
     lines = [n for n, line in enumerate(content.split("\n"), 1) if status and exits.search(line)]
     shown = ", ".join(map(str, lines[:_MOST_NAMED]))
@@ -86,12 +86,12 @@ _MOST_CHARS = 1000
 
 
 def find_loops(content: str) -> list[int]:
-    """Return the lines with potentially endless loops of a bash step."""
+    """Return the lines of a bash step that contain potentially endless loops."""
     return [number for number, line in enumerate(content.split("\n"), 1) if _LOOPS.search(line)]
 
 
 def advise_on_wait(content: str) -> tuple[str, int] | None:
-    """Return the advice about a bash loop that waits for a file, and its line, or None if no loop does."""
+    """Return the advice for a bash loop that waits for a file, and its line; None if no loop waits."""
     for number, line in enumerate(content.split("\n"), 1):
         if (found := _WAITS.search(line[:_MOST_CHARS])) is not None:
             words = f"Remove the loop on line {number}: no other process runs that could create `{found[1]}`."
@@ -100,7 +100,7 @@ def advise_on_wait(content: str) -> tuple[str, int] | None:
 
 
 def advise_on_path(message: str, others: Sequence[str]) -> str | None:
-    """Return the submitted file with a name similar to a missing one, or None."""
+    """Return a submitted file whose name is similar to that of a missing file, or None."""
     found = _PATH.search(message)
     if found is None:
         return None
@@ -110,7 +110,7 @@ def advise_on_path(message: str, others: Sequence[str]) -> str | None:
 
 
 def advise_on_files(message: str, files: Iterable[str]) -> str | None:
-    """Return advice with the missing file and the submitted files; None if the message names no file."""
+    """Return advice that lists a missing file and the submitted files; None if no file is named."""
     found = _MISSING.search(message)
     if found is None:
         return None
@@ -123,7 +123,7 @@ _MOST_FILES = 6
 
 
 def find_steps_with_path(message: str, texts: Sequence[str]) -> list[int]:
-    """Return the numbers of the steps that mention the path that a message reports as missing."""
+    """Return the numbers of the steps that contain the path which a message reports as missing."""
     found = _PATH.search(message)
     if found is None:
         return []

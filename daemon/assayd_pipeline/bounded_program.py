@@ -1,4 +1,4 @@
-"""Runs a program that reads hostile text on standard input, with limits on time and output.
+"""Runs a program on hostile text, which it reads from standard input, and limits its time and output.
 
 The program inherits the limits of the analysis worker (memory, written files) and has a separate limit on
 processor time. Callers interpret the output.
@@ -19,7 +19,7 @@ from assayd.errors import AssaydError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramLimits:
-    """The limits on a program's time and output."""
+    """The limits that apply to a program's time and output."""
 
     cpu_s: int
     wall_s: float
@@ -28,7 +28,7 @@ class ProgramLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramAnswer:
-    """The program's exit status (negative for a signal), and its output including standard error."""
+    """The exit status of a program (negative for a signal), and its output with standard error."""
 
     status: int
     output: bytes
@@ -37,7 +37,7 @@ class ProgramAnswer:
 def ask(
     command: Sequence[str], text: bytes, *, limits: ProgramLimits, environment: Mapping[str, str]
 ) -> ProgramAnswer:
-    """Send text to a program and return its answer. If `output` exceeds the limit, it was truncated.
+    """Send text to a program and return its answer; if `output` is longer than the limit, it is truncated.
 
     Raises: OSError, if the program can't be started.
     """
@@ -55,7 +55,7 @@ def ask(
 
 
 def _limit_cpu_time(pid: int, seconds: int) -> None:
-    """Set a kernel limit on the processor time of a process, counted from its start."""
+    """Set a kernel limit on a process's processor time, measured from the start of the process."""
     with suppress(ProcessLookupError):
         hard = resource.prlimit(pid, resource.RLIMIT_CPU)[1]
         resource.prlimit(pid, resource.RLIMIT_CPU, (seconds, hard))
@@ -79,7 +79,7 @@ def _run_with_limits(process: subprocess.Popen[bytes], text: bytes, limits: Prog
 
 
 def _send_and_receive(stdin: IO[bytes], stdout: IO[bytes], text: bytes, most: int) -> bytes:
-    """Send the text, which the program reads completely before answering, and read the answer."""
+    """Send the text, which the program reads completely before it answers, and read the answer."""
     try:
         stdin.write(text)
         stdin.close()

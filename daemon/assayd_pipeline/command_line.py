@@ -1,4 +1,4 @@
-"""The command-line description of pipelines."""
+"""Describes pipelines for the command line."""
 
 from assayd.ports.command_line import CommandLine
 

@@ -1,4 +1,4 @@
-"""The API documents of stored pipelines, their steps, and the runs of steps."""
+"""Defines the API documents of stored pipelines, their steps, and the runs of steps."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class StepRunDocument(BaseDocument):
 
 
 class PipelineFixDocument(BaseDocument):
-    """The fix that an attempt tries, as recorded by its repair."""
+    """The fix that an attempt tries, as recorded by the repair."""
 
     repair_id: str = Field(description="The repair.")
     number: int = Field(description="Number of the fix in the repair, from 1.")
@@ -94,7 +94,7 @@ def to_pipeline_row(pipeline: StoredPipeline) -> PipelineDocument:
 def to_pipeline_document(
     pipeline: StoredPipeline, fixes: Mapping[str, AttemptFix | None] = MappingProxyType({})
 ) -> PipelineDetailDocument:
-    """Return the document of a pipeline with its steps and attempts; fixes are keyed by attempt."""
+    """Return the document of a pipeline with its steps and attempts; `fixes` is keyed by attempt."""
     return PipelineDetailDocument.from_value(
         pipeline,
         steps=[StoredStepDocument.from_value(step, step_id=step.id) for step in pipeline.steps],

@@ -1,6 +1,6 @@
-"""Classifies the error of a failed pipeline step from its standard error.
+"""Classifies the error of a failed pipeline step by the step's standard error.
 
-The module is a pure table of messages from bash, its tools and SQLite. The class helps to repair the step
+The module contains a table of messages from bash, its tools and SQLite. The class helps to repair the step
 and doesn't affect the verdict, because a step controls its own standard error. Source:
 docs/kinds/pipeline.md.
 
@@ -28,7 +28,7 @@ _LINE_CHARS = 2000
 
 
 class ErrorClass(StrEnum):
-    """The class of an error; each class needs a different repair."""
+    """The class of an error; the errors of different classes need different repairs."""
 
     FILE_NOT_FOUND = "file_not_found"
     """A path that doesn't exist or has the wrong type."""
@@ -51,7 +51,7 @@ class ErrorClass(StrEnum):
 
 
 class ErrorSource(StrEnum):
-    """The program that wrote an error message."""
+    """A program that can write an error message."""
 
     BASH = "bash"
     """A bash script: bash itself or one of its tools."""
@@ -61,7 +61,7 @@ class ErrorSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassifiedError:
-    """The class of an error, the line from which it was inferred, and the remedy."""
+    """The class of an error, the line from which the class was inferred, and the remedy."""
 
     error_class: ErrorClass
     line: str | None
@@ -233,9 +233,9 @@ def classify(text: str, *, program: ErrorSource, timed_out: bool = False) -> Cla
     """Return the class of an error.
 
     Args:
-        text: the step's standard error, or SQLite's message; can be any text.
+        text: the step's standard error, or SQLite's message, which can be any text.
         program: the program that wrote the message.
-        timed_out: whether the step timed out, which determines the class regardless of the message.
+        timed_out: whether the step timed out; if it did, the message is ignored.
     """
     if timed_out:
         return _build_classified(ErrorClass.TIMEOUT, None)
@@ -248,7 +248,7 @@ def classify(text: str, *, program: ErrorSource, timed_out: bool = False) -> Cla
 
 
 def find_last_line(text: str) -> str:
-    """Return the last line of an error message, ignoring usage messages; empty if there is none."""
+    """Return the last line of an error message that isn't a usage message; empty if there is none."""
     lines = [line.strip()[:_LINE_CHARS] for line in text.splitlines()[-_LINES:]]
     told = [line for line in lines if line and not _USAGE.match(line)]
     named = [line for line in told if _NAMED.match(line)]

@@ -1,4 +1,4 @@
-"""Facts about a run's data (columns, types, rows), and their allowed differences in the next run.
+"""Collects facts about a run's data (columns, types, rows), and compares them with an earlier run's facts.
 
 data/sales.csv isn't submitted, and the approved run had it    data.missing
 data/sales.csv has no column `amount` any more                 data.columns
@@ -6,7 +6,7 @@ the column `total` of data/report.csv isn't a number now       data.types
 data/report.csv has no rows                                    data.empty
 table sales has 40 rows, 0.3 times the 120 of the last run     data.rows
 
-This module doesn't decide which run is compared; see docs/scheduled-pipelines.md.
+Other modules decide which runs are compared; see docs/scheduled-pipelines.md.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Model(BaseModel):
 
 
 class Facts(_Model):
-    """A file or a table. `rows` is None if it has no countable rows; `columns` and `types` correspond."""
+    """A file or a table. `rows` is None if it has no countable rows; `types` are the types of `columns`."""
 
     rows: Annotated[int, Field(ge=0, le=2**53)] | None = None
     columns: Names = ()
@@ -81,7 +81,7 @@ Group = Annotated[dict[Name, Facts], Field(max_length=MOST_NAMES)]
 
 
 class DataFacts(_Model):
-    """The facts about a run's data: submitted files, created or changed files, and tables."""
+    """The facts about the data of a run: submitted files, created or changed files, and tables."""
 
     inputs: Group = {}
     outputs: Group = {}
@@ -96,14 +96,14 @@ class RowRange(_Model):
 
 
 class Expected(DataFacts):
-    """The facts of an earlier run. If `strict`, an out-of-range number of rows is an error."""
+    """The facts of an earlier run. If `strict` is set, a number of rows out of range is an error."""
 
     range: RowRange = RowRange()
     strict: bool = False
 
 
 def facts_of(path: str, content: bytes) -> Facts:
-    """Return the facts of a file, in linear time; types are inferred from its first rows."""
+    """Return the facts of a file in linear time; the types are inferred from the first rows."""
     if not path.endswith(LINES):
         return Facts(rows=None if content.strip() else 0)
     if not path.endswith((".csv", ".tsv")):
@@ -131,7 +131,7 @@ def facts_of(path: str, content: bytes) -> Facts:
 
 
 def _widen_type(known: str, cell: str) -> str:
-    """Return the type of a column after adding the value of this cell."""
+    """Return a column's type after taking the value of a cell into account."""
     if known == TEXT or not cell.strip():
         return known
     try:
@@ -142,7 +142,7 @@ def _widen_type(known: str, cell: str) -> str:
 
 
 def input_findings(expected: Expected, found: Mapping[str, Facts]) -> Iterator[Finding]:
-    """Yield the differences between submitted files and an earlier run, before anything runs."""
+    """Yield the differences between submitted files and those of an earlier run, before anything is run."""
     return islice(_inputs(expected, found), _FINDINGS)
 
 
@@ -157,7 +157,7 @@ def _inputs(expected: Expected, found: Mapping[str, Facts]) -> Iterator[Finding]
 
 
 def result_findings(expected: Expected | None, now: DataFacts) -> Iterator[Finding]:
-    """Yield the differences between a run's results and an earlier run."""
+    """Yield the differences between the results of a run and those of an earlier run."""
     if expected is not None:
         yield from islice(_compare_results(expected, now), _FINDINGS)
 

@@ -1,4 +1,4 @@
-"""The option `--steps`: the results of the steps that a pipeline attempt ran."""
+"""Implements the option `--steps`, which shows the results of the steps that an attempt ran."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STEP_HEADS = ("step", "result", "exit", "took", "started", "error")
 
 
 def print_steps(shown: AttemptView) -> None:
-    """Print the steps that an attempt ran, as a table or as JSON."""
+    """Print the steps that an attempt ran as a table or as JSON."""
     from assayd_client.cli.terminal import print_json
 
     rows = steps_of(shown.client, shown.attempt["id"])

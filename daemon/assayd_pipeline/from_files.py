@@ -21,7 +21,7 @@ _STEP_SUFFIXES = {".sh": "bash", ".sql": "sql"}
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-    """Return the payload: ``*.sh`` and ``*.sql`` are steps in name order, other files are data.
+    """Return a payload, in which ``*.sh`` and ``*.sql`` files are the steps and other files are data.
 
     ``schema.sql`` is the schema; ``*.db`` and ``*.sqlite`` are the database. Other files keep their folder;
     files without a folder are placed in ``data/``.
@@ -44,7 +44,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
 
 
 def _build_payload(files: Mapping[str, bytes]) -> Mapping[str, object]:
-    """Build the payload from the files on a command line.
+    """Build a payload from the files on a command line.
 
     ``*.sh`` and ``*.sql`` are steps in the order of their names; ``schema.sql`` is the schema; ``*.db`` and
     ``*.sqlite`` are the database. Other files in a folder keep their path; files without a folder are

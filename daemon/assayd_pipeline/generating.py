@@ -1,4 +1,4 @@
-"""The request for writing a pipeline: text, data files, and a database or its schema."""
+"""Defines the request for writing a pipeline: text, data files, and a database or its schema."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ EXAMPLE = Example(
 
 
 class PipelineContext(BaseModel):
-    """The context of a generated pipeline: data files by path, and the database or its schema."""
+    """The context for generating a pipeline: data files by path, and the database or its schema."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -56,7 +56,7 @@ class PipelineContext(BaseModel):
 
 
 def around(context: PipelineContext, tables: str | None) -> list[PromptContext]:
-    """Return the context that the steps must fit; `tables` describes the database."""
+    """Return the context that the generated steps must fit; `tables` describes the database."""
     found = [PromptContext(title="tables and columns", text=tables)] if tables else []
     for path, given in sorted(context.files.items()):
         found.append(describe_file_head(path, decode_content(given), _HEAD_BYTES))
@@ -64,7 +64,7 @@ def around(context: PipelineContext, tables: str | None) -> list[PromptContext]:
 
 
 def answered(base: Document, proposal: Proposal) -> Document:
-    """Return a payload with the proposed steps: all steps, or new texts for some steps, by number.
+    """Return a payload with the proposed steps, or with new texts for the steps with these numbers.
 
     Raises: ValueError, if a step number doesn't exist.
     """

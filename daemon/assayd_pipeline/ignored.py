@@ -1,11 +1,11 @@
-"""Reports errors that bash or a tool printed in a step that passed nevertheless.
+"""Reports errors that bash or a tool printed although the step passed.
 
     scripts/01_a.sh: line 2: [: amount: integer expression expected     step.ignored_error at line 2
     grep: *.csv: No such file or directory                              at the only line that calls grep
 
-A profile sets their severity (`commands.ignored_errors`). With the value `uncaught`, the line of the step
-must show that `set -e` with `pipefail` would have ended the step. Uncertain cases are warnings: conditions,
-lists with `||` or `&&`, substitutions inside arguments, functions, and unknown lines.
+A profile sets the severity of these findings (`commands.ignored_errors`). With the value `uncaught`, the
+line of the step must show that `set -e` with `pipefail` would have ended the step. Uncertain cases are
+warnings: conditions, lists with `||` or `&&`, substitutions inside arguments, functions, and unknown lines.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ASSIGNMENT = re.compile(r"\s*\w+=\"?\$\(")
 
 
 def ignored_errors(step: StepText, stderr: str, level: IgnoredErrors | None) -> Iterator[Finding]:
-    """Yield a finding for each error message that a passed bash step printed."""
+    """Yield a finding for each error message that a step printed although it passed."""
     level = level or IgnoredErrors.WARNING
     if step.program is not ErrorSource.BASH or level is IgnoredErrors.OFF or not stderr:
         return
@@ -63,7 +63,7 @@ def ignored_errors(step: StepText, stderr: str, level: IgnoredErrors | None) -> 
 
 
 def _is_program_output(said: str, content: str) -> bool:
-    """Return whether a line was probably printed by bash or by a called program."""
+    """Return whether bash or a called program probably printed a line."""
     source = _SOURCE.match(said)
     if source is None or _HARMLESS.search(said):
         return False

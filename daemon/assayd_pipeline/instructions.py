@@ -1,6 +1,6 @@
-"""Writes the prompt's instructions for steps: their format, and what the policy allows. Pure.
+"""Writes the instructions for steps in a prompt: the format, and what the policy allows. Pure.
 
-The instructions cover only the types of the given steps: a SQL step gets no rules for bash.
+The instructions cover only the types of steps to write, so a SQL step gets no rules for bash.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _RARE = frozenset({
 
 
 def usual(policy: ExecutionPolicy) -> ExecutionPolicy:
-    """Return a policy for a prompt, without allowed commands that steps rarely use."""
+    """Return a policy without the allowed commands that steps rarely use, for use in a prompt."""
     unreachable = frozenset() if policy.network.hosts else frozenset({"curl"})
     allowed = policy.commands.allowed - _RARE - unreachable
     return replace(policy, commands=replace(policy.commands, allowed=allowed))
@@ -74,9 +74,9 @@ def instructions(
     """Return the instructions for steps of these types under the effective policy.
 
     Args:
-        policy: the effective policy; None means that the profile no longer exists.
+        policy: the effective policy; None if the profile no longer exists.
         types: the types of the steps to write.
-        alone: whether the pipeline has only this step, so that no other step uses its output.
+        alone: whether the pipeline has a single step, whose output no other step uses.
         commands: whether to include the allowed commands.
     """
     lines = [] if alone else [_ORDER, _OUTPUT, _describe_rows(policy)]

@@ -1,7 +1,7 @@
-"""Judges the run of a pipeline: one case per step, and the reason of the first failure.
+"""Judges the run of a pipeline by one case per step, and determines the reason of the first failure.
 
-A step with a nonzero exit code is classified by its standard error (in `errors`); every other failure has a
-specific cause.
+The error of a step with a nonzero exit code is classified by its standard error (in `errors`); every other
+failure has a specific cause.
 
     cat: data/x.csv: No such file or directory     step.file_not_found
     no such table: sales                           step.table_missing
@@ -65,7 +65,7 @@ RULES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepText:
-    """The facts for judging a step: its number (1-based), name, program and text."""
+    """The facts for judging a step: its 1-based number, its name, its program and its text."""
 
     number: int
     name: str
@@ -85,9 +85,9 @@ def step_label(number: int, name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedStep:
-    """A step's case, its finding if it failed, and its statements without effect.
+    """The case of a step, its finding if the step failed, and its statements without effect.
 
-    `tables` are the database's tables after a SQL step.
+    `tables` contains the database's tables after a SQL step.
     """
 
     case: Case
@@ -97,7 +97,7 @@ class JudgedStep:
 
 
 def judge_step(step: StepText, unit: UnitResult | None) -> JudgedStep:
-    """Judge one step; its unit is None if it never started."""
+    """Judge one step; the step's unit is None if the step never started."""
     if unit is None:
         return JudgedStep(case=Case(name=step.name, status=CaseStatus.SKIPPED, message="never started"))
     judged = _judge_sql(step, unit) if step.program is ErrorSource.SQL else _judge_bash(step, unit)
@@ -170,7 +170,7 @@ def _judge_sql_failure(step: StepText, record: SqlFailure, case: Case) -> Judged
 
 
 def _judge_bad_end(step: StepText, unit: UnitResult, case: Case, finding: Finding | None) -> JudgedStep:
-    """Return the case for a failure with a specific cause; the advice about time is specific to steps."""
+    """Return the case for a failure with a specific cause; for timeouts, the advice is about the step."""
     if finding is None:
         return JudgedStep(case=case)
     if unit.outcome.cause is Cause.TIMEOUT:
@@ -180,7 +180,7 @@ def _judge_bad_end(step: StepText, unit: UnitResult, case: Case, finding: Findin
 
 
 def _timeout_finding(step: StepText, unit: UnitResult) -> Finding:
-    """Return the finding for a step that reached its time limit, placed at its loop if it has one."""
+    """Return the finding for a step that reached its time limit, located at the step's loop if any."""
     finding, text = timeout_finding(unit, "It"), step.content
     if step.program is not ErrorSource.BASH:
         lines = [number for number, line in enumerate(text.split("\n"), 1) if _RECURSIVE.search(line)]
@@ -214,7 +214,7 @@ def _count_results(ran: SqlCounts) -> JsonValue:
 
 
 def judge_database(database: Database, unit: UnitResult | None) -> Iterator[Finding]:
-    """Yield findings about the unit that created or checked the database."""
+    """Yield findings about the unit that creates or checks the database."""
     if unit is None or unit.outcome.completed:
         return
     try:
@@ -249,7 +249,7 @@ def judge_database(database: Database, unit: UnitResult | None) -> Iterator[Find
 
 
 def judge_outputs(result: RunResult) -> Iterator[Finding]:
-    """Yield findings about incomplete changed files: partial results are rejected."""
+    """Yield findings about changed files that are incomplete, because partial results are rejected."""
     cut = [f"{output.name!a} is too large" for output in result.outputs if output.truncated]
     for reason in (*result.outputs_dropped, *cut)[:10]:
         yield Finding(

@@ -1,4 +1,4 @@
-"""Explains error messages of bash, its tools and SQLite: the remedy, location and correction.
+"""Explains error messages of bash, its tools and SQLite with a remedy, a location and a correction.
 
     head: invalid number of lines: 'data/a'     line 3, `-n` takes a number: `head -n 10 data/a`
     scripts/01_a.sh: line 2: [: amount: integer expression expected
@@ -37,7 +37,7 @@ _SHOWN_CHARS = 110
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One entry of the table; the table's header describes the fields."""
+    """One entry of the table; the header of the table describes the fields."""
 
     find: re.Pattern[str]
     hint: str
@@ -48,7 +48,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """The remedy for a message and its location: the 1-based line of the step, if known."""
+    """The remedy for a message, and its location, which is the 1-based line of the step if known."""
 
     hint: str | None
     line: int | None = None
@@ -62,12 +62,12 @@ def _load_messages() -> tuple[Message, ...]:
 
 
 def is_known(said: str) -> bool:
-    """Return whether the table has a remedy for a line of standard error."""
+    """Return whether the table contains a remedy for a line of standard error."""
     return any(message.find.search(said[:_LINE_CHARS]) for message in _load_messages())
 
 
 def explain(said: str, content: str) -> Explained:
-    """Explain a line of a step's standard error; if there's no remedy, return only its location."""
+    """Explain a line of a step's standard error; without a remedy, return only the line's location."""
     said = said[:_LINE_CHARS]
     lines = content.split("\n")[:_MOST_LINES]
     at = _find_line(said, lines)
@@ -94,7 +94,7 @@ def explain(said: str, content: str) -> Explained:
 
 
 def _misspelt_file(said: str, lines: list[str]) -> Explained | None:
-    """Return the remedy for a missing file whose name is similar to another path of the step."""
+    """Return the remedy for a missing file whose name is similar to another path in the step."""
     missing = _MISSING.search(said)
     if missing is None or sum(map(len, lines)) > _MOST_CHARS:
         return None
@@ -112,7 +112,7 @@ def _misspelt_file(said: str, lines: list[str]) -> Explained | None:
 
 
 def _misspelt_variable(said: str, lines: list[str], at: int | None) -> Explained | None:
-    """Return the remedy for an unbound variable whose name is close to one that the step assigns."""
+    """Return the remedy for an unbound variable whose name is similar to an assigned variable."""
     unbound = _UNBOUND.search(said)
     if unbound is None or sum(map(len, lines)) > _MOST_CHARS:
         return None
@@ -127,7 +127,7 @@ _ASSIGNED = re.compile(r"(?:^|[\s;&|(])([A-Za-z_]\w{2,60})=")
 
 
 def _meant(missing: PurePosixPath, others: Iterable[PurePosixPath]) -> str | None:
-    """Return the path with the same name in another folder, or with a similar name in the same one."""
+    """Return a path with the same name in another folder, or with a similar name in the same folder."""
     known = list(others)
     moved = [str(path) for path in known if path.name == missing.name]
     stems = {path.stem: str(path) for path in known if path.parent == missing.parent}
@@ -144,7 +144,7 @@ _PATH = re.compile(r"(?<![\w./-])[\w.-]{1,60}(?:/[\w.-]{1,60}){1,6}")
 
 
 def _escape_replacement(text: str) -> str:
-    """Quote a string for a regex replacement, in which a backslash begins a group."""
+    """Escape a string for a regex replacement, in which backslashes have a special meaning."""
     return text.replace("\\", r"\\")
 
 
@@ -158,7 +158,7 @@ def _fill_groups(text: str, found: re.Match[str], *, quote: Callable[[str], str]
 def _correct_line(
     message: Message, found: re.Match[str], lines: list[str], at: int | None
 ) -> tuple[int | None, str | None]:
-    """Return the only line that matches an entry's pattern, and its correction; otherwise None."""
+    """Return the only line that matches an entry's pattern, with its correction; otherwise None."""
     if not message.at or (at is None and sum(map(len, lines)) > _MOST_CHARS):
         return None, None
     pattern = re.compile(_fill_groups(message.at, found, quote=re.escape))
@@ -180,7 +180,7 @@ def _correct_line(
 
 
 def _find_line(said: str, lines: list[str]) -> int | None:
-    """Return the line that bash names, or the only line that calls the program of a message."""
+    """Return the line that bash reports, or the only line that calls the program of a message."""
     named = _AT_LINE.match(said)
     if named is not None:
         return int(named[1]) if int(named[1]) <= len(lines) else None

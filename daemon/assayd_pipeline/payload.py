@@ -1,4 +1,4 @@
-"""The payload of a pipeline: steps, files, a database, and the id of a stored pipeline."""
+"""Defines the payload of a pipeline: steps, files, a database, and the id of a stored pipeline."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _PayloadModel(BaseModel):
 
 
 class Step(_PayloadModel):
-    """One step: a bash script, or SQL statements."""
+    """One step, which is a bash script or a list of SQL statements."""
 
     name: Annotated[str, AfterValidator(_check_step_name)]
     type: Literal["bash", "sql"]
@@ -65,14 +65,15 @@ class Step(_PayloadModel):
 
 
 def steps_digest(steps: Sequence[Step]) -> str:
-    """Return the SHA-256 digest of the steps in the form in which they are run."""
+    """Return the SHA-256 digest of the steps as they are run."""
     return digest(canonical([[step.name, step.type, clean(step.content)] for step in steps]))
 
 
 class Database(_PayloadModel):
-    """The database of SQL steps: a schema for an empty database, or a database file.
+    """The database of SQL steps, which is an empty database with a schema, or a database file.
 
-    With `sample_rows`, models can be shown three rows of each table; otherwise, only names.
+    If `sample_rows` is set, prompts can contain three rows of each table; otherwise, they contain only
+    names.
     """
 
     schema_sql: Annotated[str, AfterValidator(_check_step_content)] | None = None
@@ -88,12 +89,12 @@ class Database(_PayloadModel):
 
     @property
     def content(self) -> bytes:
-        """Return the database file; empty if the database has a schema instead."""
+        """Return the content of the database file; empty if there is a schema instead."""
         return b"" if self.base64 is None else b64decode(self.base64)
 
 
 class PipelinePayload(_PayloadModel):
-    """Bash and SQL steps on files and a SQLite database."""
+    """The bash and SQL steps of a pipeline, which work on files and a SQLite database."""
 
     steps: tuple[Step, ...] = Field((), max_length=MOST_STEPS, description="Steps to run in order.")
     files: Mapping[str, FileContent] = Field(

@@ -1,4 +1,4 @@
-"""Reads stored pipelines, and completes submissions that reference one."""
+"""Reads stored pipelines, and completes submissions that reference a stored pipeline."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class Reader(Protocol):
 
 
 class PipelineReader:
-    """An implementation of `stored.Pipelines` and the recorder's `Completing` and `Naming`."""
+    """A reader that implements `stored.Pipelines` and the recorder's `Completing` and `Naming`."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
     async def get(self, pipeline_id: str) -> StoredPipeline | None:
-        """Return a pipeline with its steps and its attempts, newest attempt first."""
+        """Return a pipeline with its steps and its attempts, starting with the newest attempt."""
         return await self._reader.read(lambda connection: _fetch_pipeline(connection, pipeline_id))
 
     async def list(self, query: PipelineQuery) -> Sequence[StoredPipeline]:
-        """List pipelines, newest first, without steps and attempts."""
+        """List pipelines without steps and attempts, starting with the newest."""
         return await self._reader.read(lambda connection: _list_pipelines(connection, query))
 
     async def belongs_to(self, attempt_id: str) -> Mapping[str, str]:
@@ -55,10 +55,10 @@ class PipelineReader:
         return {"pipeline_id": found[0].id} if found else {}
 
     async def complete(self, submission: Submission, uid: int) -> Mapping[str, object] | None:
-        """Return the payload, with the referenced pipeline's steps if the payload has no steps.
+        """Return the payload; if it has no steps, add the steps of the referenced pipeline.
 
-        An unknown pipeline whose steps are in the payload is new: the daemon of a cluster's node gets such
-        payloads from its gateway.
+        If the pipeline is unknown but the payload contains steps, the pipeline is new: the daemon of a
+        cluster's node gets such payloads from its gateway.
 
         Raises: RequestError ``pipeline.unknown``, also for another user's pipeline.
         """

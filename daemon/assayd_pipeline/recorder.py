@@ -1,8 +1,8 @@
 """Records pipelines: their steps, their status, and a row for each executed step.
 
 A pipeline's id is the id of its first attempt. An attempt belongs to the pipeline with its `pipeline_id`,
-or without a `pipeline_id`, to its parent's pipeline (e.g. the fix of a repair); the attempt's steps replace
-the pipeline's steps. Source: docs/kinds/pipeline.md.
+or if it has none, to its parent's pipeline (e.g. the fix of a repair). The attempt's steps replace the
+pipeline's steps. Source: docs/kinds/pipeline.md.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class PipelineRecorder:
         events: Sequence[Event],
         refusals: Sequence[str],
     ) -> None:
-        """Record the pipeline's status, and the steps that ran or were rejected."""
+        """Record the status of the pipeline, and the steps that ran or were rejected."""
         pipeline_id = connection.execute(select(_PIPELINE_OF), {"wanted": attempt.id}).scalar()
         if pipeline_id is None:
             return
@@ -103,7 +103,7 @@ class PipelineRecorder:
 
 
 def _find_parent_pipeline(connection: Connection, attempt: Attempt) -> str | None:
-    """Return the pipeline that an attempt continues; None for a new pipeline or a replay."""
+    """Return the pipeline that an attempt continues; None if it is a new pipeline or a replay."""
     if attempt.parent_id is None or attempt.replay_of is not None:
         return None
     found: str | None = connection.execute(select(_PIPELINE_OF), {"wanted": attempt.parent_id}).scalar()
@@ -111,7 +111,7 @@ def _find_parent_pipeline(connection: Connection, attempt: Attempt) -> str | Non
 
 
 def _store_steps(connection: Connection, pipeline_id: str, steps: Sequence[Mapping[str, str]]) -> None:
-    """Replace the stored steps; a step that keeps its position keeps its id."""
+    """Replace the stored steps; a step at an unchanged position keeps its id."""
     of_pipeline = pipeline_steps.c.pipeline_id == pipeline_id
     there = set(connection.execute(select(pipeline_steps.c.position).where(of_pipeline)).scalars())
     for position, step in enumerate(steps, 1):
@@ -138,7 +138,7 @@ def _pipeline_status(connection: Connection, attempt: Attempt, pipeline_id: str)
 
 
 def _refused_steps(names: Mapping[int, str], refusals: Sequence[str]) -> list[tuple[int, Case]]:
-    """Return the steps that static stages rejected, with the reasons as standard error."""
+    """Return the steps that static stages rejected, with the reasons in place of standard error."""
     found = []
     for number, name in sorted(names.items()):
         label = f"{step_label(number, name)}: "
@@ -149,7 +149,7 @@ def _refused_steps(names: Mapping[int, str], refusals: Sequence[str]) -> list[tu
 
 
 def _step_start_times(events: Sequence[Event], steps: int) -> Mapping[int, int]:
-    """Return the start time of each step by its number; units before the first step are ignored."""
+    """Return the start time of each step by its number, ignoring units before the first step."""
     started: dict[int, int] = {}
     for event in events:
         index, total = event.body.get("index"), event.body.get("total")

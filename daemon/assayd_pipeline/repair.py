@@ -1,4 +1,4 @@
-"""The request for fixing a pipeline: the failed step and its context."""
+"""Builds the request for fixing a pipeline from the failed step and its context."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def numbered_steps(submitted: PipelinePayload) -> Iterator[StepText]:
 
 
 def faulty(submitted: PipelinePayload, report: Mapping[str, object]) -> StepText:
-    """Return the step of the first error, recognized by the step's name at the start of the message."""
+    """Return the step of the first error, whose message begins with the step's name."""
     steps = list(numbered_steps(submitted))
     for finding in errors_of(report):
         for step in steps:
@@ -40,7 +40,7 @@ def faulty(submitted: PipelinePayload, report: Mapping[str, object]) -> StepText
 
 
 def find_faulty_types(submitted: PipelinePayload, report: Mapping[str, object]) -> frozenset[Writer]:
-    """Return the types of the steps with errors; without any, the type of the first step."""
+    """Return the types of the steps with errors; without errors, return the type of the first step."""
     found = {
         step.program
         for finding in errors_of(report)
@@ -51,7 +51,7 @@ def find_faulty_types(submitted: PipelinePayload, report: Mapping[str, object]) 
 
 
 def around(submitted: PipelinePayload, step: StepText, failure: str) -> Iterator[PromptContext]:
-    """Yield the context that a fix must fit: the schema, relevant files, all other steps."""
+    """Yield the context that a fix must fit: the schema, relevant files, and all other steps."""
     if step.program is Writer.SQL and (tables := tables_of(submitted.database)) is not None:
         yield PromptContext(title="tables", text=tables)
     named = [path for path in submitted.files if path in step.content or path in failure]
@@ -73,7 +73,7 @@ def _describe_other_step(step: StepText) -> PromptContext:
 
 
 def tables_of(database: Database | None) -> str | None:
-    """Return the schema, or a description of the tables in a database file; None without a database."""
+    """Return the schema, or a description of the tables in a database file; None if neither exists."""
     if database is None:
         return None
     if database.schema_sql is not None:
@@ -82,7 +82,7 @@ def tables_of(database: Database | None) -> str | None:
 
 
 def normal(step: StepText) -> bytes:
-    """Return a step without layout and comments, for comparing steps."""
+    """Return a step without layout and comments, so that steps can be compared."""
     if step.program is Writer.BASH:
         return strip_layout(step.content, "#")
     try:

@@ -1,4 +1,4 @@
-"""Routes for stored pipelines with each step's results, and for runs of approved pipelines on new data."""
+"""Defines the routes for stored pipelines, and for runs of approved pipelines on new data."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def list_pipelines(
 
 @router.post("/runs", responses=answers.SUBMITTED, openapi_extra=RUN_BODY)
 async def run_pipeline(request: Request, call: CallDep, wait_s: WaitS = 0) -> Response:
-    """Run an approved pipeline on new data, and compare its data with earlier runs."""
+    """Run an approved pipeline on new data, and compare the data with earlier runs."""
     wanted = await read_model(request, call, PipelineRunBody)
     entry = await _get_entry(call, wanted.name, wanted.version)
     approved = await call.service.get(entry.attempt_id)
@@ -112,7 +112,7 @@ async def list_pipeline_runs(
     cursor: Annotated[str | None, Query(max_length=256, description="`next_cursor` of a page.")] = None,
     limit: Annotated[int, Query(ge=1, le=100, description="Maximum number of runs on a page.")] = 30,
 ) -> Response:
-    """List the caller's runs of an approved pipeline with their row counts, newest first."""
+    """List the caller's runs of an approved pipeline with their row counts, starting with the newest."""
     page = await call.service.list(_build_runs_query(call, name, version, limit=limit, cursor=cursor))
     runs = [to_run_document(attempt, await _load_judged(call, attempt)) for attempt in page.attempts]
     return json_response(PipelineRunPageDocument.model_construct(runs=runs, next_cursor=page.next_cursor))
@@ -144,9 +144,9 @@ def _build_runs_query(
 
 
 async def _find_last_clean_facts(call: Call, entry: LibraryEntry) -> DataFacts | None:
-    """Return the facts of the newest of the recent runs without data findings; None if there is none.
+    """Return the facts of the newest recent run without data findings; None if there is none.
 
-    Any attempt can have a run's labels: attempts with other steps are skipped.
+    Any attempt can have the labels of a run, so attempts with other steps are skipped.
     """
     async with call.budget.parsing(call.caller.peer.uid):
         steps = await asyncio.to_thread(steps_of, entry)
@@ -161,7 +161,7 @@ async def _find_last_clean_facts(call: Call, entry: LibraryEntry) -> DataFacts |
 
 
 async def _load_judged(call: Call, attempt: Attempt) -> Judged | None:
-    """Return the report of an attempt; None if the attempt has no verdict yet."""
+    """Return the report of an attempt; None if the attempt doesn't have a verdict yet."""
     if attempt.state is not State.FINISHED:
         return None
     report, _ = await call.service.documents(attempt)
@@ -175,7 +175,7 @@ async def _load_judged(call: Call, attempt: Attempt) -> Judged | None:
 async def get_pipeline(
     call: CallDep, pipeline_id: Annotated[str, Path(alias="id", description="The pipeline's id.")]
 ) -> Response:
-    """Return one pipeline: its steps, and the result of each step in each attempt."""
+    """Return one pipeline with its steps, and the result of each step in each attempt."""
     found = await _get_pipelines(call).get(pipeline_id)
     own = found is not None and found.uid == call.caller.peer.uid
     if found is None or not (own or call.access.is_operator(call.caller)):

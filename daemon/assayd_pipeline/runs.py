@@ -1,7 +1,7 @@
-"""Runs of an approved pipeline on new data: their submissions, and the facts for comparing them.
+"""Builds the submissions of an approved pipeline's runs, and the facts with which runs are compared.
 
-Columns and types are compared with the approved attempt, but numbers of rows with the last run whose data
-had no finding, so that data can grow. A run is an attempt with the labels `pipeline` and
+Columns and types are compared with the approved attempt. Numbers of rows are compared with the last run
+whose data had no finding, so that data can grow. A run is an attempt with the labels `pipeline` and
 `pipeline_version`; its report contains the facts about its data, so no separate record is needed.
 """
 
@@ -74,7 +74,7 @@ class PipelineRunPageDocument(BaseDocument):
 
 
 class Judged:
-    """The parts of an attempt's report that are used to compare runs."""
+    """The parts of an attempt's report with which runs are compared."""
 
     def __init__(self, report: bytes) -> None:
         document = json.loads(report) or {}
@@ -103,9 +103,9 @@ class Judged:
 
 
 def expected(approved: DataFacts | None, last: DataFacts | None, wanted: PipelineRunBody) -> dict[str, Any]:
-    """Return the facts with which a run is compared, in the form in which its payload contains them.
+    """Return the facts with which a run is compared, as they appear in the run's payload.
 
-    Raises: RequestError ``pipeline.no_baseline``, without any facts.
+    Raises: RequestError ``pipeline.no_baseline``, if the facts are missing.
     """
     base = approved or last
     if base is None:
@@ -123,18 +123,18 @@ def expected(approved: DataFacts | None, last: DataFacts | None, wanted: Pipelin
 
 
 def _update_rows(facts: Facts, last: Facts | None) -> Facts:
-    """Return the approved facts with the row counts of the last run, where known."""
+    """Return the facts of the approved attempt with the row counts of the last run, as far as known."""
     return facts if last is None or not last.rows else facts.model_copy(update={"rows": last.rows})
 
 
 def steps_of(entry: LibraryEntry) -> str:
-    """Return the digest of the approved steps, as it appears in a run's report."""
+    """Return the digest of the approved steps, as it appears in the report of a run."""
     payload = json.loads(entry.document)["payload"]
     return steps_digest([Step.model_validate(step) for step in payload.get("steps", [])])
 
 
 def submission_of(entry: LibraryEntry, wanted: PipelineRunBody, expects: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the submission of a run: the approved steps and policy, and the new data.
+    """Return the submission of a run, which consists of the approved steps and policy, and the new data.
 
     Raises: RequestError ``invalid``, if the approved attempt had a database and the run has none.
     """
@@ -167,7 +167,7 @@ def submission_of(entry: LibraryEntry, wanted: PipelineRunBody, expects: Mapping
 
 
 def to_run_document(attempt: Attempt, judged: Judged | None) -> PipelineRunDocument:
-    """Return the history's document of a run. `judged` is None before the run's verdict."""
+    """Return a run's document for the history. `judged` is None before the run has a verdict."""
     facts = (judged.facts if judged is not None else None) or DataFacts()
     version = attempt.labels.get(VERSION_LABEL, "")
     return PipelineRunDocument(

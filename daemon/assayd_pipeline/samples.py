@@ -1,4 +1,4 @@
-"""The samples for the kind's self-test."""
+"""Defines the samples for the kind's self-test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from assayd.model.submission import Sample
 
 
 def _sample(name: str, *steps: tuple[str, str], rules: Sequence[str] = (), **more: object) -> Sample:
-    """Return a sample. Without rules, the sample is valid; with run-time rules, it needs a container."""
+    """Return a sample. Without rules, the sample is valid; with rules for runs, it needs a container."""
     payload = {
         "steps": [
             {"name": f"step {n}", "type": kind, "content": text} for n, (kind, text) in enumerate(steps, 1)

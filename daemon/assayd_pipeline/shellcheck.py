@@ -1,7 +1,8 @@
-"""Runs ShellCheck, which explains slips in bash. Without the program, findings have no such explanations.
+"""Runs ShellCheck, which explains mistakes in bash. Without ShellCheck, findings have no such explanations.
 
-Each script takes one process and about five milliseconds. Script, output and time are limited more strictly
-than for shfmt, because only hints depend on the answer: a script that exceeds these limits gets no hints.
+Checking a script takes one process and about five milliseconds. Script, output and time are limited more
+strictly than for shfmt, because only hints depend on the answer: a script that exceeds these limits gets no
+hints.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def lint_shell(text: str) -> tuple[LinterComment, ...]:
 
 
 def _parse_comments(output: bytes) -> tuple[LinterComment, ...]:
-    """Parse the comments, dropping those that lack required fields."""
+    """Parse the comments, and drop comments that lack required fields."""
     try:
         told = json.loads(output).get("comments", [])
         return tuple(

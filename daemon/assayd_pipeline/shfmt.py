@@ -49,7 +49,7 @@ def read_shell(text: str) -> Reading:
 
 @cache
 def _find_shfmt() -> str:
-    """Return the path of shfmt, from the package shfmt-py or on PATH. Raises: AssaydError."""
+    """Return the path of shfmt from the package shfmt-py or from PATH. Raises: AssaydError."""
     folders = (Path(sys.executable).parent, Path(sysconfig.get_path("scripts")))
     beside = (str(folder / "shfmt") for folder in folders if (folder / "shfmt").is_file())
     found = next(beside, None) or shutil.which("shfmt")

@@ -1,7 +1,7 @@
-"""Explains a step's SQL with the submission's tables: rejected and misinterpreted constructs.
+"""Explains rejected and misinterpreted constructs in a step's SQL, with the submission's tables.
 
-Runs in an analysis worker. `refusals` are determined before the run and shown only if the run fails with
-the same error, because the tables of the run can differ from these.
+The module runs in an analysis worker. `refusals` are determined before the run, but shown only if the run
+fails with the same error, because the tables can be different during the run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MOST_HINTS = 5
 
 
 class Refusal(BaseModel):
-    """The reason why SQLite would reject a statement, and the remedy; line numbers are 1-based."""
+    """The reason why SQLite would reject a statement, with a remedy; line numbers are 1-based."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -54,20 +54,20 @@ class Refusal(BaseModel):
     replacement: str = ""
 
     def matches_error(self, message: str) -> bool:
-        """Return whether a run's error equals this refusal; a run's statement ends with a semicolon."""
+        """Return whether a run's error equals this refusal; in runs, statements end with a semicolon."""
         ends = self.complaint == "incomplete input" and 'near ";": syntax error' in message
         return self.complaint in message or ends
 
     @property
     def edit(self) -> Edit | None:
-        """Return the edit, if there is one."""
+        """Return the edit, or None."""
         if self.start_line is None or self.end_line is None:
             return None
         return Edit(start_line=self.start_line, end_line=self.end_line, replacement=self.replacement)
 
 
 def prepare_tables_before(payload: PipelinePayload, number: int) -> Prepared | None:
-    """Return the tables at the start of a step, as far as the submission determines them, or None."""
+    """Return the tables before a step, as far as the submission determines them, or None."""
     database = payload.database
     made = [
         statement
@@ -92,15 +92,15 @@ def prepare_tables_before(payload: PipelinePayload, number: int) -> Prepared | N
 def add_explanations(
     content: str, findings: Sequence[Finding], policy: SqlPolicy, tables: Prepared | None
 ) -> Iterator[Finding]:
-    """Yield a step's findings; those about unparsable statements also show the correct form for SQLite."""
+    """Yield a step's findings, and add the correct SQLite form to those about unparsable statements."""
     for finding in findings:
         yield _explained(content, finding, policy, tables) if finding.rule in _EXPLAINED else finding
 
 
 def suspicions(payload: PipelinePayload, number: int, content: str) -> Iterator[Finding]:
-    """Yield constructs that SQLite accepts in a step but interprets differently.
+    """Yield findings about constructs that SQLite accepts in a step, but interprets differently.
 
-    Tables are created only if a statement has a form that needs them; most don't.
+    Tables are created only if a statement has a form that requires them, which is rare.
     """
     before: list[str] = []
 
@@ -124,7 +124,7 @@ def suspicions(payload: PipelinePayload, number: int, content: str) -> Iterator[
 
 
 def refusals(payload: PipelinePayload) -> tuple[Refusal, ...]:
-    """Return the statements that SQLite would reject: the first one of each step."""
+    """Return the first statement of each step that SQLite would reject."""
     found: list[Refusal] = []
     for number, step in enumerate(payload.steps, 1):
         tables = prepare_tables_before(payload, number) if step.type == "sql" else None
@@ -159,7 +159,7 @@ def _build_refusal(
 
 
 def _split_statements(content: str) -> Iterator[tuple[int, str]]:
-    """Yield the statements with their offsets; yield nothing if the text can't be split."""
+    """Yield the statements with their offsets; if the text can't be split, yield nothing."""
     for statement in split_sql(content).statements[:_MOST_STATEMENTS]:
         start, end = statement.tokens[0].start, statement.tokens[-1].end
         if end - start <= MOST_CHARS:
@@ -167,7 +167,7 @@ def _split_statements(content: str) -> Iterator[tuple[int, str]]:
 
 
 def _explained(content: str, finding: Finding, policy: SqlPolicy, tables: Prepared | None) -> Finding:
-    """Return a finding with its statement explained, or the unchanged finding."""
+    """Return a finding with an explanation of its statement, or the unchanged finding."""
     start, statement = _find_statement(content, finding)
     for place, before in _split_statements(content):
         if tables is not None and place < start:
@@ -191,7 +191,7 @@ def _explained(content: str, finding: Finding, policy: SqlPolicy, tables: Prepar
 
 
 def _find_statement(content: str, finding: Finding) -> tuple[int, str]:
-    """Return the statement at a finding's position; the whole text if it can't be split."""
+    """Return the statement at the position of a finding, or the whole text if it can't be split."""
     lines = content.split("\n")
     line = min(finding.line or 1, len(lines))
     at = sum(len(one) + 1 for one in lines[: line - 1]) + (finding.column or 1) - 1
@@ -203,7 +203,7 @@ def _find_statement(content: str, finding: Finding) -> tuple[int, str]:
 
 
 def _skip_white_space(statement: str, one: Explained) -> int:
-    """Return the offset of a construct after any whitespace."""
+    """Return the offset at which a construct begins, after any whitespace."""
     rest = statement[one.start :]
     return one.start + len(rest) - len(rest.lstrip())
 
@@ -223,7 +223,7 @@ def _build_edit(content: str, start: int, statement: str, one: Explained) -> Edi
 
 
 def _build_message(one: Explained) -> str:
-    """Return the message that names the foreign SQL and its database; empty if none was recognized."""
+    """Return the message that names foreign SQL and its database; empty if nothing was recognized."""
     if not one.written or one.said:
         return one.written
     written = shorten(" ".join(one.written.split()), 60)

@@ -1,6 +1,6 @@
-"""Parses the record of a `sql` unit with exact types: its progress and its error.
+"""Parses the record of a `sql` unit, which contains its progress and its error, with exact types.
 
-The daemon's own program around SQLite writes the record, but the record is still only a claim, and counts
+The daemon's own program around SQLite writes the record. Nevertheless, the record is untrusted, and is used
 only if it is consistent with the end that the sandbox observed. Format: docs/guest-protocol.md, "Unit
 programs".
 """
@@ -24,7 +24,7 @@ _MOST_LINE = 10**7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """A statement that changed no row, although it could have changed or read some."""
+    """A statement that changed no row, although it could have changed or read rows."""
 
     verb: str
     table: str
@@ -33,9 +33,9 @@ class Idle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlCounts:
-    """The counts of statements, selected rows and changed rows, and the statements without effect.
+    """The numbers of statements, selected rows and changed rows, and the statements without effect.
 
-    `tables` are the tables of the database afterwards.
+    `tables` contains the tables of the database after the statements.
     """
 
     statements: int
@@ -47,7 +47,7 @@ class SqlCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlFailure:
-    """The failed statement, its position, and SQLite's message."""
+    """The statement that failed, its position, and SQLite's message."""
 
     ran: SqlCounts
     message: str
@@ -60,7 +60,7 @@ class SqlFailure:
 
 
 def read_sql_record(unit: UnitResult) -> SqlCounts | SqlFailure | None:
-    """Parse the record of a unit, or return None if its end permits no record.
+    """Parse the record of a unit; return None if there can't be a record after the unit's end.
 
     Raises: GuestJsonError, if the record violates the protocol.
     """
@@ -103,7 +103,7 @@ def _parse_failure(fields: Mapping[str, JsonValue], ran: SqlCounts) -> SqlFailur
 
 
 def _parse_idle(given: JsonValue) -> Iterator[Idle]:
-    """Yield the statements without effect; malformed entries are skipped."""
+    """Yield the statements without effect, but skip malformed entries."""
     for entry in given if isinstance(given, list) else ():
         match entry:
             case [int() as line, "INSERT" | "UPDATE" | "DELETE" | "CREATE TABLE" as verb, str() as table] if (
@@ -113,7 +113,7 @@ def _parse_idle(given: JsonValue) -> Iterator[Idle]:
 
 
 def _parse_tables(given: JsonValue) -> Iterator[tuple[str, Facts]]:
-    """Yield the tables with their facts; malformed entries are ignored."""
+    """Yield the tables with their facts, but skip malformed entries."""
     for entry in given if isinstance(given, list) else ():
         match entry:
             case [str() as name, int() as rows, list() as described] if 0 <= rows <= _MOST:

@@ -1,7 +1,7 @@
-"""Reads tables, columns and keys of a submitted SQLite file, in an analysis worker and in memory.
+"""Reads the tables, columns and keys of a submitted SQLite file in an analysis worker's memory.
 
 The file is untrusted: it is opened read-only from memory, in a process with limits on memory and time, with
-SQLite's protections against a hostile schema; none of its triggers and views are run.
+SQLite's protections against a hostile schema. The file's triggers and views are never run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _CHARS = 32 * 2**10
 
 
 def describe_sqlite(content: bytes, rows: int = 0) -> str:
-    """Describe each table in one line: columns with types and keys, references, and first rows."""
+    """Describe each table in one line with its columns, types, keys, references and first rows."""
     if not content:  # An empty file is an empty database, which can't be opened from memory.
         return "no tables"
     try:
@@ -43,7 +43,7 @@ def _describe_tables(connection: sqlite3.Connection, rows: int) -> Iterator[str]
 
 
 def _describe_rows(connection: sqlite3.Connection, table: str, most: int) -> Iterator[str]:
-    """Yield the first rows of a table as truncated JSON-like values; generated columns can fail."""
+    """Yield a table's first rows as truncated, JSON-like values; reading generated columns can fail."""
     quoted = table.replace('"', '""')
     try:
         found = connection.execute(f'SELECT * FROM "{quoted}" LIMIT ?', (most,)).fetchall()  # noqa: S608 - quoted

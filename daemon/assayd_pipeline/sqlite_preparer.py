@@ -1,4 +1,4 @@
-"""Prepares statements against a copy of a submission's tables, in an analysis worker and in memory.
+"""Prepares statements with a copy of a submission's tables in an analysis worker's memory.
 
 Only statements that create tables are run, on a database without rows, with a step limit and an authorizer
 that denies all other operations. Every other statement is only compiled, with `EXPLAIN`.
@@ -37,7 +37,7 @@ _PRAGMAS = frozenset({"table_info", "table_list", "table_xinfo", "function_list"
 
 
 class SqlitePreparer:
-    """Implements `preparer.StatementPreparer` with a database in memory."""
+    """A `preparer.StatementPreparer` that uses a database in memory."""
 
     def __init__(self, tables: Tables) -> None:
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -50,12 +50,12 @@ class SqlitePreparer:
             _try_to_create(partial(_create_csv_table, self._connection, name, head))
 
     def run(self, statement: str) -> None:
-        """Run a statement if it creates or changes tables."""
+        """Run a statement that creates or changes tables, and ignore any other."""
         if statement.lstrip().upper().startswith(_MAKING):
             _try_to_create(partial(self._connection.execute, statement))
 
     def complaint(self, statement: str) -> str | None:
-        """Return SQLite's error for a statement, without running it; None if SQLite accepts it."""
+        """Return SQLite's error for a statement, which isn't run; None if SQLite accepts the statement."""
         try:
             self._connection.execute(f"EXPLAIN {statement}").fetchmany(1)
         except (sqlite3.Error, sqlite3.Warning) as problem:
@@ -118,7 +118,7 @@ def _quote_identifier(name: str) -> str:
 
 
 def _try_to_create(make: Callable[[], object]) -> None:
-    """Run an operation that creates tables; if it fails, fewer statements can be prepared later."""
+    """Run an operation that creates tables; after a failure, fewer statements can be prepared."""
     try:
         make()
     except (sqlite3.Error, sqlite3.Warning, csv.Error):

@@ -1,4 +1,4 @@
-"""Stored pipelines: their steps, their attempts with results, and a row for each executed step.
+"""Defines stored pipelines: their steps, their attempts with results, and a row for each executed step.
 
 Source: docs/kinds/pipeline.md.
 """
@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class PipelineStatus(StrEnum):
-    """The status of a pipeline, which is determined by its last attempt."""
+    """The status of a pipeline, which is the result of its last attempt."""
 
     CREATED = "created"
     """None of its attempts has started."""
@@ -29,7 +29,7 @@ class PipelineStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineStep:
-    """One stored step; `position` is 1-based."""
+    """One stored step; `position` is its 1-based position in the pipeline."""
 
     id: int
     position: int
@@ -57,7 +57,7 @@ class StepRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineAttempt:
-    """One attempt of a pipeline, with the steps that it ran, in order."""
+    """One attempt of a pipeline, with the steps that it ran in their order."""
 
     attempt_id: str
     verdict: str | None
@@ -68,7 +68,7 @@ class PipelineAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPipeline:
-    """A pipeline. Its id is the id of its first attempt; `uid` is its owner."""
+    """A pipeline. `id` is the id of the pipeline's first attempt, and `uid` is the owner."""
 
     id: str
     uid: int
@@ -81,7 +81,7 @@ class StoredPipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineQuery:
-    """The filters of a listing; None matches any value. `before` is the last id of the previous page."""
+    """The filters of a listing; None matches any value. `before` is the last id on the previous page."""
 
     uid: int | None = None
     status: PipelineStatus | None = None
@@ -91,12 +91,12 @@ class PipelineQuery:
 
 
 class Pipelines(Protocol):
-    """The stored pipelines. Raises StoreError."""
+    """The store of pipelines. Raises: StoreError."""
 
     async def get(self, pipeline_id: str) -> StoredPipeline | None:
-        """Return a pipeline with its steps and attempts, newest first."""
+        """Return a pipeline with its steps and its attempts, starting with the newest attempt."""
         ...
 
     async def list(self, query: PipelineQuery) -> Sequence[StoredPipeline]:
-        """List pipelines, newest first, without steps and attempts."""
+        """List pipelines without steps and attempts, starting with the newest."""
         ...

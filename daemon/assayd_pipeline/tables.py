@@ -1,4 +1,4 @@
-"""The tables of stored pipelines. The revisions in `store/migrations` also create and change them."""
+"""Defines the tables of stored pipelines. The revisions in `store/migrations` create and change them."""
 
 from __future__ import annotations
 

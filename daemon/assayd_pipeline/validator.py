@@ -1,4 +1,4 @@
-"""Pipelines: bash and SQL steps that run in order, up to the first failure.
+"""Validates pipelines: bash and SQL steps that run in order until the first failure.
 
 The static stages check for valid bash and SQL (`parse`), allowed commands (`commands`) and allowed
 statements (`sql`). Then all steps run in one container, as separate processes with a shared directory; the
@@ -121,9 +121,9 @@ _OTHER_FORMS = (
 
 
 class PreparedPipeline(PipelinePayload):
-    """A submission with the statements that SQLite would reject, and the names in its steps.
+    """A submission, the statements in it that SQLite would reject, and the names in its steps.
 
-    `inputs` are facts about the submitted files.
+    `inputs` contains facts about the submitted files.
     """
 
     refusals: tuple[Refusal, ...] = ()
@@ -154,7 +154,7 @@ class Pipeline(Kind[PipelinePayload]):
 
     @property
     def stages(self) -> Sequence[Stage[PipelinePayload]]:
-        """The static stages, in order; all of them run, so that a report has all findings."""
+        """Return the static stages in order; all of them run, so that a report contains all findings."""
         return (
             Stage(name="parse", check=_check_parse, on_fail=FailureAction.CONTINUE),
             Stage(name="commands", check=_check_commands, on_fail=FailureAction.CONTINUE),
@@ -162,7 +162,7 @@ class Pipeline(Kind[PipelinePayload]):
         )
 
     def prepare(self, payload: PipelinePayload) -> PipelinePayload:
-        """Return the normalized steps, and the statements that SQLite would reject."""
+        """Return the normalized steps and the statements that SQLite would reject."""
         cleaned = tuple(step.model_copy(update={"content": clean(step.content)}) for step in payload.steps)
         fields = {**dict(payload), "steps": cleaned}
         submitted = PipelinePayload.model_construct(**fields)
@@ -175,7 +175,7 @@ class Pipeline(Kind[PipelinePayload]):
         return PreparedPipeline.model_construct(**fields, refusals=foreseen, read=read, inputs=inputs)
 
     def plan(self, payload: PipelinePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
-        """Plan a unit per step, after a unit that creates or checks the database."""
+        """Plan a unit for each step, and before them a unit that creates or checks the database."""
         units = [_build_unit(number, step, policy, limits) for number, step in enumerate(payload.steps, 1)]
         database = payload.database
         if database is not None:
@@ -198,7 +198,7 @@ class Pipeline(Kind[PipelinePayload]):
         )
 
     def judge(self, payload: PipelinePayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge the database, every step, and the outputs."""
+        """Judge the database, every step and the outputs."""
         units = iter(result.units)
         found: list[Finding] = []
         if payload.database is not None:
@@ -246,7 +246,7 @@ class Pipeline(Kind[PipelinePayload]):
     def retry_context(
         self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
     ) -> str:
-        """Return the retry context of a failed stage."""
+        """Return the retry context after a failed stage."""
         headline = headline_of(_HEADLINES, stage)
         findings = [_remove_step_label(finding) for finding in findings]  # Messages contain the step's name.
         return retry_context(
@@ -254,13 +254,13 @@ class Pipeline(Kind[PipelinePayload]):
         )
 
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
-        """Return the instructions for steps, and the policy's allowances."""
+        """Return the instructions for steps, and what the policy allows."""
         return instructions(None if policy is None else usual(policy))
 
     def context(
         self, payload: PipelinePayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
-        """Return the request for a fix of the failed step, with its context."""
+        """Return the request for fixing the failed step, with the context of the step."""
         step, alone = faulty(payload, report), len(payload.steps) == 1
         rules = instructions(
             None if policy is None else usual(policy),
@@ -286,7 +286,7 @@ class Pipeline(Kind[PipelinePayload]):
         )
 
     def patch(self, payload: PipelinePayload, passage: str, code: str) -> Document:
-        """Return the payload with a new text for the step with the given number."""
+        """Return the payload with new text for the step with this number."""
         document = payload.model_dump(mode="json", exclude_unset=True)
         steps = [dict(step) for step in document["steps"]]
         steps[int(passage) - 1]["content"] = code
@@ -297,7 +297,7 @@ class Pipeline(Kind[PipelinePayload]):
         return b"\n;\n".join(normal(step) for step in numbered_steps(payload))
 
     def around(self, context: PipelineContext) -> Sequence[PromptContext]:
-        """Return the tables and files in the request."""
+        """Return the tables and files that the request contains."""
         return generating.around(context, tables_of(context.database))
 
     def answered(self, base: Document, proposal: Proposal) -> Document:
@@ -306,7 +306,7 @@ class Pipeline(Kind[PipelinePayload]):
 
 
 def _add_similar_path(finding: Finding, payload: PipelinePayload, result: RunResult) -> Finding:
-    """Add a path with a similar name to a missing file, and the files that earlier steps created."""
+    """Add a path similar to that of a missing file, and the files that earlier steps created."""
     if finding.rule != f"step.{ErrorClass.FILE_NOT_FOUND}":
         return finding
     made = [output for output in result.outputs if output.name != DATABASE_OUTPUT]
@@ -327,7 +327,7 @@ def _add_similar_path(finding: Finding, payload: PipelinePayload, result: RunRes
 
 
 def _add_refusal(finding: Finding, number: int, known: Sequence[Refusal]) -> Finding:
-    """Add SQLite's correct form to a failure that was predicted before the run."""
+    """Add the correct form for SQLite to a failure that was predicted before the run."""
     one = next((one for one in known if one.step == number and one.matches_error(finding.message)), None)
     if one is None:
         return finding
@@ -344,7 +344,7 @@ def _add_refusal(finding: Finding, number: int, known: Sequence[Refusal]) -> Fin
 
 
 def _remove_step_label(finding: Finding) -> Finding:
-    """Return a finding without the step's name at the start of its message."""
+    """Return a finding whose message doesn't begin with the step's name."""
     label = finding.message.partition(": ")[0]
     context = (finding.context or "").removeprefix(label).removeprefix("; ")
     return replace(finding, file=None, context=context or None)
@@ -355,7 +355,7 @@ def _to_source_part(step: StepText) -> SourcePart:
 
 
 def _is_about_step(step: StepText, hint: Mapping[str, object]) -> bool:
-    """Return whether a hint is about a step: its message begins with the step's name."""
+    """Return whether a hint is about a step, because its message begins with the step's name."""
     return str(hint.get("message")).startswith(f"{step.label}:")
 
 
@@ -384,13 +384,13 @@ def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[
 
 
 def _read_input_facts(payload: PipelinePayload) -> dict[str, Facts]:
-    """Return the facts about the submitted files. Runs in an analysis worker."""
+    """Return the facts about the submitted files; runs in an analysis worker."""
     files = islice(payload.files.items(), MOST_NAMES)
     return {path: facts_of(path, decode_content(given)) for path, given in files if len(path) <= MOST_NAME}
 
 
 def _collect_facts(payload: PipelinePayload, judged: Sequence[JudgedStep], result: RunResult) -> DataFacts:
-    """Return the facts of a run: submitted files, changed files, and the tables after the last SQL step."""
+    """Return the facts of a run: submitted files, changed files, and tables after the last SQL step."""
     tables = [step.tables for step in judged if step.tables is not None]
     outputs = {
         output.name: facts_of(output.name, output.content)
@@ -404,7 +404,7 @@ def _collect_facts(payload: PipelinePayload, judged: Sequence[JudgedStep], resul
 def _explain_sql_findings(
     payload: PipelinePayload, step: StepText, found: Sequence[Finding], policy: ExecutionPolicy
 ) -> Sequence[Finding]:
-    """Add the correct forms for SQLite to the findings of a SQL step."""
+    """Add the correct forms for SQLite to the findings about a SQL step."""
     if not found:
         return ()
     tables = prepare_tables_before(payload, step.number)

@@ -1,4 +1,4 @@
-"""Prepares an analysis worker for pipelines: installs the programs that read bash and databases."""
+"""Prepares an analysis worker for pipelines by installing the readers of bash and databases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assayd_pipeline.sqlite_preparer import SqlitePreparer
 
 
 def enter() -> None:
-    """Install the readers for this process: shfmt and ShellCheck for bash, and SQLite for database files."""
+    """Install the readers in this process: shfmt and ShellCheck for bash, SQLite for database files."""
     reader.install(read_shell)
     linter.install(lint_shell)
     catalog.install(describe_sqlite)

@@ -1,10 +1,10 @@
-"""Finds pipelines that pass although their results are of little use. Source: docs/quality.md.
+"""Finds pipelines that pass but whose results are of little use. Source: docs/quality.md.
 
     data/found.csv is empty, and its input has rows     quality.empty_output
     UPDATE orders … changes none of the rows            quality.no_rows
     a step writes tmp/sorted.csv, which is never read   quality.unused_result
 
-An analysis worker finds the names in steps (`read_steps`); judging uses only the results and parses
+An analysis worker finds the names in steps (`read_steps`), so judging only uses the results and parses
 nothing.
 """
 
@@ -69,11 +69,11 @@ _OFTEN_EMPTY = re.compile(
 
 
 class StepReads(BaseModel):
-    """The facts about a pipeline's steps and files that are needed to judge its results.
+    """The facts about a pipeline's steps and files with which its results are judged.
 
-    `full` are the submitted files with more than a heading, each with its first line; `source` is the first
-    of these files that a step names. `made_empty` are files that a step creates empty intentionally;
-    `unused` are the numbers of steps with a file that is never read.
+    `full` contains the submitted files with more than a heading, each with its first line; `source` is the
+    first of these files that a step names. `made_empty` contains files that a step intentionally creates
+    empty; `unused` contains the numbers of steps that write a file which is never read.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -86,7 +86,7 @@ class StepReads(BaseModel):
 
 
 def read_steps(steps: Sequence[StepText], files: Mapping[str, bytes]) -> StepReads:
-    """Return the files that steps name. Runs in an analysis worker; needs the files' first bytes."""
+    """Return the files that steps name; runs in an analysis worker, and needs the files' first bytes."""
     texts = [step.content[:_READ_CHARS] for step in steps]
     named = "\n".join(texts)
     full = {
@@ -117,7 +117,7 @@ def read_steps(steps: Sequence[StepText], files: Mapping[str, bytes]) -> StepRea
 
 
 def _has_rows(content: bytes) -> bool:
-    """Return whether a file has more than a heading: several lines, or a JSON document."""
+    """Return whether a file has several lines or is a JSON document, and not only a heading."""
     head = content.strip()
     return b"\n" in head or head[:1] in (b"[", b"{")
 
@@ -131,7 +131,7 @@ def _relative_path(path: str) -> str:
 
 
 def _find_unused_steps(steps: Sequence[StepText], texts: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield the steps that write only temporary files which no later step mentions."""
+    """Yield the steps that write only temporary files which later steps don't mention."""
     for place, (step, text) in enumerate(zip(steps, texts, strict=True)):
         if step.program is not ErrorSource.BASH or _OTHER_WRITES.search(text):
             continue
@@ -147,12 +147,12 @@ def _find_unused_steps(steps: Sequence[StepText], texts: Sequence[str]) -> Itera
 def judge_results(
     steps: Sequence[StepText], read: StepReads, printed: Sequence[bool], result: RunResult
 ) -> Iterator[Finding]:
-    """Yield findings about the results of a run whose steps all passed.
+    """Yield findings about the results of a run in which all steps passed.
 
     Args:
         steps: the steps of the pipeline.
         read: the names in the steps.
-        printed: for each step, whether it printed anything.
+        printed: whether each step printed anything.
         result: the result of the run.
     """
     outputs = [one for one in result.outputs if one.name != DATABASE_OUTPUT]
@@ -168,7 +168,7 @@ def judge_results(
 def _find_empty_outputs(
     steps: Sequence[StepText], read: StepReads, outputs: Sequence[Output]
 ) -> Iterator[Finding]:
-    """Yield the files without rows that a step created, if an input of the pipeline has rows."""
+    """Yield the files without rows that a step created, if any input of the pipeline has rows."""
     by_number = {step.number: step for step in steps}
     for output in outputs:
         step = by_number.get(read.written_by.get(output.name, 0))
@@ -186,7 +186,7 @@ def _find_empty_outputs(
 
 
 def _describe_empty(output: Output, headings: Collection[str]) -> str:
-    """Describe an output that is empty or has only a heading; return an empty string otherwise."""
+    """Return a description of an output that is empty or has only a heading; otherwise an empty string."""
     content = output.content.strip()
     if not content or content in (b"[]", b"{}", b"null"):
         return "is empty"
@@ -199,7 +199,7 @@ def _describe_empty(output: Output, headings: Collection[str]) -> str:
 
 
 def judge_idle(step: StepText, idle: Sequence[Idle]) -> Iterator[Finding]:
-    """Yield findings about a step's statements that changed no rows although rows exist."""
+    """Yield findings about the statements of a step that changed no rows although there were rows."""
     for one in idle[:_MOST_EACH]:
         message = f"{one.verb} {one.table!r} changes no row."
         if one.verb == "CREATE TABLE":

@@ -1,1 +1,1 @@
-"""Traces of attempts and chains for an OpenTelemetry collector; imported only if one is configured."""
+"""Traces attempts and chains for an OpenTelemetry collector; imported only if a collector is configured."""

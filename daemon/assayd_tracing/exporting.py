@@ -1,4 +1,4 @@
-"""Sends ended spans to the collector in one thread. Spans that don't fit in the queue are dropped.
+"""Sends ended spans to the collector in one thread, and drops spans that don't fit in the queue.
 
 The SDK's own processor drops spans without counting them, and can delay the end of the program by 30
 seconds.
@@ -29,7 +29,7 @@ Count = Callable[[str, int], None]
 
 
 class BoundedSpanProcessor(SpanProcessor):
-    """A bounded queue of ended spans, and the thread that sends them."""
+    """A bounded queue of ended spans, with a thread that sends them."""
 
     def __init__(self, exporter: SpanExporter, *, most: int, count: Count) -> None:
         self._exporter = exporter
@@ -46,7 +46,7 @@ class BoundedSpanProcessor(SpanProcessor):
         self._thread.start()
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Do nothing, because spans are only queued at their end."""
+        """Do nothing, because spans are queued only when they end."""
 
     def on_end(self, span: ReadableSpan) -> None:
         """Queue a span, or drop it if the queue is full."""
@@ -62,7 +62,7 @@ class BoundedSpanProcessor(SpanProcessor):
             self._count("dropped", 1)
 
     def shutdown(self) -> None:
-        """Send the remaining spans within `CLOSING_S`; drop spans that can't be sent in this time."""
+        """Send the remaining spans, and drop those that can't be sent within `CLOSING_S` seconds."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -76,7 +76,7 @@ class BoundedSpanProcessor(SpanProcessor):
         self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Wait until all ended spans are sent; return whether all of them were."""
+        """Wait until all ended spans are sent; return False if some could not be sent."""
         with self._changed:
             self._flushing = True
             self._changed.notify_all()
@@ -87,7 +87,7 @@ class BoundedSpanProcessor(SpanProcessor):
             self._deliver_batch(batch)
 
     def _wait_for_batch(self) -> list[ReadableSpan]:
-        """Wait for spans and take a batch; return an empty list at the end."""
+        """Wait for spans and return a batch of them; return an empty list after shutdown."""
         with self._changed:
             while not self._queue and not self._closed:
                 self._flushing = False

@@ -1,4 +1,4 @@
-"""Creates spans with the OpenTelemetry SDK, and decides the attribute names and span kinds."""
+"""Creates spans with the OpenTelemetry SDK, and determines the attribute names and span kinds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SECOND_NS = 10**9
 
 
 class OtelTracing:
-    """Implements `ports.tracing.Tracing` with OpenTelemetry."""
+    """An implementation of `ports.tracing.Tracing` with OpenTelemetry."""
 
     is_on = True
 
@@ -45,10 +45,10 @@ class OtelTracing:
         self._sample_ratio = sample_ratio
 
     def of_caller(self, context: TraceContext | None) -> TraceContext | None:
-        """Return the trace that a request continues; only a share of caller-sampled traces stays sampled.
+        """Return the trace that a request continues; only a share of the traces sampled by callers is kept.
 
-        The share is chosen at random: callers choose their trace ids too, so with a choice by id, they
-        could decide.
+        The share is chosen at random, because callers choose the trace ids and could otherwise influence
+        the choice.
         """
         if context is None or not self._continues_callers:
             return None
@@ -64,7 +64,7 @@ class OtelTracing:
         linked: TraceContext | None = None,
         ago_s: float = 0.0,
     ) -> Span:
-        """Begin a span that continues `parent`, or a new trace; the span's start is `ago_s` seconds ago."""
+        """Begin a span that continues `parent` or a new trace; the span has started `ago_s` seconds ago."""
         context = Context()  # a span that is current elsewhere in this process isn't its parent
         if parent is not None:
             context = set_span_in_context(NonRecordingSpan(_to_sdk_context(parent)), context)
@@ -81,7 +81,7 @@ class OtelTracing:
 
 
 class OtelSpan:
-    """Implements `ports.tracing.Span`. A span that isn't sampled is returned as its own child."""
+    """An implementation of `ports.tracing.Span`. A span that isn't sampled returns itself as a child."""
 
     __slots__ = ("_began_ns", "_span", "_tracer", "context")
 
@@ -98,7 +98,7 @@ class OtelSpan:
     def past(
         self, name: str, took_s: float | None = None, *, ended_ago_s: float = 0.0, **attributes: Attribute
     ) -> None:
-        """Add a child span that has ended; it began no earlier than this span."""
+        """Add a child span that has already ended; its start isn't before the start of this span."""
         if not self._span.is_recording():
             return
         ended_ns = time_ns() - int(ended_ago_s * _SECOND_NS)
@@ -107,7 +107,7 @@ class OtelSpan:
         self._start_child(name, began_ns, attributes)._end(max(began_ns, ended_ns))
 
     def end(self, error: str | None = None, **attributes: Attribute) -> None:
-        """End the span, with an internal error if its code is passed."""
+        """End the span; if a code is passed, record an internal error with this code."""
         if not self._span.is_recording():
             return
         if error is not None:

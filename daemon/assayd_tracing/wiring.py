@@ -96,7 +96,7 @@ def _is_confidential(endpoint: str) -> bool:
 
 
 def _read_headers(path: Path) -> dict[str, str]:
-    """Return the headers in a file that other users can't read; the values are never shown."""
+    """Return the headers in a file that only its owner can read; the values are never shown."""
     try:
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)

@@ -1,4 +1,4 @@
-"""Workflows of code nodes: checked as a whole, then run node by node as ordinary attempts.
+"""Checks workflows of code nodes as a whole, and then runs each node as an ordinary attempt.
 
-This package is optional: the core imports nothing from it.
+This package is optional, because the core imports nothing from it.
 """

@@ -1,7 +1,7 @@
-"""The bundle of an ended workflow: its document, its result, and references to its attempts' bundles.
+"""Builds the bundle of an ended workflow: its document, its result, and references to attempts' bundles.
 
-The bundle is created from the record at each request and is always the same: it references the attempts'
-bundles without repeating their content.
+The bundle is created from the record at each request, always with the same content. It references the
+attempts' bundles without repeating their content.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ReadAttempt = Callable[[str], Awaitable[Attempt | None]]
 
 
 async def build_bundle(workflow: Workflow, contents: WorkflowContents, read: ReadAttempt) -> bytes:
-    """Return the workflow's bundle as a tar archive. Raises: RequestError ``workflow.running``."""
+    """Return the bundle of a workflow as a tar archive. Raises: RequestError ``workflow.running``."""
     if workflow.finished_at is None:
         raise RequestError("workflow.running", "the workflow has no verdict yet; wait for it")
     attempts: dict[str, object] = {}
@@ -33,7 +33,7 @@ async def build_bundle(workflow: Workflow, contents: WorkflowContents, read: Rea
 
 
 def _bundle_reference(attempt_id: str, attempt: Attempt | None) -> dict[str, object]:
-    """Return a reference to an attempt's bundle, with its report's digest; nulls if it was removed."""
+    """Return a reference to an attempt's bundle with its report's digest; null values if it was removed."""
     if attempt is None:
         return {"attempt_id": attempt_id, "verdict": None, "bundle": None, "report_sha256": None}
     reports = [one.sha256 for one in attempt.artifacts if one.name.startswith("validation_")]

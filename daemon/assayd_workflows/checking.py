@@ -1,4 +1,4 @@
-"""Checks a workflow before it runs: its graph, the sources of its inputs, the types along its edges.
+"""Checks a workflow before it runs: the graph, the sources of inputs, and the types along the edges.
 
     total.rows <- lod.result             workflow.reference     no node has this id
     a <- b <- a                          workflow.cycle
@@ -6,8 +6,8 @@
     result: list[int] -> rows: list[str] workflow.element_type  (a warning: only outer types are checked)
     rows: list, and no input             workflow.no_source
 
-Pure. The module parses submitted Python, so it runs in an analysis worker. The types are the same as for
-the kind `code`.
+The module is pure. It runs in an analysis worker, because it parses submitted Python. The types are the
+same as for the kind `code`.
 """
 
 from __future__ import annotations
@@ -95,12 +95,12 @@ RULES = (
 
 
 def check(body: bytes) -> bytes:
-    """Check a plan; return a `Reading`, whose plan contains the declared types."""
+    """Check a plan; return a `Reading` whose plan contains the declared types."""
     return READING.dump_json(check_plan(PLAN.validate_json(body)))
 
 
 def check_plan(plan: Plan) -> Reading:
-    """Return the plan with the declared types of its nodes, and the findings about its faults."""
+    """Return the plan with the types that its nodes declare, and the findings about its faults."""
     nodes = {node.id: _read(node) for node in plan.nodes}
     found = [
         *_check_references(plan),
@@ -117,7 +117,7 @@ def check_plan(plan: Plan) -> Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DeclaredName:
-    """A node's declaration of one name: its outer types, its elements' types, and its location."""
+    """The declaration of a name in a node: the outer types, the types of elements, and the location."""
 
     types: frozenset[str]
     elements: frozenset[str]
@@ -128,7 +128,7 @@ class _DeclaredName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NodeCode:
-    """The parsed code of a node; `problem` explains why it can't be parsed."""
+    """The parsed code of a node; `problem` is the reason if the code can't be parsed."""
 
     node: Node
     declared: Mapping[str, _DeclaredName]
@@ -137,7 +137,7 @@ class _NodeCode:
 
     @property
     def shown(self) -> Mapping[str, str]:
-        """Return the declared types in their written form."""
+        """Return the declared types as they are written."""
         return {name: one.annotation for name, one in self.declared.items()}
 
 
@@ -177,7 +177,7 @@ def _read_declaration(
 
 
 def _element_types(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -> frozenset[str]:
-    """Return the element types of a list, dict or similar type, if the annotation states them."""
+    """Return the types of the elements of a list, dict or similar type, if the annotation contains them."""
     if not isinstance(annotation, ast.Subscript):
         return frozenset({ANYTHING})
     outer = code_types.meaning(alternatives(annotation.value, aliases))
@@ -225,7 +225,7 @@ def _find_cycles(plan: Plan) -> Iterator[Finding]:
 
 
 def _unorderable_nodes(nodes: Mapping[str, Node]) -> dict[str, None]:
-    """Return the nodes that are in a cycle or depend on a node in a cycle."""
+    """Return the nodes that belong to a cycle or depend on a node in a cycle."""
     left = dict.fromkeys(nodes)
     while ready := [each for each in left if not any(need in left for need in nodes[each].needs)]:
         for each in ready:
@@ -250,7 +250,7 @@ def _find_unused(plan: Plan) -> Iterator[Finding]:
 
 
 def _check_sources(code: _NodeCode) -> Iterator[Finding]:
-    """Check the code of a node and the sources of its inputs."""
+    """Check a node's code and the sources of the node's inputs."""
     node = code.node
     if code.problem is not None:
         yield code.problem
@@ -295,7 +295,7 @@ def _check_types(plan: Plan, nodes: Mapping[str, _NodeCode]) -> Iterator[Finding
 def _check_edge(
     code: _NodeCode, name: str, source: Reference, wanted: _DeclaredName, result: _DeclaredName
 ) -> Iterator[Finding]:
-    """Check the declared type of a result against the type of the input that receives the result."""
+    """Check the declared type of a result against the type of the input to which the result is passed."""
     if (wrong := _explain_invalid_path(source, result)) is not None:
         yield _finding(code.node, "workflow.path", wrong, wanted.line)
         return
@@ -330,14 +330,14 @@ def _check_edge(
 
 
 def _unfit_types(given: Collection[str], wanted: Collection[str]) -> frozenset[str]:
-    """Return the types that don't fit; empty if one of them is unknown."""
+    """Return the types that don't match; empty if one of the types is unknown."""
     if ANYTHING in given:
         return frozenset()
     return frozenset(each for each in given if not code_types.fits(each, wanted))
 
 
 def _explain_invalid_path(source: Reference, result: _DeclaredName) -> str | None:
-    """Explain why a path can't exist in a result of the declared type; return None if it can."""
+    """Return the reason why a result of the declared type can't contain a path; None if it can."""
     if not source.path or ANYTHING in result.types:
         return None
     step = source.path[0]
@@ -349,7 +349,7 @@ def _explain_invalid_path(source: Reference, result: _DeclaredName) -> str | Non
 
 
 def _position(node: Node, line: int | None) -> str:
-    """Return the name of a line of code: its line in the document if the code is a block there."""
+    """Return the name of a line of code, which is a line of the document if the code is a block there."""
     if line is None:
         return f"node '{node.id}'"
     if node.code_line is not None:
@@ -358,7 +358,7 @@ def _position(node: Node, line: int | None) -> str:
 
 
 def _finding(node: Node, rule: str, message: str, line: int | None, suggestion: str | None = None) -> Finding:
-    """Build a finding at a line of a node's code, or at the node; `context` names the node."""
+    """Build a finding for a line of a node's code, or for the node; `context` is the node's name."""
     in_document = node.line if line is None or node.code_line is None else node.code_line + line - 1
     return Finding(
         rule=rule,

@@ -1,6 +1,6 @@
-"""Runs one workflow: one task per node, which waits for the nodes whose results it needs.
+"""Runs one workflow with one task per node, which waits for the nodes whose results it needs.
 
-This module decides when a node is submitted, and how its end affects other nodes. The id of a node's
+This module decides when a node is submitted, and how the node's end affects other nodes. The id of a node's
 attempt is chosen before the node is submitted, so repeating the submission after a crash changes nothing.
 """
 
@@ -60,15 +60,15 @@ T = TypeVar("T")
 
 
 class ResultGone(Exception):
-    """The attempt that produced a result was removed."""
+    """The attempt with the required result was removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CourseParts:
-    """The parts that all courses share.
+    """The parts that all courses have in common.
 
-    `turns` limits the results that are held at once, fairly by user; `inputs_bytes` limits the inputs of a
-    node.
+    `turns` limits the number of results that are held at once, with fairness between users; `inputs_bytes`
+    limits the inputs of a node.
     """
 
     admission: Admission
@@ -86,7 +86,7 @@ class CourseParts:
     async def texts(
         self, workflow: Workflow, sources: Mapping[str, Reference], room: Room
     ) -> dict[str, bytes]:
-        """Return parts of results as JSON text, one result at a time.
+        """Return parts of results as JSON text; only one result is held at a time.
 
         Raises: NoSuchPart, TooLarge, ResultGone.
         """
@@ -103,7 +103,7 @@ class CourseParts:
         return {name: found[name] for name in sources}
 
     async def read_from_report(self, attempt: Attempt, read: Callable[[bytes], T]) -> T:
-        """Return a value read from an attempt's report; large reports are read in a thread, users in turn."""
+        """Return a value from an attempt's report; large reports are read in a thread, in turn by user."""
         report, _ = await self.documents(attempt)
         if len(report) <= LARGE_BYTES:
             return read(report)
@@ -122,7 +122,7 @@ def _extract_policy_digest(report: bytes) -> object:
 
 @dataclass(slots=True)
 class Course:
-    """A running workflow. `changed` is signaled each time that a node's state changes."""
+    """A running workflow. `changed` is signaled whenever the state of a node changes."""
 
     workflow: Workflow
     plan: Plan
@@ -136,7 +136,7 @@ class Course:
     _starting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STARTING))
 
     async def run(self) -> None:
-        """Run all nodes until they end, within the time limit."""
+        """Run all nodes until they have ended or the time limit is reached."""
         runs = self.workflow.nodes
         self._ended = {node.id: asyncio.Event() for node in self.plan.nodes}
         for name, run in runs.items():
@@ -152,7 +152,7 @@ class Course:
             await self.abort(f"the workflow took longer than {self.plan.timeout_s:g} s")
 
     async def abort(self, why: str) -> None:
-        """End all unfinished nodes: running attempts are cancelled, and the others never run."""
+        """End all unfinished nodes: cancel running attempts, and never run the other nodes."""
         if self._submitting:
             await asyncio.wait(self._submitting)
         for run in list(self.workflow.nodes.values()):
@@ -160,7 +160,7 @@ class Course:
                 self._set_node(await self._abort_node(run, why))
 
     async def _abort_node(self, run: NodeRun, why: str) -> NodeRun:
-        """End an unfinished node, its attempt, and its repair."""
+        """End an unfinished node together with its attempt and its repair."""
         parts, at = self.parts, self.parts.clock.now()
         known = await parts.jobs.get(run.attempt_id)
         if known is None:
@@ -208,7 +208,7 @@ class Course:
             await self._end_node(replace(run, state=NodeState.ERROR, detail=str(trouble)))
 
     async def _run_node(self, node: Node, run: NodeRun) -> NodeRun:
-        """Submit a node, and wait until it ends. Raises: as `_submit_node`."""
+        """Submit a node, and wait until it ends. Raises: the same errors as `_submit_node`."""
         known = await self.parts.jobs.get(run.attempt_id)
         if known is not None:
             run = replace(run, state=NodeState.RUNNING, input_digest=known.input_digest)
@@ -228,7 +228,7 @@ class Course:
         return run
 
     async def _begin(self, node: Node, run: NodeRun) -> NodeRun:
-        """Submit a node or reuse an earlier attempt; concurrency is limited, as inputs can be large.
+        """Submit a node or reuse an earlier attempt, with limited concurrency, because inputs can be large.
 
         Raises: NoSuchPart, TooLarge, ResultGone, AssaydError.
         """
@@ -260,7 +260,7 @@ class Course:
         )
 
     async def _is_reusable(self, attempt_id: str, submission: Submission) -> bool:
-        """Return whether an earlier verdict is trusted and enforced, and has an equal policy."""
+        """Return whether an earlier verdict is trusted and enforced, and its policy is equal."""
         before = await self.parts.jobs.get(attempt_id)
         if (
             before is None
@@ -275,7 +275,7 @@ class Course:
         return await self.parts.read_from_report(before, _extract_policy_digest) == digest
 
     async def _submit_document(self, document: bytes, attempt_id: str) -> None:
-        """Submit a document as the owner; the submission completes even if the course is cancelled."""
+        """Submit a document as the owner; if the course is cancelled, the submission still completes."""
         origin = AttemptOrigin(peer=self.workflow.peer, attempt_id=attempt_id)
         task = asyncio.create_task(self.parts.admission.submit_document(document, origin))
         self._submitting.add(task)
@@ -295,7 +295,7 @@ class Course:
                 await self.parts.sleep(LOOK_S)
 
     async def _wait_for_repair(self, run: NodeRun) -> NodeRun:
-        """Wait for the repair of a failed node; a successful fix becomes the node's attempt."""
+        """Wait for the repair of a failed node; if a fix succeeds, it becomes the node's attempt."""
         self._set_node(replace(run, state=NodeState.REPAIRING))
         while (repair := await self.parts.chains.repair_of(run.attempt_id)) is not None and not repair.ended:
             await self.parts.sleep(LOOK_S)
@@ -314,7 +314,7 @@ async def load_outputs(workflow: Workflow, parts: CourseParts) -> dict[str, byte
 
 
 def _to_node_error(refusal: RequestError, node: Node) -> Exception:
-    """Return the error for a rejected submission; TooLarge if its inputs are too large."""
+    """Return the error for a rejected submission, which is TooLarge if the inputs are too large."""
     if refusal.code != "too_large":
         return refusal
     return TooLarge(f"node '{node.id}' and its inputs are too large: {refusal.message}")
@@ -327,7 +327,7 @@ def _write_values(values: Mapping[str, object], room: Room) -> dict[str, bytes]:
 
 
 def _why(attempt: Attempt) -> str | None:
-    """Explain why an attempt has no result, or return None."""
+    """Return the reason why an attempt has no result, or None if it has one."""
     if attempt.error is not None:
         return attempt.error.message
     if attempt.verdict is Verdict.FAILED:

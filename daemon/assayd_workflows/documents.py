@@ -1,4 +1,4 @@
-"""Converts workflows to API documents."""
+"""Converts workflows and their checks to API documents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from assayd_workflows.model import NodeOutline, NodeRun, Outline, Reading, Workf
 
 
 def to_check_document(reading: Reading) -> WorkflowCheckDocument:
-    """Return the document of a check's result."""
+    """Return the document of the result of a check."""
     outline = reading.plan.outline if reading.plan is not None else Outline()
     return WorkflowCheckDocument.model_construct(
         runnable=reading.is_runnable,

@@ -1,4 +1,4 @@
-"""The values of a workflow: its nodes with their inputs, its outputs, and the state of each node."""
+"""Defines the values of a workflow: nodes with their inputs, outputs, and the state of each node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Inputs = Mapping[str, Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A reference to a node's result or a part of it; `path` contains object keys and list indexes."""
+    """A reference to a node's result or part of it; `path` consists of object keys and list indexes."""
 
     node: str
     path: tuple[str, ...] = ()
@@ -36,12 +36,12 @@ class Node:
     """One code node.
 
     Attributes:
-        line: the node's line in the document; None if unknown.
+        line: the node's line in the document; None if the line is unknown.
         code: the node's Python code; empty until its library entry is looked up.
-        code_line: the document's line of the first line of `code`; None if the code isn't a block of it.
+        code_line: the line in the document at which `code` begins; None if the code isn't a block there.
         library: the library entry of the code, as ``name@version`` once it is looked up.
         values: inputs with a value.
-        sources: inputs that are results of other nodes.
+        sources: inputs that are the results of other nodes.
         declared: the types as written in the code, by input name, and for ``result``.
     """
 
@@ -58,11 +58,11 @@ class Node:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Return the nodes whose results this node uses, each once, in the order of its inputs."""
+        """Return the nodes whose results this node uses, each once, ordered by this node's inputs."""
         return tuple(dict.fromkeys(source.node for source in self.sources.values()))
 
     def with_values(self, values: Mapping[str, object]) -> Node:
-        """Return the node with these values, which replace the sources of inputs with the same names."""
+        """Return the node with these values, which replace the sources of inputs of the same names."""
         sources = {name: source for name, source in self.sources.items() if name not in values}
         return replace(self, values={**self.values, **values}, sources=sources)
 
@@ -73,7 +73,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A complete workflow. `lines` are the lines of its outputs in the document."""
+    """A complete workflow. `lines` contains the lines of the outputs in the document."""
 
     nodes: tuple[Node, ...]
     outputs: Mapping[str, Reference]
@@ -91,7 +91,7 @@ class Plan:
         return Outline(name=self.name, nodes=tuple(nodes), outputs=self.outputs)
 
     def with_inputs(self, inputs: Inputs) -> Plan:
-        """Return the plan with these values, which replace the values in the document."""
+        """Return the plan with these values in place of the values in the document."""
         return replace(self, nodes=tuple(one.with_values(inputs.get(one.id, {})) for one in self.nodes))
 
     def without_inputs(self, inputs: Inputs) -> Plan:
@@ -101,7 +101,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOutline:
-    """A node in the compact form for lists and graphs."""
+    """A node in a compact form, for lists and graphs."""
 
     id: str
     line: int | None
@@ -111,7 +111,7 @@ class NodeOutline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """A plan in the compact form for lists and graphs, even if its code and values are large."""
+    """A plan in a compact form, for lists and graphs, without code and values, which can be large."""
 
     name: str | None = None
     nodes: tuple[NodeOutline, ...] = ()
@@ -120,7 +120,7 @@ class Outline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The result of reading or checking a document; the plan is None if it isn't a workflow."""
+    """The result of reading or checking a document; the plan is None if the document isn't a workflow."""
 
     plan: Plan | None
     findings: tuple[Finding, ...] = ()
@@ -132,7 +132,7 @@ class Reading:
 
 
 class NodeState(StrEnum):
-    """The state of a node; all states except the first three are final."""
+    """The state of a node; only the first three states aren't final."""
 
     WAITING = "waiting"
     """A node before it has no result yet."""
@@ -161,7 +161,7 @@ class NodeState(StrEnum):
 class NodeRun:
     """The progress of a workflow's node.
 
-    `attempt_id` is chosen before the attempt is submitted, so that a repeated submission has no effect.
+    `attempt_id` is chosen before the attempt is submitted, so that repeating the submission has no effect.
     `reused`: the attempt belongs to the workflow that this one resumes. `repair_id` is the repair that
     produced the attempt as a fix.
     """

@@ -1,8 +1,8 @@
-"""Builds the submission of a node, with inputs from earlier results, and the context of its repair.
+"""Builds a node's submission, with inputs from earlier results, and the context of the node's repair.
 
-Pure. Results have the form of a case's `result` in the API; tagged values stay tagged. Inputs are JSON
-text: many references can name parts of one result, and the sizes of texts can be added up before anything
-is built.
+The module is pure. Results have the form of a case's `result` in the API; tagged values stay tagged. Inputs
+are JSON text, because many references can name parts of one result, and the sizes of texts can be added up
+before anything is built.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ _CONTEXT_CHARS = 12_000
 
 
 class NoSuchPart(Exception):
-    """The error for a reference to a part that the result doesn't have."""
+    """The error for a reference to a part that a result doesn't have."""
 
 
 class TooLarge(Exception):
-    """The referenced parts of results exceed the size limit in total."""
+    """The error for referenced parts of results that exceed the size limit in total."""
 
 
 @dataclass(slots=True)
 class Room:
-    """The number of bytes available for referenced parts. `what` names the parts in messages."""
+    """The number of bytes available for referenced parts. `what` describes the parts in messages."""
 
     what: str
     most: int
     used: int = 0
 
     def take(self, size: int) -> None:
-        """Use some of the available bytes. Raises: TooLarge."""
+        """Use some of the available bytes. Raises: TooLarge, if too few are left."""
         self.used += size
         if self.used > self.most:
             raise TooLarge(f"{self.what} have more than {self.most} bytes; refer to parts of the results")
 
 
 def texts_of(result: object, sources: Mapping[str, Reference], room: Room) -> dict[str, bytes]:
-    """Return parts of one result as JSON text, each part once. Raises: NoSuchPart, TooLarge."""
+    """Return parts of one result as JSON text, with each part once. Raises: NoSuchPart, TooLarge."""
     written: dict[tuple[str, ...], bytes] = {}
     found: dict[str, bytes] = {}
     for name, source in sources.items():
@@ -57,12 +57,12 @@ def texts_of(result: object, sources: Mapping[str, Reference], room: Room) -> di
 
 
 def join_members(members: Mapping[str, bytes]) -> bytes:
-    """Return a JSON object from members that are JSON texts."""
+    """Return a JSON object whose members are given as JSON texts."""
     return b"{%b}" % b",".join(b"%b:%b" % (canonical(name), text) for name, text in members.items())
 
 
 def resolve_reference(result: object, source: Reference) -> object:
-    """Return the part of a result that a reference names. Raises: NoSuchPart if it doesn't exist."""
+    """Return the part of a result that a reference names. Raises: NoSuchPart, if there isn't one."""
     found, done = result, f"{source.node}.{RESULT}"
     for step in source.path:
         inner = found
@@ -94,7 +94,7 @@ def submission_of(
     workflow_id: str,
     repair: RepairOptions | None = None,
 ) -> bytes:
-    """Return the submission of a node; with a repair, its intent describes other nodes to the provider."""
+    """Return a node's submission; if it is repaired, its intent describes other nodes to the provider."""
     payload: dict[str, object] = {"code": node.code}
     if node.timeout_s is not None:
         payload["timeout_s"] = node.timeout_s
@@ -113,7 +113,7 @@ def submission_of(
 
 
 def effective_policy(node: Node, plan: Plan) -> str:
-    """Return the effective policy of a node: its own policy, or the workflow's."""
+    """Return the effective policy of a node, which is its own policy or the workflow's policy."""
     return node.policy or plan.policy
 
 

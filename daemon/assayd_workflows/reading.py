@@ -1,7 +1,7 @@
-"""Reads the text of a workflow, YAML or JSON, strictly and within limits. Runs in an analysis worker.
+"""Reads a workflow's text, in YAML or JSON, strictly and within limits, in an analysis worker.
 
-This module decides which documents are workflows and which inputs are references; `checking` decides
-whether they are consistent. Every fault is a finding with its line in the document.
+This module decides which documents are workflows and which inputs are references, whereas `checking`
+decides whether they are consistent. Every fault is a finding with its line in the document.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ class _DocumentEntries(BaseModel):
 
 
 def read(body: bytes) -> bytes:
-    """Read the text of a document; return a `Reading`."""
+    """Read the text of a document and return a `Reading`."""
     return READING.dump_json(parse_document(body.decode()))
 
 
 def parse_document(text: str) -> Reading:
-    """Return the plan of a document, or the findings that explain why it has none."""
+    """Return the plan of a document, or the findings that explain why there is none."""
     try:
         value, places = _parse_values(text)
         return _build_plan(value, places)
@@ -97,7 +97,7 @@ class _Fault:
 
 
 class _Faults(Exception):
-    """The faults of a document that isn't a valid workflow."""
+    """The error with the faults of a document that isn't a valid workflow."""
 
     def __init__(self, *faults: _Fault) -> None:
         super().__init__()
@@ -116,20 +116,20 @@ class _Faults(Exception):
 
 @dataclass(slots=True)
 class _DocumentPlaces:
-    """The lines of a document's values by their paths, and the first lines of its text blocks."""
+    """The lines of a document's values, keyed by path, and the first lines of the text blocks."""
 
     lines: dict[tuple[object, ...], int] = field(default_factory=dict)
     blocks: dict[tuple[object, ...], int] = field(default_factory=dict)
 
     def line(self, path: tuple[object, ...]) -> int | None:
-        """Return the line of a value, or of the value that contains it."""
+        """Return the line of a value, or of the smallest value around it."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path)
 
 
 def _parse_values(text: str) -> tuple[object, _DocumentPlaces]:
-    """Return the value of a document with its lines. Raises: _Faults."""
+    """Return the value of a document together with its lines. Raises: _Faults."""
     places = _DocumentPlaces()
     if text.lstrip().startswith("{"):
         try:
@@ -172,7 +172,7 @@ def _depth_error(line: int | None) -> _Faults:
 
 
 class _YamlConverter:
-    """A converter of YAML nodes to JSON values that converts each node once, so aliases can't multiply."""
+    """A converter of YAML nodes to JSON values; each node is converted once, so aliases can't multiply."""
 
     def __init__(self, places: _DocumentPlaces) -> None:
         self._places = places
@@ -214,7 +214,7 @@ _RESOLVER: Any = yaml.resolver.Resolver()
 
 
 def _reject_tag(node: yaml.Node, line: int) -> None:
-    """Raise _Faults if a node has a different tag from the one that its syntax implies."""
+    """Raise _Faults if the tag of a node differs from the tag that the node's syntax implies."""
     plain = isinstance(node, yaml.ScalarNode) and not node.style
     if node.tag != _RESOLVER.resolve(type(node), node.value, (plain, not plain)):
         raise _unsupported_tag_error(node, line)

@@ -1,4 +1,4 @@
-"""The HTTP routes of workflows. Each route checks the caller, makes one call, and responds."""
+"""Defines the HTTP routes of workflows. Each route checks the caller, makes one call, and responds."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ ROUTERS = (workflows,)
 
 @workflows.post("/check", responses=_CHECKED, openapi_extra=describe_request_body(WorkflowCheckBody))
 async def check_workflow(request: Request, call: CallDep, found: WorkflowsDep) -> Response:
-    """Check a workflow's references, cycles, input sources and edge types. Nothing is run or stored."""
+    """Check a workflow's references, cycles, input sources and edge types; run and store nothing."""
     wanted = await read_model(request, call, WorkflowCheckBody, max_bytes=BODY_BYTES)
     reading = await found.check(wanted.document, wanted.inputs, peer=call.caller.peer)
     return json_response(to_check_document(reading))
@@ -86,7 +86,7 @@ async def check_workflow(request: Request, call: CallDep, found: WorkflowsDep) -
 
 @workflows.post("", status_code=202, responses=_STARTED, openapi_extra=describe_request_body(WorkflowBody))
 async def start_workflow(request: Request, call: CallDep, found: WorkflowsDep) -> Response:
-    """Check a workflow and run it on behalf of the caller, with one attempt per node."""
+    """Check a workflow, and run it on behalf of the caller with one attempt per node."""
     wanted = await read_model(request, call, WorkflowBody, max_bytes=BODY_BYTES)
     terms = WorkflowRequest(
         document=wanted.document, inputs=wanted.inputs, repair=_to_repair_options(wanted.repair)
@@ -101,7 +101,7 @@ async def list_workflows(
     cursor: Annotated[str | None, Query(max_length=26, description="`next_cursor` of a page.")] = None,
     limit: Annotated[int, Query(ge=1, le=100, description="Maximum number of workflows on a page.")] = 20,
 ) -> Response:
-    """List workflows without their findings, newest first."""
+    """List workflows without their findings, starting with the newest."""
     async with call.budget.parsing(call.caller.peer.uid):
         page = await found.list(uid=call.visible_uid, before=cursor, limit=limit)
         body = await asyncio.to_thread(_render_page, page)
@@ -140,7 +140,7 @@ async def cancel_workflow(call: CallDep, found: WorkflowsDep, workflow_id: Id) -
     openapi_extra=describe_request_body(WorkflowResumeBody),
 )
 async def resume_workflow(request: Request, call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
-    """Run an ended workflow again, possibly changed; nodes with equal code and inputs keep their result."""
+    """Run an ended workflow again, possibly changed; nodes with equal code and inputs keep results."""
     workflow = await _get_visible(call, found, workflow_id)
     wanted = await read_model(request, call, WorkflowResumeBody, max_bytes=BODY_BYTES)
     if workflow.peer.uid != call.caller.peer.uid:
@@ -160,7 +160,7 @@ async def get_workflow_outputs(call: CallDep, found: WorkflowsDep, workflow_id: 
 
 @workflows.get("/{id}/bundle", responses=_BUNDLE, response_class=Response)
 async def get_workflow_bundle(call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
-    """Return an ended workflow as a tar file: document, inputs, result, and references to its attempts."""
+    """Return an ended workflow as a tar file: document, inputs, result, and attempt references."""
     workflow = await _get_visible(call, found, workflow_id)
     return Response(
         await build_bundle(workflow, await found.contents(workflow), call.service.get),
@@ -170,7 +170,7 @@ async def get_workflow_bundle(call: CallDep, found: WorkflowsDep, workflow_id: I
 
 @workflows.get("/{id}/events", responses=_EVENTS, response_class=Response)
 async def follow_workflow(call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
-    """Follow a workflow as server-sent events; the last event is `finished`."""
+    """Send a workflow's changes as server-sent events, of which the last one is `finished`."""
     workflow = await _get_visible(call, found, workflow_id)
     return EventStream(_change_events(found.follow(workflow.id)), heartbeat_s=call.limits.heartbeat_s)
 
@@ -184,7 +184,7 @@ async def _change_events(states: AsyncGenerator[Workflow, None]) -> Documents:
 
 
 async def _get_visible(call: Call, found: Workflows, workflow_id: str) -> Workflow:
-    """Return a workflow that the caller is allowed to see. Raises: RequestError ``not_found``.
+    """Return a workflow that the caller is allowed to see.
 
     Raises: RequestError ``not_found``, also for another user's workflow.
     """

@@ -1,7 +1,7 @@
-"""Stores workflows in a database: one row per workflow, and one row per node.
+"""Stores workflows in a database, with one row per workflow and one row per node.
 
-This module maps values to rows; the tables are defined in `assayd.store.tables`. Of each user's ended
-workflows, the newest are kept. Document, inputs and plan can be large: they are read only if needed.
+This module maps values to rows of the tables in `assayd.store.tables`. Of each user's ended workflows, the
+newest are kept. Document, inputs and plan can be large, so they are read only if needed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LISTED = [column for column in _SHOWN if column.name != "findings"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowContents:
-    """The source of a workflow: its document, and its inputs and plan as JSON text."""
+    """The source of a workflow: the document, and the inputs and the plan as JSON text."""
 
     document: str
     inputs: str
@@ -55,24 +55,24 @@ class WorkflowContents:
 
     @classmethod
     def written(cls, document: str, inputs: Inputs, plan: Plan | None) -> WorkflowContents:
-        """Return the contents as text, which is slow if they are large."""
+        """Return the contents as text; this is slow if they are large."""
         text = None if plan is None else PLAN.dump_json(plan.without_inputs(inputs)).decode()
         return cls(document=document, inputs=canonical(dict(inputs)).decode(), plan=text)
 
     def read_inputs(self) -> Inputs:
-        """Parse the inputs, which is slow if they are large."""
+        """Parse the inputs; this is slow if they are large."""
         found: Inputs = json.loads(self.inputs)
         return found
 
     def read_plan(self) -> Plan:
-        """Parse the plan with its inputs, which is slow if they are large."""
+        """Parse the plan with its inputs; this is slow if they are large."""
         plan = PLAN.validate_json(self.plan or '{"nodes": [], "outputs": {}}')
         return plan.with_inputs(self.read_inputs())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """One page of a list of workflows; `next_cursor` is the last one's id if there may be more."""
+    """One page of workflows; `next_cursor` is the id of the last workflow if there may be more."""
 
     workflows: Sequence[Workflow]
     next_cursor: str | None
@@ -85,7 +85,7 @@ class DatabaseWorkflowStore:
         self._access = access
 
     async def add(self, workflow: Workflow, contents: WorkflowContents) -> None:
-        """Record a workflow with its nodes durably; remove the user's oldest ones beyond the limits.
+        """Record a workflow and its nodes durably; remove the user's oldest workflows above the limits.
 
         Raises: RequestError ``quota.full`` (retryable).
         """
@@ -116,14 +116,14 @@ class DatabaseWorkflowStore:
         await self._access.write(lambda connection: connection.execute(changed).close())
 
     async def cancel(self, workflow_id: str, at: datetime) -> None:
-        """Record that no further nodes of a workflow can start."""
+        """Record that no further nodes of a workflow must start."""
         unended = workflows.c.finished_at.is_(None) & workflows.c.cancelled_at.is_(None)
         changed = update(workflows).where(workflows.c.id == workflow_id, unended)
         changed = changed.values(cancelled_at=to_micros(at))
         await self._access.write(lambda connection: connection.execute(changed).close())
 
     async def finish(self, workflow: Workflow) -> None:
-        """Record the end of a workflow together with its nodes' ends, in one transaction, only once."""
+        """Record the end of a workflow and of its nodes in one transaction, at most once."""
         unended = (workflows.c.id == workflow.id) & workflows.c.finished_at.is_(None)
         changed = update(workflows).where(unended).values(_end_values(workflow))
 
@@ -138,7 +138,7 @@ class DatabaseWorkflowStore:
         await self._access.write(apply)
 
     async def get(self, workflow_id: str) -> Workflow | None:
-        """Return a workflow by its id; None if it doesn't exist."""
+        """Return the workflow with this id; None if it doesn't exist."""
         found = await self._read(select(*_SHOWN).where(workflows.c.id == workflow_id))
         return found[0] if found else None
 
@@ -150,7 +150,7 @@ class DatabaseWorkflowStore:
         return None if row is None else WorkflowContents(**row)
 
     async def list(self, *, uid: int | None, before: str | None, limit: int) -> Page:
-        """Return workflows without findings, newest first: those of one user, and older than `before`."""
+        """Return one user's workflows that are older than `before`, without findings, newest first."""
         wanted = select(workflows.c.id, func.length(workflows.c.outline)).order_by(workflows.c.id.desc())
         if uid is not None:
             wanted = wanted.where(workflows.c.uid == uid)
@@ -167,7 +167,7 @@ class DatabaseWorkflowStore:
         return Page(workflows=await self._read(listed), next_cursor=shown[-1] if more else None)
 
     async def unfinished(self) -> Sequence[Workflow]:
-        """Return every workflow without a verdict, oldest first."""
+        """Return every workflow that has no verdict, starting with the oldest."""
         unended = workflows.c.finished_at.is_(None)
         return await self._read(select(*_SHOWN).where(unended).order_by(workflows.c.id))
 
@@ -186,7 +186,7 @@ class DatabaseWorkflowStore:
 
 
 def _find_excess(ended: Sequence[tuple[str, int]], added: int) -> list[str]:
-    """Return the ended workflows, newest first, that exceed the limits if `added` bytes are added."""
+    """Return the ended workflows, newest first, that exceed the limits after `added` bytes are added."""
     sums = accumulate((size for _, size in ended), initial=added)
     next(sums)
     return [

@@ -1,4 +1,4 @@
-"""Builds the workflows from the parts of the daemon."""
+"""Builds the part of the daemon that manages workflows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESULTS_AT_ONCE = 3
 
 
 async def open_wing(basics: Basics, stack: AsyncExitStack, running: RunningParts) -> Workflows:
-    """Build the workflows, which run until the stack closes."""
+    """Build the manager of workflows, which runs workflows until the stack closes."""
     parts = CourseParts(
         admission=running.admission,
         scheduler=running.scheduler,

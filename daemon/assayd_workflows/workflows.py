@@ -1,6 +1,7 @@
-"""Manages this daemon's workflows: checks, starts, follows, cancels, resumes and recovers them.
+"""Manages this daemon's workflows: checks, starts, follows, cancels, resumes and recovers workflows.
 
-This module decides which workflows begin and which verdict they get. The API checks who owns a workflow.
+This module decides which workflows begin, and determines their verdicts. The API checks the owner of a
+workflow.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowRequest:
-    """A requested workflow: a document, input values that override the document's, and repair options."""
+    """A request for a workflow: a document, input values that override the document's, repair options."""
 
     document: str
     inputs: Inputs
@@ -59,7 +60,7 @@ class WorkflowRequest:
 
 
 class Workflows:
-    """Implements `ports.workflows.Workflows`."""
+    """An implementation of `ports.workflows.Workflows`."""
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
         self,
@@ -87,7 +88,7 @@ class Workflows:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Workflows]:
-        """Run workflows while the body runs; unfinished ones continue when the daemon is started again."""
+        """Run workflows while the body runs; unfinished ones continue after the daemon's next start."""
         async with task_group() as self._tasks:
             try:
                 yield self
@@ -96,7 +97,7 @@ class Workflows:
                     task.cancel()
 
     async def recover(self, only: Container[str] | None = None) -> None:
-        """Continue unfinished workflows of a previous run: all of them, or `only` those with these ids."""
+        """Continue unfinished workflows of an earlier process: all, or those with the ids in `only`."""
         unfinished = [one for one in await self._store.unfinished() if only is None or one.id in only]
         for workflow in unfinished:
             contents = await self._store.contents(workflow.id)
@@ -107,7 +108,7 @@ class Workflows:
             log.warning("workflows.recovered", count=len(unfinished))
 
     async def check(self, document: str, inputs: Inputs, *, peer: Peer) -> Reading:
-        """Check a document; nothing is run or stored.
+        """Check a document without running or storing anything.
 
         Raises: RequestError ``invalid``, ``policy.unknown``, ``too_large``.
         """
@@ -133,7 +134,7 @@ class Workflows:
             raise AssaydError("analysis.broken", "an analysis worker's answer is malformed") from problem
 
     async def _run_in_turn(self, uid: int, work: Callable[[A], T], argument: A) -> T:
-        """Run a long operation in a thread, with users taking turns."""
+        """Run a long operation in a thread; users take turns."""
         async with self._parts.scheduler.budget.parsing(uid):
             return await asyncio.to_thread(work, argument)
 
@@ -156,7 +157,7 @@ class Workflows:
         return replace(plan, nodes=tuple(nodes))
 
     async def _fetch_entry(self, node: str, library: str, uid: int) -> tuple[str, str]:
-        """Return an entry's name with its version, and its code; the daemon reads one entry at a time."""
+        """Return an entry's name with its version, and its code; only one entry is read at a time."""
         name, _, version = library.partition("@")
         newest = [] if version else await self._library.history(uid, name)
         number = int(version) if version else newest[0].version if newest else 0
@@ -171,9 +172,10 @@ class Workflows:
             return f"{name}@{entry.version}", await asyncio.to_thread(_extract_code, entry.document)
 
     async def begin(self, terms: WorkflowRequest, peer: Peer) -> Workflow:
-        """Record a workflow and start it; a workflow with errors in its check fails without running.
+        """Record and start a workflow; if its check has errors, it fails without running.
 
-        Raises: RequestError, as `check`; ``repair.provider_unknown``, ``quota.full``, ``not_ready``.
+        Raises: the same errors as `check`; RequestError ``repair.provider_unknown``, ``quota.full``,
+        ``not_ready``.
         """
         if terms.repair is not None:
             self._repair_requests.check(terms.repair)
@@ -213,9 +215,10 @@ class Workflows:
         repair: RepairOptions | None,
         peer: Peer,
     ) -> Workflow:
-        """Begin a workflow that reuses an ended one's results for nodes with equal code and inputs.
+        """Begin a workflow whose nodes reuse an ended workflow's results if code and inputs are equal.
 
-        None stands for the ended workflow's values. Raises: RequestError ``workflow.running``; as `begin`.
+        None means the ended workflow's value. Raises: RequestError ``workflow.running``; the same errors as
+        `begin`.
         """
         if workflow.verdict is None:
             raise RequestError("workflow.running", "the workflow is still running; cancel it, or wait")
@@ -261,7 +264,7 @@ class Workflows:
             course.changed.give()
 
     async def _end_with_error(self, course: Course) -> None:
-        """End a workflow with an internal error, so that it doesn't stay unfinished."""
+        """End a workflow with an internal error, because otherwise it would stay unfinished."""
         message = "an internal error; operators: see the daemon's log"
         try:
             await course.abort(message)
@@ -282,7 +285,7 @@ class Workflows:
             await course.abort("the workflow was cancelled")
 
     async def _find_reusable_nodes(self, workflow: Workflow) -> Mapping[str, NodeRun]:
-        """Return the validated nodes of the resumed workflow, by input digest."""
+        """Return the validated nodes of the workflow to resume, keyed by input digest."""
         earlier = await self._store.get(workflow.resumes) if workflow.resumes is not None else None
         runs = earlier.nodes.values() if earlier is not None else ()
         return {
@@ -301,7 +304,7 @@ class Workflows:
         log.info("workflow.finished", workflow_id=ended.id, verdict=verdict.value)
 
     async def _decide_verdict(self, course: Course) -> tuple[Verdict, str | None]:
-        """Decide the verdict: validated if all outputs exist."""
+        """Decide the verdict, which is validated if all outputs exist."""
         workflow = course.workflow
         runs = {source.node: workflow.nodes[source.node] for source in workflow.outline.outputs.values()}
         without = [name for name, run in runs.items() if run.state is not NodeState.VALIDATED]
@@ -324,12 +327,12 @@ class Workflows:
         return Verdict.VALIDATED, None
 
     async def get(self, workflow_id: str) -> Workflow | None:
-        """Return the current state of a workflow by its id; None if it doesn't exist."""
+        """Return the current state of the workflow with this id; None if it doesn't exist."""
         course = self._courses.get(workflow_id)
         return course.workflow if course is not None else await self._store.get(workflow_id)
 
     async def list(self, *, uid: int | None, before: str | None, limit: int) -> Page:
-        """Return workflows without findings, newest first."""
+        """Return workflows without findings, starting with the newest."""
         page = await self._store.list(uid=uid, before=before, limit=limit)
         running = self._courses
         found = [
@@ -339,7 +342,7 @@ class Workflows:
         return replace(page, workflows=found)
 
     def require_outputs(self, workflow: Workflow) -> None:
-        """Ensure that a workflow is validated. Raises: RequestError ``workflow.no_outputs``."""
+        """Check that a workflow is validated. Raises: RequestError ``workflow.no_outputs``."""
         if workflow.verdict is not Verdict.VALIDATED:
             state = workflow.verdict.value if workflow.verdict is not None else "still running"
             raise RequestError("workflow.no_outputs", f"the workflow has no outputs: it is {state}")
@@ -354,7 +357,7 @@ class Workflows:
         return await asyncio.to_thread(lambda: join_members({"outputs": join_members(outputs)}))
 
     async def cancel(self, workflow: Workflow) -> None:
-        """End a workflow with its running attempts. Raises: RequestError ``workflow.finished``."""
+        """End a workflow and its running attempts. Raises: RequestError ``workflow.finished``."""
         if workflow.verdict is not None:
             raise RequestError("workflow.finished", "the workflow has ended")
         await self._store.cancel(workflow.id, self._clock.now())
@@ -362,7 +365,7 @@ class Workflows:
             await self._driving.cancel(DrivenWork.WORKFLOW, workflow.id)
 
     def end(self, workflow_id: str) -> bool:
-        """End a workflow that runs in this process; return whether it runs here."""
+        """End a workflow if it runs in this process; return whether it does."""
         course = self._courses.get(workflow_id)
         if course is not None and not course.cancelled:
             course.cancelled = True
@@ -370,7 +373,7 @@ class Workflows:
         return course is not None
 
     async def follow(self, workflow_id: str) -> AsyncGenerator[Workflow, None]:
-        """Yield a workflow each time that it changes, until it ends."""
+        """Yield a workflow after each of its changes, until it ends."""
         while True:
             course = self._courses.get(workflow_id)
             changed = course.changed.next if course is not None else None
@@ -396,7 +399,7 @@ _TOO_MUCH = Finding(
 
 
 def _add_snippets(reading: Reading, document: str) -> Reading:
-    """Add the lines of the document to which the findings refer."""
+    """Add the lines of the document to the findings that refer to them."""
     lines = document.split("\n")
     found = (
         replace(one, snippet=shorten(lines[one.line - 1].rstrip(), SNIPPET_CHARS))
@@ -408,7 +411,7 @@ def _add_snippets(reading: Reading, document: str) -> Reading:
 
 
 def _reject_unknown_nodes(plan: Plan, inputs: Inputs) -> None:
-    """Ensure that inputs belong to nodes of the plan. Raises: RequestError ``invalid``."""
+    """Check that inputs belong to nodes of the plan. Raises: RequestError ``invalid``."""
     known = {node.id for node in plan.nodes}
     for name in inputs:
         if name not in known:
@@ -430,7 +433,7 @@ def _is_store_error(trouble: BaseException) -> bool:
 
 
 def _to_refused(workflow: Workflow) -> Workflow:
-    """Return a workflow that its check has rejected, which has ended without running anything."""
+    """Return an ended workflow that was rejected by its check and never ran."""
     at = workflow.created_at
     errors = sum(finding.is_error for finding in workflow.findings)
     detail = f"the check found {errors} error{'' if errors == 1 else 's'}; nothing ran"

@@ -1,9 +1,9 @@
-"""The container's end of the proxy: a loopback listener whose connections are carried in frames.
+"""The container's end of the proxy: a loopback listener that forwards its connections in frames.
 
-This module doesn't interpret the data that guest code sends to the proxy; the daemon reads it and answers.
-This module limits the number of simultaneous connections (others wait in the listener's queue), the total
-number of connections, and the bytes in transit in each direction, for which each end grants the other
-credit. Each round of the selector transfers a bounded amount of data per connection, so that a busy
+This module doesn't interpret the data that guest code sends to the proxy. The daemon reads the data and
+answers. This module limits the number of simultaneous connections (others wait in the listener's queue),
+the total number of connections, and the bytes in transit in each direction: each end grants credit to its
+peer. Each round of the selector transfers a bounded amount of data per connection, so that a busy
 connection doesn't delay output, results and other connections.
 """
 
@@ -48,8 +48,8 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 class _Connection:
     """One connection of guest code.
 
-    `credit` is the number of bytes that can still be sent to the daemon, `unsent` is the data that the
-    guest has not read yet, and `taken` counts the bytes that the guest has read but that were not yet
+    `credit` is the number of bytes that can still be sent to the daemon, `unsent` is the data that guest
+    code has not read yet, and `taken` is the number of bytes that guest code has read but that haven't been
     reported to the daemon.
     """
 
@@ -64,7 +64,7 @@ class _Connection:
 
 
 class GuestRelay:
-    """The connections of an attempt, used by one unit at a time; inactive until `open` is called."""
+    """The proxy connections of an attempt, for one unit at a time. Inactive until `open` is called."""
 
     def __init__(self, selector: Selector, send: Send) -> None:
         self._selector = selector
@@ -79,7 +79,7 @@ class GuestRelay:
         self._refused: deque[socket.socket] = deque(maxlen=_REFUSED_KEPT)
 
     def open(self, caps: RelayCaps) -> Mapping[str, str]:
-        """Start listening; return the environment variables with the proxy's address. Raises: OSError."""
+        """Start the listener; return environment variables with the proxy's address. Raises: OSError."""
         # In a container always the same port, so that equal code runs the same; elsewhere it may be taken.
         port = PORT if os.getpid() == 1 else 0
         self._caps = caps
@@ -90,12 +90,12 @@ class GuestRelay:
         return {**found, **{name.lower(): value for name, value in found.items()}}
 
     def begin(self, unit: int) -> None:
-        """Start accepting connections for the unit that begins now."""
+        """Start accepting connections for the next unit."""
         self._unit, self._refusing = unit, False
         self._listen()
 
     def end(self) -> None:
-        """Close all connections of the unit, including waiting ones. The unit's processes must be dead."""
+        """Close all connections of the unit, including queued ones. The unit's processes must be dead."""
         for connection in list(self._connections.values()):
             self._close_connection(connection)
         while self._refused:
@@ -229,7 +229,7 @@ class GuestRelay:
             self._send_frame("stream_end", connection)
 
     def _update_events(self, connection: _Connection) -> None:
-        """Select the events that let the connection make progress; none while it waits for the daemon."""
+        """Watch the events for which the connection is ready; watch none while it waits for the daemon."""
         reads = not connection.guest_ended and connection.credit >= LEAST_COST
         events = reads * READ | bool(connection.unsent) * WRITE
         if events == connection.watched:
@@ -254,7 +254,7 @@ class GuestRelay:
 
 
 def _or_none_if_blocking(move: Callable[[], _T]) -> _T | None:
-    """Return the result of a socket call, or None if the call would block."""
+    """Call a socket function and return its result, or None if the call would block."""
     try:
         return move()
     except BlockingIOError:

@@ -1,8 +1,8 @@
-"""The child's end of its report pipe: writes the result and policy events.
+"""The child's end of its report pipe, to which the child writes its result and policy events.
 
-Guest code runs in the same process and can replace any object that it can reach, so this module never looks
-up a name that guest code could have replaced (`private`). Guest code can still forge a report, but gains
-nothing by that: see docs/threat-model.md.
+Guest code runs in the same process and can replace any object that it can access. Therefore, this module
+keeps private references (`private`) and never looks up a name that guest code could have replaced. Guest
+code can still forge a report, but a forged report has no benefit (see docs/threat-model.md).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _reject_non_json(value: object) -> object:
 
 
 class Reporter:
-    """A writer of report frames to a pipe; can be used by any thread."""
+    """A thread-safe writer of report frames to a pipe."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -54,7 +54,7 @@ class Reporter:
         file: str | None = None,
         line: int | None = None,
     ) -> None:
-        """Report a policy event, once for each combination of kind, detail and place."""
+        """Report a policy event once for each combination of kind, detail and location."""
         detail = detail[:MAX_DETAIL].encode("utf-8", "backslashreplace").decode()[:MAX_DETAIL]
         key = (kind, detail, file, line)
         with self._lock:
@@ -71,7 +71,7 @@ class Reporter:
             )
 
     def progress(self, record: Record) -> None:
-        """Write a line that precedes the result record in the same result."""
+        """Write a line of the result, before the result record."""
         content = _encode_utf8("".join((*self._encode(record, 0), "\n")))
         with self._lock:
             self._write_result(content, closing=False)

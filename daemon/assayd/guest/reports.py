@@ -1,4 +1,4 @@
-"""The runner's end of a child's report pipe, which carries results and policy events; all data is hostile.
+"""The runner's end of a child's report pipe, which transports results and policy events (hostile data).
 
 This module counts, limits and forwards the data. The daemon decides whether a result is valid.
 """
@@ -58,7 +58,7 @@ class Reports:
             self.malformed = self.malformed or str(problem)
 
     def finish(self) -> Iterator[tuple[Header, bytes]]:
-        """Process the end of the stream; return the frame that closes a result left open by the child."""
+        """Process the end of the stream; return the frame that ends an incomplete result of the child."""
         if self.malformed is None and (self._decoder.pending or self._in_result):
             self.malformed = "the report ends in the middle of a frame or result"
         if self._in_result and self.results < _RESULTS_PASSED:
@@ -98,7 +98,7 @@ class Reports:
 
 
 class SolutionReportReader:
-    """A reader of a solution's report frames that passes on only policy events."""
+    """A reader of a solution's report frames that returns only policy events."""
 
     def __init__(self, unit: int, result_bytes: int) -> None:
         self._reports = Reports(unit, result_bytes)

@@ -23,7 +23,7 @@ _MAX_DEPTH = 16
 
 
 class Fault(Exception):
-    """A request that the runner cannot fulfil; it ends the conversation."""
+    """A request that the runner cannot fulfil. The error ends the connection to the daemon."""
 
 
 class GuestLimits(Value):
@@ -49,16 +49,16 @@ class ImportRules(Value):
 
 
 class RelayCaps(Value):
-    """The maximum numbers of simultaneous and of total connections to the proxy."""
+    """The maximum number of simultaneous connections to the proxy, and the maximum total number."""
 
     streams: int
     connections: int
 
 
 class BeginFrame(Value):
-    """The content of a `begin` frame for all units that follow. `relay` is None if the network is blocked.
+    """The content of a `begin` frame, valid for all later units. `relay` is None if the network is blocked.
 
-    `programs` are the unit programs of these units; `preload` are the modules to import in advance.
+    `programs` lists the unit programs of these units; `preload` lists the modules to import in advance.
     """
 
     limits: GuestLimits
@@ -78,9 +78,9 @@ class BeginFrame(Value):
 
 
 class UnitRequest(Value):
-    """The header of a `unit` frame, without the body's arguments. `more` is true if another unit follows.
+    """The header of a `unit` frame; the arguments are in the body. `more` is true if another unit follows.
 
-    `call_s` limits each call of a solution in a separate process.
+    `call_s` is the timeout, in seconds, of each call of a solution in a separate process.
     """
 
     index: int
@@ -130,7 +130,7 @@ def read_path(header: Header) -> str:
 
 
 def get(header: Mapping[str, object], name: str, kind: type[_T]) -> _T:
-    """Return a header field, which must have exactly the given type. Raises: Fault."""
+    """Return a header field. Raises: Fault, if its type isn't exactly the given type."""
     value = header.get(name)
     if type(value) is not kind:
         raise Fault(f"{name} is not a {kind.__name__}")
@@ -138,12 +138,12 @@ def get(header: Mapping[str, object], name: str, kind: type[_T]) -> _T:
 
 
 def mapping(header: Mapping[str, object], name: str) -> dict[str, object]:
-    """Return a header field, which must be an object. Raises: Fault."""
+    """Return a header field. Raises: Fault, if it isn't an object."""
     return get(header, name, dict)
 
 
 def texts(header: Mapping[str, object], name: str) -> tuple[str, ...]:
-    """Return a header field, which must be an array of strings. Raises: Fault."""
+    """Return a header field. Raises: Fault, if it isn't an array of strings."""
     values: list[object] = get(header, name, list)
     found = tuple(value for value in values if isinstance(value, str))
     if len(found) != len(values):

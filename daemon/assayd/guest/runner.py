@@ -1,8 +1,9 @@
-"""The guest runner: PID 1 of the container, one thread, one selector loop.
+"""The guest runner: the container's PID 1, with a single thread and a single selector loop.
 
 The runner exchanges frames with the daemon (docs/guest-protocol.md) and runs one unit at a time. It has no
-signal handlers, isn't dumpable and holds no secrets, so that nothing in the container can stop it, read its
-memory or benefit from doing so. It exits at the end of its standard input.
+signal handlers, isn't dumpable and holds no secrets. Therefore, nothing in the container can stop the
+runner or read its memory, and reading its memory would reveal nothing. It exits at the end of its standard
+input.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _MOST_UNSENT = 32 * 1024
 
 
 def main(work: str = WORK) -> NoReturn:
-    """Serve the daemon on standard input and output, and then exit."""
+    """Process the daemon's requests on standard input and output until the input ends, and then exit."""
     kernel.set_dumpable(False)
     reset_signals()
     environment = extract_environment()
@@ -65,7 +66,7 @@ def main(work: str = WORK) -> NoReturn:
 
 
 def prepare() -> None:
-    """Prepare everything that attempts can need; used by a template that is forked repeatedly."""
+    """Load everything that any attempt can need; a template calls this function before it is cloned."""
     from .seccomp import cached_filters
 
     load_session()
@@ -77,14 +78,14 @@ def prepare() -> None:
 
 
 def load_session() -> type[GuestSession]:
-    """Import and return the session class, which attempts need but the start of the runner doesn't."""
+    """Import and return the session class on first use, so that the start of the runner isn't delayed."""
     from .session import GuestSession
 
     return GuestSession
 
 
 class Runner:
-    """One conversation of the runner with the daemon."""
+    """A connection of the runner to the daemon, from start to end."""
 
     def __init__(self, source: int, sink: int, work: str, environment: Mapping[str, str]) -> None:
         self._source = source
@@ -111,7 +112,7 @@ class Runner:
         self._send_at = 0.0
 
     def serve(self) -> int:
-        """Run the conversation to its end and return the exit status."""
+        """Process frames until the connection ends, and return the exit status."""
         selector = self._around.selector
         selector.register(self._source, READ, self._read_frames)
         selector.register(self._children, READ, self._drain_signals)
@@ -145,7 +146,7 @@ class Runner:
                     self._session.fork_ahead()
 
     def _wait_for_events(self) -> None:
-        """Wait for events; send buffered output before a wait that can be long."""
+        """Wait for events; before a potentially long wait, send the buffered output."""
         wait_s = self._unit.wait_s() if self._unit is not None else None
         if self._unsent:
             keep_s = self._send_at - time.monotonic()
@@ -163,9 +164,10 @@ class Runner:
         return self._session is not None and self._session.relay is not None
 
     def _update_read_events(self) -> None:
-        """Watch for frames unless a unit runs; frames sent in advance stay unread until the unit ends.
+        """Read frames only while no unit runs; frames that arrive earlier stay unread until the unit ends.
 
-        Under an allowlist, no frames are sent in advance, and the frames of connections are always read.
+        Under an allowlist, frames are always read, because they can belong to connections, and the daemon
+        sends no unit in advance.
         """
         lives = self._unit is not None and not self._has_relay
         self._around.selector.modify(self._source, HANG_UP if lives else READ)
@@ -279,7 +281,7 @@ class Runner:
         self._done = True
 
     def _send(self, header: Header, body: bytes) -> None:
-        """Buffer a frame, which is sent at the next opportunity."""
+        """Add a frame to the output buffer."""
         if not self._unsent:
             self._send_at = time.monotonic() + _UNSENT_S
         self._unsent += encode(header, body)

@@ -1,8 +1,9 @@
 """Seccomp filters for guest code: two filters in BPF instructions, in addition to the engine's own filter.
 
-The first filter refuses calls that neither guest code nor a runner without a relay needs. Such a runner
-loads it once, and its children inherit it, because loading takes a fifth of the time of a child's
-confinement. Each child loads the second filter, which protects the report pipe and refuses further filters.
+The first filter refuses calls that neither guest code nor a runner without a relay needs. Because loading a
+filter takes a fifth of the time of a child's confinement, such a runner loads the first filter once, and
+its children inherit it. Each child loads the second filter, which protects the report pipe and refuses
+further filters.
 
 Refused calls fail with EPERM (or ENOSYS, if callers have a fallback for it); no call kills the process.
 Signals aren't filtered: PID 1 has no handlers, so the kernel itself drops signals from its namespace.
@@ -213,7 +214,7 @@ _KEPT: dict[tuple[bool, bool], tuple[bytes, bytes]] = {}
 def cached_filters(*, allow_exec: bool, allow_inet: bool) -> tuple[bytes, bytes]:
     """Return an attempt's seccomp filters for this machine; each combination is built only once.
 
-    Raises: ValueError as `build_filters` does.
+    Raises: the same errors as `build_filters`.
     """
     which = allow_exec, allow_inet
     if which not in _KEPT:
@@ -252,10 +253,11 @@ def _assemble_filter(machine: str, refused: _Table, absent: _Table, judgements: 
 
 
 def separated(program: bytes, pid: int, *, writes: bool, machine: str | None = None) -> bytes:
-    """Return the filter with added rules that separate the process from others of the same user.
+    """Return the filter with additional rules that isolate a process from others of the same user.
 
-    The process can't send signals to another process, start one, or have the kernel send signals for it.
-    Without `writes`, it can't create or change files either, so that it can't pass any to other processes.
+    The process can't start another process, and can't send signals to one, directly or through the kernel.
+    If `writes` is false, it can't create or change files either, so that it can't pass data to other
+    processes in files.
     """
     column = list(_AUDIT_ARCH).index(machine or os.uname().machine)
     added = b""
@@ -295,7 +297,7 @@ def separated(program: bytes, pid: int, *, writes: bool, machine: str | None = N
 
 
 def _check_architecture(architecture: int) -> bytes:
-    """Refuse calls of another architecture (32 bit, x32), in which call numbers have other meanings."""
+    """Refuse calls of other architectures (32 bit, x32), whose call numbers have different meanings."""
     return (
         _encode_instruction(_LOAD, _ARCH)
         + _encode_instruction(_JUMP_EQUAL, architecture, skip_if=1)
@@ -327,7 +329,7 @@ def _argument_rules(allow_inet: bool) -> dict[str, bytes]:
 
 
 def _refuse_open_flag(flag: int) -> dict[str, bytes]:
-    """Return the instructions that refuse a flag for open files as if the file system didn't support it."""
+    """Return the instructions that refuse a flag of open files with the error of an unsupported flag."""
     by_fcntl = _fail_if_any_bit(2, flag)
     return {
         "open": _fail_if_any_bit(1, flag),
@@ -347,7 +349,7 @@ def _fail_if_any_bit(argument: int, bits: int, number: int = errno.EINVAL) -> by
 
 
 def _fail_unless_tcp() -> bytes:
-    """Refuse every socket except TCP over IPv4, regardless of the flags in its type."""
+    """Return the instructions that refuse all sockets except TCP over IPv4, with any type flags."""
     return (
         _fail_unless_equal(0, _AF_INET)
         + _load_argument(1)
@@ -362,7 +364,7 @@ def _fail_unless_tcp() -> bytes:
 
 
 def _fail_unless_option_listed(more: dict[int, tuple[int, ...]]) -> bytes:
-    """Refuse every socket option that is neither in the fixed list nor in `more`."""
+    """Return the instructions that refuse all socket options outside the fixed list and `more`."""
     block = b""
     for level, listed in _SOCKET_OPTIONS.items():
         options = (*listed, *more.get(level, ()))
@@ -380,7 +382,8 @@ def _fail_unless_option_listed(more: dict[int, tuple[int, ...]]) -> bytes:
 def _child_rules(*, report: bool) -> dict[str, bytes]:
     """Return the instructions that refuse further filters and protect the report pipe's descriptor.
 
-    A `close_range` that could include it fails with ENOSYS, after which callers close descriptors singly.
+    A `close_range` call whose range could include that descriptor fails with ENOSYS; callers then close
+    descriptors one by one.
     """
     further = {"prctl": _fail_if_equal(0, _PR_SET_SECCOMP)}
     if not report:
@@ -413,7 +416,7 @@ def _fail_unless_equal(argument: int, value: int) -> bytes:
 
 
 def _load_argument(argument: int) -> bytes:
-    """Load the lower half of an argument; all checked arguments are C ints (little-endian machines)."""
+    """Return the instruction that loads an argument's lower 32 bits (a C int on little-endian machines)."""
     return _encode_instruction(_LOAD, _ARGUMENTS + 8 * argument)
 
 

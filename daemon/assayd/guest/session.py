@@ -1,4 +1,4 @@
-"""One attempt inside the runner: its permissions and files, and the input of its next unit."""
+"""One attempt in the runner: the permissions and files of the attempt, and the next unit's input."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _USES_DATABASE = "sql"
 
 
 class GuestSession:
-    """The state of an attempt, which handles the frames between `begin` and `finish`."""
+    """The state of an attempt, with a method for each type of frame between `begin` and `finish`."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class GuestSession:
         self._common = bytearray()
 
     def fork_ahead(self) -> None:
-        """Fork the next unit's child, unless it exists; no other child can be alive. Raises: OSError."""
+        """Fork the next unit's child, unless it exists; no other child may be alive. Raises: OSError."""
         if self._next_child is None:
             self._around.work.restore_access()
             before, work = self._around.cgroup.counters(), self._around.work.descriptor
@@ -76,7 +76,7 @@ class GuestSession:
             self._solution = self._nursery.start()
 
     def add_solution(self, body: bytes) -> None:
-        """Accept the solution, which must precede all data of its tests. Raises: Fault, OSError."""
+        """Accept the solution. Raises: Fault, if any data of its tests was received earlier; OSError."""
         if (
             self._pairing is None
             or self._nursery is not None
@@ -161,10 +161,10 @@ class GuestSession:
         return pair
 
     def _take_child(self) -> PreforkedChild:
-        """Return the preforked child. Raises: Unconfined, which is never the fault of submitted code.
+        """Return the preforked child. Raises: Unconfined; submitted code is never the cause.
 
-        If the kernel killed the child for lack of memory while files were staged, the unit counts as out of
-        memory.
+        If the kernel killed the child for lack of memory while files were staged, the unit is reported as
+        out of memory.
         """
         assert self._next_child is not None  # noqa: S101 - it was forked before the files were staged
         forked, self._next_child = self._next_child, None
@@ -183,7 +183,7 @@ class GuestSession:
         return self._database.take(self._around.work, keep=ended_well)
 
     def send_outputs(self) -> list[str]:
-        """Send the declared outputs; return the reasons for which outputs were omitted."""
+        """Send the declared outputs; return the reasons for omitted outputs."""
         self._discard_child()
         database = self._database.changed
         if self._outputs is None:
@@ -211,7 +211,7 @@ class GuestSession:
         self._around.send(header, piece.content)
 
     def _prepare_work_directory(self, fresh: bool) -> None:
-        """Prepare a unit's work directory, with only the attempt's files or also the last unit's files."""
+        """Prepare a unit's work directory; if `fresh` is true, first remove everything in it."""
         if self._used:
             for directory in self._around.shared:
                 clear(directory)
@@ -228,7 +228,7 @@ class GuestSession:
 
 
 def _load_pairing_modules() -> Any:
-    """Import the modules that isolate a solution from its tests, before the runner's modules are hidden."""
+    """Import the modules that isolate solutions from tests, before the runner's modules are hidden."""
     from . import apart, nursery
 
     return _PairingModules(nursery=nursery, apart=apart)
@@ -240,7 +240,7 @@ class _PairingModules(Value):
 
 
 def _load_output_collection() -> Any:
-    """Import the module that collects outputs, which needs `re`, before the runner's modules are hidden."""
+    """Import the module that collects outputs, and its dependency `re`, before modules are hidden."""
     from . import outputs
 
     return outputs

@@ -1,4 +1,4 @@
-"""Submitted texts with the names that exceptions and tracebacks display."""
+"""Submitted texts with their file names in exceptions and tracebacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ShownText:
-    """A submitted text with its display name."""
+    """A submitted text with its file name in exceptions and tracebacks."""
 
     __slots__ = ("name", "text")
 

@@ -1,7 +1,7 @@
 """A child that is forked before it is needed: it confines itself, and then waits for its unit.
 
-The runner forks it at a time at which it would only wait. The child never exists while a unit runs, because
-the unit's code could kill it.
+The runner forks the child while the runner is idle. No preforked child exists while a unit runs, because
+the unit's code could kill the child.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LAST_WORDS = 500
 
 
 class Pipes(Value):
-    """The runner's ends of a child's pipes, which are all non-blocking after the child is confined."""
+    """The runner's ends of a child's pipes. After the child is confined, they are all non-blocking."""
 
     stdin: int
     stdout: int
@@ -39,8 +39,8 @@ class Pipes(Value):
 class PreforkedChild:
     """A preforked child that waits for its unit, until `assign` or `discard` is called.
 
-    `before` holds the counts from before the fork, because the child can be killed for lack of memory while
-    files are staged.
+    `before` holds the memory counts from before the fork, so that a kill for lack of memory is detected
+    even while files are staged.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class PreforkedChild:
             os.close(pipe)
 
     def is_confined(self) -> bool:
-        """Wait until the child is confined; return False if it ended before. Must be called first, once."""
+        """Wait until the child is confined; return False if it ended early. Must be called first, once."""
         said = os.read(self.pipes.report, len(child.CONFINED))
         os.set_blocking(self.pipes.report, False)
         return said == child.CONFINED
@@ -85,7 +85,7 @@ class PreforkedChild:
         return ""
 
     def assign(self, program: str, arguments: bytes, *, has_input: bool) -> None:
-        """Send the unit program and arguments to the child; a dead child is detected when it is reaped."""
+        """Send the unit program and arguments to the child; if the child is dead, do nothing."""
         rest = memoryview(child.order(program, arguments, has_input=has_input))
         with suppress(BrokenPipeError):
             while rest:
@@ -93,6 +93,6 @@ class PreforkedChild:
         os.close(self._order)
 
     def discard(self) -> None:
-        """Close the child's pipes, so that it ends; the caller must still reap it."""
+        """Close the child's pipes, so that the child exits; the caller must reap the child."""
         for pipe in (*self._ours, self._order):
             os.close(pipe)

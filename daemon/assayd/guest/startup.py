@@ -1,4 +1,4 @@
-"""Prepares the runner once, before the first fork, with everything that would cost time in each child."""
+"""Performs all preparations once, before the first fork, that would otherwise take time in each child."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def preload(name: str) -> bool:
 
 
 def extract_environment() -> dict[str, str]:
-    """Return the environment of the image's programs; keep only the image's constants in `os.environ`."""
+    """Return the image programs' environment; reduce `os.environ` to the image's constants."""
     constants = os.environ.get("ASSAYD_CONSTANTS", "").split(":")
     kept = {name: os.environ[name] for name in (*_FOR_PROGRAMS, *constants) if name in os.environ}
     os.environ.clear()
@@ -50,9 +50,10 @@ def extract_environment() -> dict[str, str]:
 
 
 def record_own_modules() -> None:
-    """Record which modules loaded since the last call belong to the daemon's guest code.
+    """Find the daemon's guest code among the modules loaded since the last call, and record it.
 
-    Iterating over all modules writes to the memory page of each name, and forks share these pages.
+    Only new modules are checked, because iterating over all modules would write to the memory page of each
+    name, and forks share these pages.
     """
     global _newest  # noqa: PLW0603 - of this process
     newest = next(reversed(sys.modules))
@@ -65,7 +66,7 @@ def record_own_modules() -> None:
 
 
 def hide_own_modules() -> None:
-    """Remove the guest runner's modules and ctypes from `sys.modules`, out of reach of guest code.
+    """Remove the guest runner's modules and ctypes from `sys.modules`, so that guest code can't use them.
 
     Running code keeps references to them. Code that is allowed to use ctypes imports it again.
     """
@@ -76,7 +77,7 @@ def hide_own_modules() -> None:
 
 
 def open_shared_memory() -> tuple[int, ...]:
-    """Open the directory of POSIX shared memory, if the container has one."""
+    """Open the directory of POSIX shared memory (``/dev/shm``) if the container has one."""
     try:
         return (os.open("/dev/shm", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC),)  # noqa: S108 - as it is called
     except FileNotFoundError:
@@ -107,15 +108,15 @@ def _defer_handlers(**handlers: Callable[[], object]) -> None:
 
 
 def freeze_memory() -> None:
-    """Disable garbage collection, because it would copy memory pages that forked children share."""
+    """Disable garbage collection, because it would write to memory pages that forked children share."""
     gc.disable()
     gc.freeze()
 
 
 def reset_signals() -> None:
-    """Reset every signal to its default, whatever the runner has inherited.
+    """Reset every signal to its default, regardless of inherited settings.
 
-    As PID 1 that makes it deaf to all that its namespace sends.
+    PID 1 with default handlers ignores all signals from its namespace.
     """
     for number in signal.valid_signals() - _NOT_RESETTABLE - _IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)
@@ -124,7 +125,7 @@ def reset_signals() -> None:
 def relocate_standard_streams() -> tuple[int, int]:
     """Move the protocol away from descriptors 0 and 1; redirect prints of imported modules to stderr.
 
-    Children use the descriptors up to 6, so the runner's own descriptors must not be among these.
+    Children use the descriptors up to 6, so the runner's own descriptors must be higher.
     """
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     while null < _FIRST_FREE_DESCRIPTOR - 1:

@@ -1,6 +1,7 @@
-"""The pipes of a child: standard output, standard error and reports are read continuously, up to a limit.
+"""The runner's ends of a child's pipes. The child's output, errors and reports are read up to a limit.
 
-Its standard input is written as fast as the child reads it, and abandoned if the child stops reading.
+The child's standard input is written as fast as the child reads it, and is discarded once the child stops
+reading.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _READ_BYTES = 64 * 1024
 
 
 class UnitStreams:
-    """The runner's side of the four pipes of one unit."""
+    """The runner's ends of the four pipes of one unit."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class UnitStreams:
 
     @property
     def exceeded(self) -> str | None:
-        """Return the name of the limit that the child has exceeded, in the form that `unit_end` uses."""
+        """Return the exceeded limit under its name in `unit_end`, or None."""
         if self.stdout.total_bytes + self.stderr.total_bytes > self._output_cap:
             return "output_limit"
         return "result_limit" if self.reports.overflow else None
@@ -77,7 +78,7 @@ class UnitStreams:
                 self._send_output(name, "tail", tail)
 
     def watch_events(self, pipe: int, result_bytes: int) -> None:
-        """Pass on only the policy events from another pipe, which belongs to a solution.
+        """Forward the policy events from a solution's report pipe, and no other frames.
 
         Events from the tests are dropped, because they would reveal the modules that the tests import.
         """
@@ -95,7 +96,7 @@ class UnitStreams:
         self._selector.register(pipe, READ, lambda: self._read_or_close(pipe))
 
     def _feed_stdin(self) -> None:
-        """Write as much as the pipe accepts now; close it after the last byte, or if it has no reader."""
+        """Write as much as the pipe accepts; close the pipe after the last byte, or if it has no reader."""
         if self._feeding is None:
             return
         try:
@@ -119,7 +120,7 @@ class UnitStreams:
             self._close_pipe(pipe)
 
     def _read_pipe(self, pipe: int) -> bool:
-        """Read once; return False at the end of the stream or when a drained pipe is empty."""
+        """Read a pipe once; return False at the end of the stream, or if a pipe being drained is empty."""
         try:
             content = os.read(pipe, _READ_BYTES)
         except BlockingIOError:

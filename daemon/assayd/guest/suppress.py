@@ -8,7 +8,7 @@ private.isolate(globals())
 
 
 class suppress:  # noqa: N801 - as it is called there
-    """A context manager that suppresses exceptions of the given types and ends its block."""
+    """A context manager that suppresses exceptions of the given types that its block raises."""
 
     __slots__ = ("_kinds",)
 

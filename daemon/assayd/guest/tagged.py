@@ -1,7 +1,7 @@
 """Converts values that JSON can't express to and from tagged objects: ``{"$py": "set", "value": [1, 2]}``.
 
-A rendered value is restored as an equal value of the same type. Plain JSON stays unchanged; an object that
-contains the tag as a key, or a key that JSON can't express, is rendered as a list of pairs. Enum members
+A rendered value is restored as an equal value of the same type. Plain JSON stays unchanged. A dict is
+rendered as a list of pairs if one of its keys is the tag itself or can't be expressed in JSON. Enum members
 and dataclass instances are rendered with the name of their class, and can't be restored. The same applies
 to instances of other classes, which are rendered as ``object`` with the name of their type.
 """
@@ -31,7 +31,7 @@ __all__ = ["FLOATS", "TAG", "TAGS", "VALUE", "render_tagged", "restore"]
 
 
 def render_tagged(value: object) -> Rendered:
-    """Return the tagged form of a value. `notes` is empty if the value survives unchanged."""
+    """Return the tagged form of a value. `notes` is empty if no information is lost."""
     return _Tagging().rendered(value)
 
 
@@ -150,7 +150,7 @@ TAGS = tuple(_READERS)
 
 
 class _Tagging(Renderer):
-    """A renderer that uses tagged values; every level of JSON counts towards the depth."""
+    """A renderer that uses tagged values. The depth includes the additional levels of tagged objects."""
 
     def _odd_float(self, value: float, path: str) -> object:
         return self._tagged("float", float.__repr__(value))

@@ -35,7 +35,7 @@ class KernelTask(Value):
 
 
 class OwnProcessorWait:
-    """A measurement of the run-queue delay of this process's first thread."""
+    """A measurement of the run-queue delay of the first thread of this process."""
 
     def __init__(self) -> None:
         self._before_s = 0.0
@@ -52,7 +52,7 @@ class OwnProcessorWait:
 
 
 def read_tasks(pids: Iterable[int]) -> Iterator[KernelTask]:
-    """Yield the tasks of processes; yield nothing if the kernel doesn't provide these statistics."""
+    """Yield the tasks of processes; yield nothing if the kernel provides no statistics."""
     for pid in pids:
         with suppress(OSError):
             for name in os.listdir(f"/proc/{pid}/task"):
@@ -61,13 +61,13 @@ def read_tasks(pids: Iterable[int]) -> Iterator[KernelTask]:
 
 
 def read_first_task(pid: int) -> Iterator[KernelTask]:
-    """Yield the first task of a process without other tasks; yield nothing without these statistics."""
+    """Yield only the first task of a process; yield nothing if the kernel provides no statistics."""
     with suppress(OSError, ValueError):
         yield _read_task(pid, pid)
 
 
 def used_s(pids: Iterable[int]) -> float:
-    """Return the processor time of processes and of the children that they have waited for."""
+    """Return the processor time, in seconds, of processes and of their reaped children."""
     ticks = 0
     for pid in pids:
         ticks += sum(map(int, _read_stat_fields(f"/proc/{pid}/stat")[_TIMES]))
@@ -91,7 +91,7 @@ def _is_runnable(pid: int, tid: int) -> bool:
 
 
 def _read_stat_fields(path: str) -> list[bytes]:
-    """Return the fields of a stat file, beginning with the state; empty if the task has ended."""
+    """Return the fields of a stat file, beginning with the state, or no fields if the task has ended."""
     with suppress(OSError):
         # The name in parentheses is the process's own choice; the last one closes it.
         return _read_small_file(path).rpartition(b")")[2].split()
@@ -99,7 +99,7 @@ def _read_stat_fields(path: str) -> list[bytes]:
 
 
 def _read_small_file(path: str) -> bytes:
-    """Read a small file without a stream, because a stream would write to more shared memory pages."""
+    """Read a small file without a file object, which would write to more shared memory pages."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(descriptor, 1024)

@@ -1,9 +1,9 @@
-"""Encodes values passed between a solution and its tests as JSON: copies of built-in types, and handles.
+"""Encodes the values that a solution and its tests exchange, as JSON: copies of built-in types, handles.
 
 A value is a JSON scalar, or an array that begins with its tag. Mutable values, such as lists and dicts, are
-numbered nodes in a separate table, so that cycles and shared parts are preserved, and so that a call's
-changes to its arguments can be sent back. A value that can't be copied stays in its process and is referred
-to by a handle. Neither side runs methods of a value's own class.
+numbered nodes in a separate table. This preserves cycles and shared parts, and allows a call's changes to
+its arguments to be sent back. A value that can't be copied stays in its process, and a handle refers to it.
+Neither process runs methods of a value's own class.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class TransferError(ValueError):
 
 
 class MessageEncoder:
-    """An encoder of one message. `known` are the values that were numbered before it."""
+    """An encoder of one message. `known` lists the values that earlier messages numbered."""
 
     def __init__(self, refer: Refer, classes: Classes, known: Iterable[object] = ()) -> None:
         self.objects: list[object] = list(known)
@@ -88,7 +88,7 @@ class MessageEncoder:
         return self._encode_other(value, kind, depth)
 
     def nodes(self, start: int) -> list[Form]:
-        """Return the nodes from a number on, including those added by packing. Raises: TransferError."""
+        """Return the nodes from a given number on, with those that encoding adds. Raises: TransferError."""
         found: list[Form] = []
         while start + len(found) < len(self.objects):
             found.append(self.node(self.objects[start + len(found)]))
@@ -116,7 +116,7 @@ class MessageEncoder:
         return [tag, [self.form(item) for item in items]]
 
     def _encode_factory(self, factory: object) -> Form:
-        """Return the name of a built-in factory, or a handle of a function that stays in its process."""
+        """Return the name of a built-in factory, or a handle for a function that stays in its process."""
         name = next((name for name, kind in _FACTORIES.items() if kind is factory), None)
         found = name if name is not None else self._refer(factory)
         if found is None:
@@ -144,7 +144,7 @@ class MessageEncoder:
         return referred if referred is not None else self._encode_subclass(value, kind, depth)
 
     def _encode_subclass(self, value: Any, kind: type, depth: int) -> Form:
-        """Encode an instance of a subclass of a built-in type by the content of its built-in part."""
+        """Encode an instance of a subclass of a built-in type by its built-in content."""
         base = next((base for base in _BASES if issubclass(kind, base)), None)
         if base is None:
             raise TransferError(f"a value of type {_name(kind)} can't be transferred")
@@ -160,7 +160,7 @@ class MessageEncoder:
 
 
 class MessageDecoder:
-    """A decoder of one message. `known` are the values that were numbered before it."""
+    """A decoder of one message. `known` lists the values that earlier messages numbered."""
 
     def __init__(
         self, resolve: Callable[[list[Form]], object], classes: Classes, known: Iterable[object] = ()
@@ -210,7 +210,7 @@ class MessageDecoder:
             raise _to_transfer_error(problem) from None
 
     def update(self, changes: Any) -> None:
-        """Apply changes to containers, which are identified by number. Raises: TransferError."""
+        """Apply changes to the containers with the given numbers. Raises: TransferError."""
         try:
             for number, node in changes:
                 self.fill(self._get_changed(number, node[0]), node)
@@ -218,7 +218,7 @@ class MessageDecoder:
             raise _to_transfer_error(problem) from None
 
     def _get_changed(self, number: object, tag: object) -> object:
-        """Return the container that a change refers to by number, and check its type."""
+        """Return the container with the number in a change, after checking its type."""
         if type(number) is not int or number < 0 or _tag_of(self.objects[number], self._classes) != tag:
             raise ValueError("a change of an unknown container")
         return self.objects[number]
@@ -255,7 +255,7 @@ class MessageDecoder:
 
 
 def _reject_shadowed_methods(kind: type, fields: Mapping[str, object]) -> None:
-    """Reject an instance with a field that would shadow a method of its class.
+    """Reject an instance that has a field with the name of a method of its class.
 
     Raises: TransferError.
     """
@@ -277,7 +277,7 @@ def _find_base(kind: type) -> tuple[type, str]:
 
 
 def _shared_name(value: Any, kind: type) -> Form | None:
-    """Return the name of a built-in function, type or exception that both sides have, or None."""
+    """Return the encoded name of a built-in function, type or exception that both sides have, or None."""
     name = getattr(value, "__name__", None) if kind is type or kind is type(len) else None
     if type(name) is not str:
         return None
@@ -351,7 +351,7 @@ def _get_counter_type() -> type:
 
 
 class _NodeTypes(dict[type, tuple[type, str]]):
-    """Return the numbered types with their base and tag, including `Counter` once its module is loaded."""
+    """The types of numbered values, with base and tag; `Counter` is included once its module is loaded."""
 
     def __contains__(self, kind: object) -> bool:
         return dict.__contains__(self, kind) or (kind is _get_counter_type() and kind is not dict)

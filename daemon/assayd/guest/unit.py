@@ -1,6 +1,6 @@
 """One unit: assign it to a preforked child, watch it, stop it at its limits, and collect the evidence.
 
-A unit has ended when its child was reaped and none of its remaining processes is alive. The runner never
+A unit has ended when its child has been reaped and all of its other processes are dead. The runner never
 waits for the end of a pipe.
 """
 
@@ -47,9 +47,9 @@ _TELL_S = 1.0
 class RunnerContext(Value):
     """The parts of the runner that a unit uses.
 
-    `shared` are descriptors of other directories that a child can write to; they are emptied between units.
-    `waiting` measures the runner's own run-queue delay between units. `environment` is the environment of
-    the image's programs.
+    `shared` lists the descriptors of other directories that a child can write to, which are emptied between
+    units. `waiting` measures the runner's own run-queue delay between units. `environment` is the
+    environment of the image's programs.
     """
 
     selector: Selector
@@ -67,7 +67,7 @@ def _ignore_leftovers(_: bool) -> None:
 
 
 class UnitInput(Value):
-    """The input of a unit, with a relay under an allowlist. `on_dead` can check the remaining files."""
+    """The input of a unit. `relay` is set under an allowlist; `on_dead` is called at the unit's end."""
 
     arguments: bytes
     stdin: bytes
@@ -76,7 +76,7 @@ class UnitInput(Value):
 
 
 class SolutionPair(Value):
-    """A solution's process, which is connected to a tests' process, and the nursery that forks it."""
+    """A solution's process that is connected to a tests' process, with the nursery that forks it."""
 
     nursery: SolutionForkServer
     pipes: SolutionPipes
@@ -84,7 +84,7 @@ class SolutionPair(Value):
 
 
 class RunningUnit:
-    """A running unit; `turn` must be called after every round of the selector until the unit has ended."""
+    """A running unit. `turn` must be called after every round of the selector until the unit has ended."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class RunningUnit:
         return max(until - time.monotonic(), 0.0)
 
     def turn(self) -> bool:
-        """Check the child and its limits; return True if the unit has ended and `unit_end` was sent."""
+        """Check the child and its limits; return True once the unit has ended and `unit_end` was sent."""
         for ended in self._around.processes.reap():
             self._record_reaped(ended)
         if self._separation is not None:
@@ -161,7 +161,7 @@ class RunningUnit:
         return late or self._streams.exceeded is not None
 
     def _runner_wait_s(self) -> float:
-        """Return the runner's run-queue delay in seconds while the unit waited for the runner."""
+        """Return the runner's run-queue delay, in seconds, during which the unit waited for the runner."""
         waited_s = self._around.waiting.take()
         moved, self._moved = self._streams.moved - self._moved, self._streams.moved
         return waited_s if moved else 0.0
@@ -184,7 +184,7 @@ class RunningUnit:
         return self._ended_at + min(_LINGER_S + starved_s, _MOST_LINGER_S)
 
     def _has_lingered(self) -> bool:
-        """Return whether the child's remaining processes have had enough time to end."""
+        """Return whether the grace period of the child's remaining processes is over."""
         if time.monotonic() < self._linger_deadline():
             return False
         self._clock.look()
@@ -220,7 +220,8 @@ class RunningUnit:
     def _count_leftover_processes(self) -> int:
         """Count the processes that outlived the child; return at least one if there are any.
 
-        If each process of a chain forks the next one and ends immediately, counting can miss all of them.
+        At least one is returned because counting can miss processes that fork a successor and exit
+        immediately.
         """
         processes = self._around.processes
         if self._separation is not None:
@@ -258,7 +259,7 @@ class RunningUnit:
 
 
 def _merge_solution_pipes(tests: Pipes, solution: SolutionPipes) -> Pipes:
-    """Return a unit's pipes, with the solution's output; the tests' own output is in the result record."""
+    """Return a unit's pipes with the solution's output; the result record contains the tests' output."""
     os.close(tests.stdout)
     os.close(tests.stderr)
     return Pipes(stdin=tests.stdin, stdout=solution.stdout, stderr=solution.stderr, report=tests.report)

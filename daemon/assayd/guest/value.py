@@ -1,6 +1,7 @@
 """Immutable values with named fields, like frozen dataclasses, without importing `dataclasses`.
 
-That import, and each dataclass, would delay the runner's start more than all other guest code.
+Importing `dataclasses` and creating dataclasses would delay the runner's start more than all other guest
+code.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ private.isolate(globals())
 
 
 class _ValueMeta(type):
-    """A metaclass that creates a slot for each annotated name; a value in the class body is its default."""
+    """A metaclass that creates a slot for each annotated name, with its value in the class as default."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, object]) -> _ValueMeta:
         fields: tuple[str, ...] = tuple(namespace.get("__annotations__", ()))  # type: ignore[arg-type]

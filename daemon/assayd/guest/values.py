@@ -1,8 +1,8 @@
-"""Renders any value of guest code as JSON, with a note for each place at which information is lost.
+"""Renders any value of guest code as JSON, with a note for each location of lost information.
 
-A value that JSON can't express but that has a common representation is rendered together with its kind
-(`forms`). No code of the value's own class is run: no ``__repr__``, ``__iter__`` or ``__len__``. Instances
-of subclasses of the built-in containers are read with the built-in's own methods.
+Some values that JSON can't express have a common representation and are rendered with their kind (`forms`).
+No code of the value's own class is run: no ``__repr__``, ``__iter__`` or ``__len__``. Instances of
+subclasses of the built-in containers are read with the built-in's own methods.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Rendered(Value):
 
 
 def render(value: object) -> Rendered:
-    """Return the safe JSON form of a value. `notes` is empty if the form expresses exactly that value."""
+    """Return the safe JSON form of a value. `notes` is empty if no information is lost."""
     return Renderer().rendered(value)
 
 
@@ -79,12 +79,12 @@ def type_name(value: object) -> str:
 
 
 def is_a(value: object, kind: type[_T]) -> TypeGuard[_T]:
-    """Return whether the value's real type is a subclass of `kind`, ignoring its `__class__` attribute."""
+    """Return whether the value's real type is a subclass of `kind`; ignore its `__class__` attribute."""
     return issubclass(type(value), kind)
 
 
 class Renderer:
-    """A renderer of a single value; it counts items, so it can't be reused."""
+    """A renderer of a single value; not reusable, because it counts the rendered items."""
 
     __slots__ = ("_above", "_containers_left", "_items_left", "complete", "notes")
 
@@ -102,7 +102,7 @@ class Renderer:
         return Rendered(value=plain, value_type=name, notes=self.notes, complete=self.complete)
 
     def render(self, value: object, path: str, depth: int) -> object:
-        """Return the rendered form of a value at a given place inside the whole value."""
+        """Return the rendered form of a value at a given path inside the whole value."""
         self._items_left -= 1
         if value is None or value is True or value is False:
             return value

@@ -1,7 +1,7 @@
 """The work directory: the only writable directory, which guest code can leave in any state.
 
-All operations use descriptors and never follow links. They run only while no guest process is alive, so
-that the directory can't change during an operation.
+All operations use descriptors and never follow links. They run only while no guest process is alive, so the
+directory can't change during an operation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EMPTY_LIMIT_S = 10.0
 
 
 class NotEmptied(RuntimeError):
-    """Raised if the work directory couldn't be emptied in time."""
+    """A work directory that couldn't be emptied in time."""
 
 
 class WorkdirUsage(Value):
@@ -69,16 +69,16 @@ class WorkDirectory:
         )
 
     def restore_access(self) -> None:
-        """Restore the directory's mode for a child, regardless of the mode that an earlier child set."""
+        """Restore the directory's mode, which an earlier child could have changed."""
         os.fchmod(self.descriptor, 0o700)
 
     def empty(self) -> None:
-        """Remove all content, however deep, unusual or write-protected. Raises: NotEmptied, OSError."""
+        """Remove all content, even deep, unusual or protected entries. Raises: NotEmptied, OSError."""
         self.restore_access()
         clear(self.descriptor)
 
     def stage(self, path: str, content: bytes | bytearray) -> None:
-        """Write a file at a relative path that `requests.read_path` has accepted.
+        """Write a file to a relative path that `requests.read_path` has accepted.
 
         Anything that guest code created at this path, or at the path of a parent directory, is removed.
         Raises: OSError.
@@ -129,10 +129,10 @@ class WorkDirectory:
 
 
 def clear(directory: int) -> None:
-    """Remove all content of a directory.
+    """Remove all content of a directory. Raises: NotEmptied, OSError.
 
     Subdirectories aren't traversed recursively: their content is moved up into the directory itself, so
-    that deep nesting needs neither more descriptors nor more stack. Raises: NotEmptied, OSError.
+    that deep nesting needs neither more descriptors nor more stack.
     """
     end = time.monotonic() + _EMPTY_LIMIT_S
     while names := os.listdir(directory):

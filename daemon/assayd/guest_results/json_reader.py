@@ -1,4 +1,4 @@
-"""Parses JSON that a guest wrote: strictly, with limits slightly above those of the guest's own renderer.
+"""Parses JSON from a guest strictly, with limits slightly above those of the guest's own renderer.
 
 `record` and the validators interpret the parsed data.
 """
@@ -15,7 +15,7 @@ DEFAULT_LIMITS = JsonLimits(
 
 
 class GuestJsonError(ValueError):
-    """An error about guest output that isn't acceptable JSON; the message gives the reason."""
+    """An error for guest output that isn't acceptable JSON. The message contains the reason."""
 
 
 def decode(body: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> JsonValue:

@@ -25,7 +25,7 @@ _MEANT_CHARS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A place in a value that wasn't plain JSON and was rendered safely."""
+    """The location of a part of a value that wasn't plain JSON and was rendered safely."""
 
     path: str
     problem: str
@@ -46,7 +46,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returned:
-    """The result of a `call` that returned. `again` has further calls' results, None if a call raised."""
+    """The result of a `call` that returned. `again` lists the results of further calls (None if raised)."""
 
     value: Value
     again: tuple[JsonValue, ...] = ()
@@ -54,7 +54,7 @@ class Returned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """The result of a `python` text that ran to its end, with the requested names and their values.
+    """The result of a `python` text that completed: the requested names with their values.
 
     `again` holds the values of the first requested name in further runs.
     """
@@ -66,11 +66,11 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
-    """An uncaught exception of submitted code. `line` is the last line in `file`.
+    """An uncaught exception of submitted code. `line` is its last traceback line in `file`.
 
-    `file` is a submitted file. `meant` is the attribute, key or name that is most similar to the missing
-    one; `certain` is true if no other is equally similar. `values` are the values of the names in the line,
-    as text.
+    `file` is a submitted file. `meant` is the existing attribute, key or name that is most similar to the
+    missing one; `certain` is true if none is equally similar. `values` maps the names in the line to their
+    values as text.
     """
 
     error_type: str
@@ -126,7 +126,7 @@ Record = Returned | Bound | CallResults | Raised | NotCompiled | NoFunction | No
 def read_record(body: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Record:
     """Parse one record.
 
-    Raises: GuestJsonError, if it isn't a record as defined by the protocol.
+    Raises: GuestJsonError, if the bytes aren't a record as defined by the protocol.
     """
     fields = decode(body, limits)
     if not isinstance(fields, dict):
@@ -258,7 +258,7 @@ def _text(fields: Mapping[str, JsonValue], name: str, chars: int = MESSAGE_CHARS
 
 
 def _read_position(fields: Mapping[str, JsonValue], name: str) -> int | None:
-    """Return a line or column; None if the guest doesn't know it or sends an invalid number."""
+    """Return a line or column, or None if the guest sent none or an invalid number."""
     value = fields.get(name)
     if value is None:
         return None

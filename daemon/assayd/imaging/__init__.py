@@ -2,7 +2,7 @@
 
     image.toml ─recipe─> Recipe ─packages─> tar of files ─rootfs─> root folder ─archive─> `docker load` file
 
-Equal recipes, package lists and guest code produce equal image ids at every build. The engine's port loads
+Builds from equal recipes, package lists and guest code produce equal image ids. `Engine.load_image` loads
 the archive.
 """
 

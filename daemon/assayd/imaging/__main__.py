@@ -1,4 +1,4 @@
-"""Builds images manually: ``python -m assayd.imaging NAME… [--out DIR]``; without a name, all of them."""
+"""Builds images manually: ``python -m assayd.imaging NAME… [--out DIR]``; without a name, all images."""
 
 import argparse
 import sys

@@ -1,8 +1,8 @@
 """Prepares a foreign image for runs: its files in one layer, and the runner in another.
 
-This module selects the Python for the runner: the image's own if the guest code runs on it, otherwise
-assayd's, which is added. Programs of the image never run directly on this machine; its Python runs in a
-container.
+This module selects the Python for the runner: the image's own Python if it can run the guest code,
+otherwise assayd's Python, which is added to the image. Programs of the image, including its Python, run
+only in a container and never directly on this machine.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ sys.stdout.buffer.write(json.dumps(said).encode() + b"\\n" + body)
 
 
 class ImageEngine(Protocol):
-    """The engine operations that adopting an image needs. Both raise EngineError."""
+    """The engine operations for adopting an image. Both can raise EngineError."""
 
     def save(self, image: str, archive: Path) -> None:
         """Write an image of a local engine to a file in the format of `docker save`."""
@@ -106,7 +106,7 @@ class _Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CompiledGuest:
-    """The guest code as compiled by the image's own Python, with its facts."""
+    """The guest code, compiled by the image's own Python, and facts about that Python."""
 
     version: str
     modules: Mapping[str, str]
@@ -123,7 +123,7 @@ def adopt(
         guest: the folder of the guest code.
         place: the folder that keeps the unpacked layer for later builds.
         machine: the engine that runs the image's Python, if the image has one.
-        system: the image whose interpreter the runner uses if the adopted image has none that fits.
+        system: the image whose interpreter the runner uses if the adopted image has no suitable one.
 
     Raises: ConfigError ``image.source_*``, ``image.lock_*``.
     """
@@ -152,7 +152,7 @@ def source_digest(where: str, tag: str | None, work: Path, machine: ImageEngine)
 
 
 def _resolve_path(where: str, work: Path, machine: ImageEngine) -> Path:
-    """Return the path of an image file; first save an image of a local engine to a file."""
+    """Return the path of an image file; if a local engine has the image, save it to a file first."""
     path = Path(where)
     if path.exists():
         return path.resolve()
@@ -164,7 +164,7 @@ def _resolve_path(where: str, work: Path, machine: ImageEngine) -> Path:
 
 
 def _base(recipe: Recipe, place: BuildFolders, machine: ImageEngine) -> Path:
-    """Return the folder with the image's layer; unpack it if necessary."""
+    """Return the folder with the image's layer; unpack the image if necessary."""
     if recipe.source is None or recipe.source.locked is None:
         remedy = f"run: assay images adopt {recipe.name} --from IMAGE"
         raise ConfigError("image.lock_missing", f"no image was adopted for recipe {recipe.name}; {remedy}")
@@ -210,7 +210,7 @@ def _unpack_image(source: Source, made: Path, place: BuildFolders) -> _Facts:
 
 
 def flatten(source: Source, root: Path, place: BuildFolders, caps: Caps = CAPS) -> None:
-    """Apply the layers of an image to an empty folder, and report the omitted entries.
+    """Apply the layers of an image to an empty folder; report the omitted entries.
 
     Raises: ConfigError ``image.source_refused``, ``image.source_too_large``; OSError, ValueError.
     """
@@ -286,7 +286,7 @@ def _compile_guest(
     place: BuildFolders,
     machine: ImageEngine,
 ) -> _CompiledGuest | None:
-    """Compile the guest code in a container of the image; return None if its Python can't."""
+    """Compile the guest code in a container of the image; return None if the image's Python can't do so."""
     kept = layer[1].parent / f"{guest_digest(guest).removeprefix('sha256:')[:16]}-3.{python.minor}"
     if (kept / _SAID).is_file():
         held = json.loads((kept / _SAID).read_text())
@@ -335,7 +335,7 @@ def _write_compile_image(
 
 
 def _parse_compile_output(printed: bytes, python: FoundPython) -> _CompiledGuest:
-    """Parse a stage's output, which comes from an untrusted interpreter."""
+    """Parse a stage's output, which an untrusted interpreter wrote."""
     head, _, content = printed.partition(b"\n")
     try:
         said = json.loads(head)

@@ -1,7 +1,7 @@
-"""Layers and the `docker load` file, reproducible byte for byte.
+"""Writes layers and the `docker load` file; equal input produces equal bytes.
 
-Entries are sorted, times and owners are fixed, and modes are reduced to two, so that an image id doesn't
-depend on the building machine. No file can be setuid, because modes are never copied.
+Entries are sorted, times and owners are fixed, and only two modes are used, so that an image id doesn't
+depend on the machine that builds the image. No file can be setuid, because modes are never copied.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ _CREATED = "2020-01-01T00:00:00Z"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """The engine's configuration of an image, in addition to its layers."""
+    """The configuration of an image for the engine."""
 
     tag: str
     architecture: str
@@ -55,8 +55,8 @@ def write_archive(archive: Path, image: Image, layers: Sequence[tuple[str, Path]
 
     Args:
         archive: the file to write.
-        image: the engine's configuration.
-        layers: digest and file of each layer, the lowest first.
+        image: the image's configuration for the engine.
+        layers: the digest and file of each layer, from the lowest to the highest.
     """
     config = _encode_canonical(_build_config(image, [digest for digest, _ in layers]))
     identity = hashlib.sha256(config).hexdigest()
@@ -109,7 +109,7 @@ def _encode_canonical(value: object) -> bytes:
 
 
 def _list_tree(root: Path) -> list[Path]:
-    """Return everything below `root`; links to folders aren't followed."""
+    """Return all paths below `root`; links to folders aren't followed."""
     found: list[Path] = []
     for folder, folders, files in os.walk(root):
         found += [Path(folder, name) for name in folders + files]

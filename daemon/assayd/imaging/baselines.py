@@ -1,4 +1,4 @@
-"""Measured memory baselines, stored with the build's archives by image content."""
+"""Stores measured memory baselines next to the build's archives, keyed by image content."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ _FILE = "baselines.json"
 
 
 def read_baseline(cache: Path, name: str, files: str) -> int | None:
-    """Return an image's measured baseline in megabytes, or None if these files weren't measured."""
+    """Return an image's measured baseline in megabytes, or None if its content wasn't measured."""
     path = cache / name / _FILE
     found = json.loads(path.read_text()) if path.is_file() else {}
     megabytes = found.get(files)

@@ -1,7 +1,8 @@
 """Builds one image, from its recipe to the file that an engine loads.
 
-An image has two layers: the distribution's packages, cached by recipe, package lists and this code; and the
-guest code, which changes often and takes a second to build. The engine's port loads the file.
+An image has two layers: the distribution's packages, and the guest code. The first layer is cached by
+recipe, package lists and this code. The second layer changes often and takes a second to build.
+`Engine.load_image` loads the file.
 """
 
 import contextlib
@@ -68,11 +69,11 @@ def build(  # noqa: PLR0913 - all by name
     library: Path | None = None,
     machine: ImageEngine | None = None,
 ) -> Path:
-    """Build image `name` and return the path of its archive, ``<cache>/<name>/image.tar``.
+    """Build image `name`; return the path of its archive (``<cache>/<name>/image.tar``).
 
-    The build takes from a second (cached) to a minute; several processes can build at the same time. If the
-    baseline must be measured first, the image is tagged `UNMEASURED`; after the measurement, it is built
-    again.
+    The build takes between a second (if cached) and a minute; several processes can build at the same time.
+    If the baseline must be measured first, the image is tagged `UNMEASURED` and, after the measurement,
+    built again.
 
     Args:
         name: the folder name of the recipe.
@@ -142,7 +143,7 @@ def _build_from_source(
 
 @contextlib.contextmanager
 def _shipped_python_root(recipes: Recipes, cache: Path, progress: Progress) -> Iterator[tuple[Path, Recipe]]:
-    """Provide the root folder of the shipped image whose interpreter is added to other images."""
+    """Yield the root folder of the shipped image whose interpreter is added to other images."""
     recipe = recipes.load(_BRINGS)
     with workplace(cache.resolve() / _BRINGS, progress) as place:
         yield _ensure_base(recipe, place.folder, place.work, progress) / _ROOT, recipe
@@ -228,7 +229,7 @@ def _add_operator_content(recipe: Recipe, root: Path, progress: Progress) -> Non
 
 
 def _report_pruned(removed: Sequence[str], recipe: Recipe, progress: Progress) -> None:
-    """Report the removed programs, with their names for an operator's recipe."""
+    """Report the number of removed programs; for an operator's recipe, also report their names."""
     if removed:
         more = f" and {len(removed) - _NAMED} more" if len(removed) > _NAMED else ""
         named = f": {', '.join(removed[:_NAMED])}{more}" if recipe.extends else ""

@@ -11,7 +11,7 @@ _LINE_CHARACTERS = 160
 
 
 def plain_environment() -> dict[str, str]:
-    """Return this process's environment, set to English messages and non-interactive package tools."""
+    """Return this process's environment, changed for English messages and non-interactive package tools."""
     return {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 
 
@@ -21,13 +21,14 @@ def run(
     """Run a program to its end and return its output.
 
     Args:
-        command: program and arguments; no shell.
+        command: the program and its arguments; no shell is used.
         code: the error code for failures.
-        timeout_s: seconds after which the program is killed.
+        timeout_s: the time in seconds after which the program is killed.
         environment: the complete environment. Default: `plain_environment`.
 
     Raises:
-        ConfigError: `code`, if the program is missing, fails or times out, with its last lines.
+        ConfigError: `code`, with the last lines of the output, if the program is missing, fails or times
+            out.
     """
     try:
         done = subprocess.run(

@@ -8,7 +8,7 @@ _READ_BYTES = 1 << 20
 
 
 def digest_of(parts: Iterable[tuple[str, bytes]]) -> str:
-    """Return ``sha256:…`` of named contents, in order; lengths separate adjacent parts."""
+    """Return ``sha256:…`` of named contents in their order; each part is preceded by its length."""
     total = hashlib.sha256()
     for name, content in parts:
         encoded = name.encode()
@@ -25,8 +25,8 @@ def guest_files(folder: Path) -> list[tuple[str, Path]]:
 def guest_digest(folder: Path) -> str:
     """Return ``sha256:…`` of the names and contents of the guest code in `folder`.
 
-    The image has this digest as a label. The daemon computes it from the daemon's own copy and rejects an
-    image with another digest.
+    The image has this digest as a label. The daemon computes the digest of the daemon's copy of the guest
+    code and rejects an image with a different digest.
     """
     return digest_of((name, path.read_bytes()) for name, path in guest_files(folder))
 

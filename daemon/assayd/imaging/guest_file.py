@@ -1,12 +1,12 @@
-"""Compiles the guest code into one file: ``python3.11 FILE`` starts the runner.
+"""Compiles the guest code into one file, with which ``python3.11 FILE`` starts the runner.
 
-The interpreter of the image runs this module, so it imports only the standard library. The single file
-replaces about forty files that the import system would have to find. Its modules can be imported only until
-the runner removes their finder, before it forks the first child. Running the file under a name other than
-``__main__`` defines `main` and `prepare`, which preloads what attempts need.
+The interpreter of the image runs this module; therefore, this module imports only the standard library. The
+single file replaces about forty files that the import system would have to find. Its modules can be
+imported only until the runner removes their finder, before it forks the first child. Running the file under
+a name other than ``__main__`` defines `main` and `prepare`, which preloads what attempts need.
 
-Arguments: the folder with the sources, the name of the package, the path to display for them, and the file
-to write.
+Arguments: the folder with the sources, the name of the package, the path of the sources in tracebacks, and
+the file to write.
 """
 
 import __future__
@@ -55,7 +55,7 @@ if __name__ == "__main__":
 
 
 def guest_file(sources: Path, package: str, shown: str) -> bytes:
-    """Return the guest file: all modules below `sources` in compiled form, with their start code."""
+    """Return the content of the guest file: the start code, and all modules below `sources`, compiled."""
     codes: dict[str, tuple[bool, str, bytes]] = {}
     for path in sorted(sources.rglob("*.py")):
         place = path.relative_to(sources).as_posix()
@@ -71,7 +71,7 @@ def guest_file(sources: Path, package: str, shown: str) -> bytes:
 
 
 def _compile_module(source: bytes, shown: str) -> CodeType:
-    """Compile a module without its ``__future__`` import; annotations aren't evaluated."""
+    """Compile a module without its ``__future__`` import, but with unevaluated annotations."""
     tree = ast.parse(source, shown)
     tree.body = [
         node for node in tree.body if not (isinstance(node, ast.ImportFrom) and node.module == "__future__")

@@ -1,6 +1,6 @@
-"""Interpreters: those found in an adopted image, and the one added to an image without a suitable Python.
+"""Finds the interpreters of an adopted image; adds one to an image without a suitable Python.
 
-Nothing of an adopted image is executed here, and its links aren't followed out of its root.
+This module executes nothing of an adopted image, and follows no link out of the image's root.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KNOWN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPython:
-    """A Python found in an image. `path` is its executable, `libraries` are folders with more modules."""
+    """A Python of an image. `path` is its executable; `libraries` lists folders with additional modules."""
 
     path: str
     minor: int
@@ -46,7 +46,7 @@ class FoundPython:
 
 
 def find_pythons(root: Path, folders: Sequence[str]) -> list[FoundPython]:
-    """Return the Pythons of a root filesystem, beginning with the one that ``python3`` starts."""
+    """Return the Pythons of a root filesystem, beginning with the target of ``python3``."""
     names = ["python3", "python", *(f"python3.{minor}" for minor in range(NEWEST, OLDEST - 1, -1))]
     places = ((folder.strip("/"), name) for name in names for folder in folders)
     found: dict[str, FoundPython] = {}
@@ -66,7 +66,8 @@ def find_known_programs(root: Path, folders: Sequence[str], pythons: Sequence[Fo
 def copy_own(system: Path, recipe: Recipe, root: Path) -> None:
     """Copy a built image's interpreter with its standard library and linked libraries into `root`.
 
-    A copied loader starts it (`own_start`), so that it neither needs nor loads libraries of the image.
+    A copied dynamic loader starts the interpreter (`own_start`), so that the interpreter uses no libraries
+    of the image.
     """
     for folder in ("bin", "lib"):
         (root / _OWN / folder).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Lists the packages of an image: the distribution's, and Python distributions.
+"""Lists the packages of an image: the Linux distribution's packages, and Python distributions.
 
 This module reads metadata of the root filesystem. An adopted image's metadata is hostile: every file, entry
 and list has a limit, and only well-formed names and versions are returned.
@@ -43,9 +43,9 @@ _SYSTEM = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Package:
-    """A package. `kind` is ``deb`` or ``pypi``; the remaining fields apply to ``deb`` only.
+    """A package. `kind` is ``deb`` or ``pypi``; the other optional fields apply only to ``deb``.
 
-    `source` is the name of the source package, `system` the distribution, e.g. ``debian-12``.
+    `source` is the name of the source package, and `system` is the distribution, e.g. ``debian-12``.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """The packages found, and the number of unreadable entries."""
+    """The packages of an image, and the number of unreadable entries."""
 
     packages: tuple[Package, ...]
     unreadable: int = 0
@@ -89,7 +89,7 @@ def inventory_root(root: Path, debian: Iterable[Package] | None = None) -> Inven
 
 
 def debian_package(fields: dict[str, str], system: str) -> Package | None:
-    """Return the package of a control file's fields, or None if they are malformed."""
+    """Return the package that a control file's fields describe, or None if they are malformed."""
     name, version, architecture = (fields.get(key, "") for key in ("Package", "Version", "Architecture"))
     source = fields.get("Source", "").partition(" ")[0] or name
     wellformed = (
@@ -113,7 +113,7 @@ def python_package(name: str, version: str) -> Package | None:
 
 
 def detect_distribution(root: Path) -> str:
-    """Return the distribution of a root filesystem, e.g. ``debian-12``; empty if unknown."""
+    """Return the distribution of a root filesystem, e.g. ``debian-12``, or "" if it is unknown."""
     path = resolved(root, _RELEASE)
     if not path.is_file():
         return ""
@@ -133,7 +133,7 @@ def _read_dpkg_packages(root: Path, reader: _LimitedReader) -> Iterator[Package 
 
 
 def _find_package_lists(root: Path) -> list[Path]:
-    """Return the files that list packages: dpkg's own, or one per package in images without dpkg."""
+    """Return the package lists: dpkg's status file, or one file per package in images without dpkg."""
     folder = resolved(root, _STATUS_FOLDER)
     each = sorted(folder.iterdir()) if folder.is_dir() else []
     if len(each) > _MOST_LISTS:
@@ -156,12 +156,12 @@ def _read_python_packages(root: Path, reader: _LimitedReader) -> Iterator[Packag
 
 
 def _parse_fields(paragraph: str) -> dict[str, str]:
-    """Return the known fields, which have one line each; continuation lines are ignored."""
+    """Return the known single-line fields; continuation lines are ignored."""
     return {found["key"]: found["value"].strip() for found in _FIELD.finditer(paragraph)}
 
 
 def _split_paragraphs(text: str) -> Iterator[str]:
-    """Yield the paragraphs of a file one at a time, because a full list could fill the memory."""
+    """Yield the paragraphs of a file one at a time, because a complete list could exhaust the memory."""
     start = 0
     while start < len(text):
         end = text.find("\n\n", start)
@@ -181,7 +181,7 @@ class _LimitedReader:
         return self._read_limited(path, self._left + 1)
 
     def head(self, path: Path) -> str:
-        """Return the beginning of a file. Raises: ConfigError, as `text` does."""
+        """Return the beginning of a file. Raises: the same errors as `text`."""
         return self._read_limited(path, _HEAD_BYTES).replace("\r\n", "\n")
 
     def _read_limited(self, path: Path, most: int) -> str:

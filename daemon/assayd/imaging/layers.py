@@ -1,8 +1,8 @@
 """Applies the layers of a foreign image to a folder, with whiteouts, hard links and arbitrary links.
 
 Every path is resolved as after a chroot, so that no file outside the folder is read or written. Owners,
-special modes and extended attributes are ignored. `LayeredRoot.removed` lists the permanently omitted
-entries.
+special modes and extended attributes are ignored. `LayeredRoot.removed` lists the entries that are omitted
+from the folder.
 
 Source: Open Container Initiative, image specification 1.1, layer.md.
 """
@@ -45,7 +45,7 @@ CAPS = Caps()
 class LayeredRoot:
     """A root filesystem in a private folder, to which layers are applied.
 
-    `removed` maps reasons to the omitted entries.
+    `removed` maps each reason to the entries omitted for it.
     """
 
     def __init__(self, folder: Path, caps: Caps) -> None:
@@ -94,13 +94,13 @@ class LayeredRoot:
             raise ConfigError("image.source_too_large", message)
 
     def _check_depth(self, target: Path) -> None:
-        """Reject a path that is too deep to be removed later; for links, the depth of the target counts."""
+        """Reject a path that is too deep to be removed later; for links, check the depth of the target."""
         if len(target.relative_to(self._root).parts) > self._caps.depth:
             message = f"the image has files in more than {self._caps.depth} nested folders; remove them"
             raise ConfigError("image.source_refused", message)
 
     def _apply_whiteout(self, parent: Path, name: str, fresh: set[Path]) -> None:
-        """Apply a whiteout; entries of the same layer aren't removed."""
+        """Apply a whiteout: remove the entries of lower layers, but not those of the same layer."""
         if name == _OPAQUE:
             victims = list(parent.iterdir()) if parent.is_dir() else []
         elif name.startswith(_WHITEOUT * 2):

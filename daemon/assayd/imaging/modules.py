@@ -1,4 +1,4 @@
-"""Lists the modules in library folders with their versions, from their distributions' metadata."""
+"""Lists the modules in library folders with the versions in their distributions' metadata."""
 
 from collections.abc import Iterator, Sequence
 from importlib.metadata import Distribution, distributions
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def list_modules(folders: Sequence[Path]) -> dict[str, str]:
-    """Return importable top-level names with their distributions' versions; the first distribution wins."""
+    """Return importable top-level names with versions; for a repeated name, use its first distribution."""
     found: dict[str, str] = {}
     for distribution in distributions(path=[str(folder) for folder in folders]):
         for name in _top_level_names(distribution):

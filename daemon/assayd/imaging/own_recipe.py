@@ -1,4 +1,4 @@
-"""An operator's recipe: one TOML file that extends another recipe, with its lock and files next to it.
+"""An operator's recipe: a TOML file that extends another recipe, in a folder with its lock and files.
 
 This module defines the allowed keys and derives the resulting recipe. For a missing key, the value of the
 extended recipe is used.
@@ -46,7 +46,7 @@ def lock_path(own: Path, name: str) -> Path:
 
 
 def read_recipe_table(own: Path, name: str) -> tuple[Table, str | None]:
-    """Parse a recipe file; return its table and the extended recipe's name, None for an adopted image.
+    """Parse a recipe file; return its table, and the extended recipe's name or None for an adopted image.
 
     Raises: ConfigError ``image.recipe_invalid``.
     """
@@ -67,9 +67,9 @@ def read_recipe_table(own: Path, name: str) -> tuple[Table, str | None]:
 
 
 def adopted_recipe(table: Table, name: str) -> Recipe:
-    """Return the recipe of an adopted image, whose contents are determined at the build.
+    """Return the recipe of an adopted image; the build determines the image's contents.
 
-    Raises: ConfigError ``image.recipe_invalid``, which names the key.
+    Raises: ConfigError ``image.recipe_invalid``, with the key at fault.
     """
     lock = read_lock(lock_path(table.path.parent, name))
     found = _DIGEST.search(lock.source.decode("ascii", "replace"))
@@ -102,7 +102,7 @@ def adopted_recipe(table: Table, name: str) -> Recipe:
 
 
 def is_variable_for_code(variable: str) -> bool:
-    """Return whether a recipe can set a variable for all code in an image."""
+    """Return whether a recipe is allowed to set an environment variable for all code in an image."""
     return bool(
         _VARIABLE.fullmatch(variable) and not variable.startswith(_NOT_SET) and variable not in _SET_BY_US
     )
@@ -111,7 +111,7 @@ def is_variable_for_code(variable: str) -> bool:
 def extended(parent: Recipe, table: Table, name: str) -> Recipe:
     """Return the recipe that results from extending `parent`.
 
-    Raises: ConfigError ``image.recipe_invalid``, which names the key.
+    Raises: ConfigError ``image.recipe_invalid``, with the key at fault.
     """
     own = table.path.parent
     python_packages = _merge_lists(parent.python_packages, table, "python_packages")
@@ -183,7 +183,7 @@ def _modules(table: Table, modules: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _resolve_source_file(table: Table, place: str, file: str) -> Path:
-    """Return the file next to a recipe that is copied into the image."""
+    """Return the path of a file in the recipe's folder that is copied into the image."""
     if not is_inside(place):
         raise table.error(
             "files", f"{place!r} must be a path below the root, without a leading slash or '..'"

@@ -1,8 +1,8 @@
 """Fetches the distribution's packages through this machine's apt configuration.
 
 This module selects the machine's package sources (the distribution's own, if apt trusts them) and runs
-mmdebstrap, which fetches and unpacks packages. It contains no addresses: sources, proxies and lists are
-configured on the machine.
+mmdebstrap, which fetches and unpacks packages. The module contains no addresses, because the machine
+configures sources, proxies and lists.
 """
 
 import os
@@ -37,7 +37,7 @@ _LIST = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One package source of the machine, with apt's package lists for it."""
+    """A package source of the machine, with apt's package lists for the source."""
 
     line: str
     lists: tuple[Path, ...]
@@ -53,10 +53,10 @@ class ExtractedPackage:
 
 
 def require_mmdebstrap(progress: Progress) -> None:
-    """Check for mmdebstrap; as root on a Debian-like system, install it.
+    """Check that mmdebstrap is installed; as root on a Debian-like system, install it if necessary.
 
     Raises:
-        ConfigError: ``image.tool_missing``, with the remedy.
+        ConfigError: ``image.tool_missing``, with the required action.
     """
     if shutil.which("mmdebstrap"):
         return
@@ -85,7 +85,7 @@ def can_refresh() -> bool:
 
 
 def apt_sources() -> list[Source]:
-    """Return the distribution's own sources among the sources with apt lists.
+    """Return the distribution's own package sources for which apt has lists.
 
     Raises: ConfigError ``image.tool_missing``.
     """
@@ -117,7 +117,7 @@ def package_lists_digest(sources: Sequence[Source]) -> str:
 
 
 def engine_architecture() -> str:
-    """Return this machine's architecture as the container engine spells it."""
+    """Return this machine's architecture under its name in the container engine."""
     native = _run_command(["dpkg", "--print-architecture"]).strip()
     return _ENGINE_NAMES.get(native, native)
 
@@ -125,7 +125,7 @@ def engine_architecture() -> str:
 def extract(
     packages: Sequence[str], sources: Sequence[Source], work: Path, progress: Progress
 ) -> tuple[Path, list[ExtractedPackage]]:
-    """Fetch packages with their dependencies; return a tar file and, for each package, its files.
+    """Fetch packages with their dependencies; return a tar file, and the list of files per package.
 
     No code of the packages is run.
 

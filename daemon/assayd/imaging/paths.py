@@ -1,4 +1,4 @@
-"""Paths below an image's root folder, resolved as after a chroot: no link leads out of it."""
+"""Resolves paths below an image's root folder as after a chroot, so that no link leads out of the root."""
 
 import os
 from fnmatch import fnmatchcase
@@ -11,7 +11,7 @@ _MAX_LINKS = 40
 
 
 def resolved(root: Path, path: str | PurePath) -> Path:
-    """Resolve a path of the image below `root`; parts that don't exist are used literally.
+    """Resolve a path of the image below `root`; parts that don't exist stay unchanged.
 
     Raises: ConfigError ``image.link_loop``.
     """

@@ -1,6 +1,7 @@
 """The recipe of an image, parsed from `base.toml` and `<name>/image.toml`.
 
-This module validates a recipe; its errors name the faulty key and file. `building` builds the image.
+This module validates a recipe; its errors name the faulty key and file. The module `building` builds the
+image.
 """
 
 import re
@@ -108,8 +109,8 @@ _KEYS = _BASE_KEYS | {
 class AdoptionSource:
     """The foreign image on which an adopted image is based.
 
-    `where` is a path, or a local engine's name for it. `tag` selects one of several images. `locked` is the
-    digest of the image's configuration at the adoption, or None before it.
+    `where` is the path of the image, or its name in a local engine. `tag` selects one of several images.
+    `locked` is the digest of the image's configuration at the adoption, or None before the adoption.
     """
 
     where: str
@@ -119,7 +120,7 @@ class AdoptionSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """One image, including the additions of `base.toml`."""
+    """The recipe of one image, including the additions of `base.toml`."""
 
     name: str
     """Folder name; the image is named ``assayd/<name>``."""
@@ -168,7 +169,7 @@ class Recipe:
 
     @property
     def is_measured(self) -> bool:
-        """Return whether a build measures the baseline, because the recipe doesn't state it."""
+        """Return whether a build must measure the baseline because the recipe doesn't set it."""
         return bool(self.extends or self.preload or self.source)
 
     @property
@@ -178,14 +179,14 @@ class Recipe:
 
     @property
     def library(self) -> str:
-        """Return the interpreter's library folder; only for an image with Python."""
+        """Return the interpreter's library folder; the image must contain Python."""
         return f"usr/lib/python{self.python}"
 
 
 def load_recipe(recipes: Path, name: str, shipped: Path | None = None) -> Recipe:
     """Parse the recipe of a shipped image; `recipes.load` also finds the operator's recipes.
 
-    `shipped` is the folder of `base.toml`, if `recipes` belongs to another package.
+    `shipped` is the folder of `base.toml`; it is required if `recipes` belongs to another package.
 
     Raises:
         ConfigError: ``image.unknown`` (no such recipe) or ``image.recipe_invalid``.
@@ -230,7 +231,7 @@ def _merge_lists(key: str, base: Table, own: Table) -> tuple[str, ...]:
 
 
 def check(recipe: Recipe, table: Table) -> None:
-    """Reject well-typed values that a build couldn't use. Raises: ConfigError ``image.recipe_invalid``."""
+    """Reject unusable values of the correct type. Raises: ConfigError ``image.recipe_invalid``."""
     for package in recipe.packages:
         if not _PACKAGE.fullmatch(package):
             raise table.error("packages", f"{package!r} isn't a package name")

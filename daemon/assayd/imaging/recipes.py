@@ -1,4 +1,4 @@
-"""Finds and loads recipes: the shipped ones, and the operator's, which extend them.
+"""Finds and loads the shipped recipes, and the operator's recipes, which extend shipped recipes.
 
 This module finds the recipe file for a name. `recipe` and `own_recipe` define its content.
 """
@@ -20,9 +20,9 @@ from assayd.imaging.recipe import RECIPE, Recipe, check, is_name, load_recipe
 
 @dataclass(frozen=True, slots=True)
 class Recipes:
-    """The folders of shipped recipes and of the operator's recipes; the latter needn't exist.
+    """The folders of shipped recipes and of the operator's recipes; the operator's folder is optional.
 
-    `packaged` are the folders of other installed packages.
+    `packaged` lists the recipe folders of other installed packages.
     """
 
     shipped: Path
@@ -69,7 +69,7 @@ class Recipes:
         return recipe
 
     def _find_recipe_folder(self, name: str) -> Path:
-        """Return the folder with the recipe of an image, or the shipped folder if no folder contains it."""
+        """Return the folder that contains an image's recipe, or the shipped folder for an unknown image."""
         if not is_name(name):
             return self.shipped
         having = (each for each in (self.shipped, *self.packaged) if (each / name / RECIPE).is_file())

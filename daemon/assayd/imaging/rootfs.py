@@ -1,4 +1,4 @@
-"""Builds a root folder from the packages' files: removals, additions, compilation.
+"""Builds a root folder from the packages' files: removes and adds files, and compiles Python.
 
 The recipe's allowlist decides which programs stay. `archive` sets modes, owners and times.
 """
@@ -56,7 +56,7 @@ def unpack(packages: Path, root: Path) -> None:
 
 
 def prune(root: Path, recipe: Recipe) -> list[str]:
-    """Remove files that the recipe drops, and unlisted programs; return the programs' paths.
+    """Remove the files that the recipe excludes, and unlisted programs; return the removed programs' paths.
 
     Raises:
         ConfigError: ``image.executable_missing``, if no package has a listed program.
@@ -102,13 +102,13 @@ def furnish(root: Path, recipe: Recipe) -> None:
 
 
 def link_temporary(root: Path) -> None:
-    """Link /tmp to the sandbox's tmp/: the root is read-only, but programs expect a writable /tmp."""
+    """Link /tmp to the sandbox's tmp/, because programs need a writable /tmp and the root is read-only."""
     _remove_path(root / "tmp")
     (root / "tmp").symlink_to(f"/{SANDBOX}/tmp")  # noqa: S108 - of the image
 
 
 def place_guest(guest: Path, system: Path, root: Path, recipe: Recipe, file: str = GUEST_FILE) -> None:
-    """Write the compiled guest code into `root` as one file; `root` can be empty otherwise.
+    """Write the compiled guest code into `root` as one file; `root` can otherwise be empty.
 
     Args:
         guest: the folder of the sources.
@@ -130,7 +130,7 @@ def place_guest(guest: Path, system: Path, root: Path, recipe: Recipe, file: str
 
 
 def place_library(library: Path, root: Path, folder: str) -> None:
-    """Copy a library folder's files to their location below `root`, which can be empty otherwise."""
+    """Copy a library folder's files to their location below `root`, which can otherwise be empty."""
     for name, path in library_files(library):
         write(root, f"{folder}/{name}", path.read_bytes())
 
@@ -138,13 +138,13 @@ def place_library(library: Path, root: Path, folder: str) -> None:
 def compile_python(system: Path, root: Path, folders: Sequence[str], recipe: Recipe) -> None:
     """Compile the Python files below `folders` of `root` with the interpreter of the image.
 
-    The bytecode is marked as unchecked, so imports don't compare it with the source, and it contains no
-    file times. One process compiles in sorted order, because earlier compilations affect the reference
-    flags in the bytecode.
+    The bytecode is marked as unchecked: it contains no file times, and imports don't compare it with the
+    source. A single process compiles all files in sorted order, because earlier compilations affect the
+    reference flags in the bytecode.
 
     Args:
         system: the root folder with the interpreter.
-        root: the root folder of the files; can be a different one.
+        root: the root folder of the files, which can differ from `system`.
         folders: folders relative to `root`; missing ones are skipped.
         recipe: the recipe, which names the interpreter.
     """
@@ -174,7 +174,7 @@ def _run_python(system: Path, recipe: Recipe, arguments: Sequence[str]) -> str:
 
 
 def _link_paths(root: Path, name: str, target: str) -> list[Path]:
-    """Return the paths of a link: a ``*`` for a folder means each folder in which its target exists."""
+    """Return the paths of a link; a ``*`` matches each folder that contains the link's target."""
     path = PurePosixPath(name)
     if "*" not in name:
         return [resolved(root, path.parent) / path.name]
@@ -183,9 +183,9 @@ def _link_paths(root: Path, name: str, target: str) -> list[Path]:
 
 
 def disable_programs(root: Path, kept: Set[str] = frozenset()) -> list[str]:
-    """Disable programs outside the allowlist: remove compiled ones, clear the execute bit of scripts.
+    """Remove compiled programs outside the allowlist; clear the execute bit of scripts outside it.
 
-    Returns the paths of the removed programs.
+    Return the paths of the removed programs.
     """
     removed = []
     for folder, _, files in os.walk(root):
@@ -221,7 +221,7 @@ def _remove_path(path: Path) -> None:
 
 
 def write(root: Path, name: str, content: bytes) -> Path:
-    """Write a non-executable file of the image, with its folders; return its path."""
+    """Write a non-executable file of the image and create its parent folders; return the file's path."""
     path = resolved(root, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)  # Also discards the mode of a former program.

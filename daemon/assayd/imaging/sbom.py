@@ -1,4 +1,4 @@
-"""Writes SBOMs as CycloneDX documents: of an image's packages, and of this environment's.
+"""Writes SBOMs of an image or of this Python environment as CycloneDX documents.
 
 Equal packages produce equal bytes: a document contains no timestamp, and its serial number is a digest.
 """

@@ -43,13 +43,13 @@ class Parts(Protocol):
     """Access to the files of an image."""
 
     def open(self, name: str) -> IO[bytes] | None:
-        """Open a file of the image by its path; return None if it doesn't exist."""
+        """Open the image's file with this path; return None if the file doesn't exist."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """One layer: its path, the digest of its file (None if unknown), and the digest of its tar file."""
+    """A layer: its path, and the digests of its file (None if unknown) and of its uncompressed tar file."""
 
     path: str
     digest: str | None
@@ -58,7 +58,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """An image to adopt. `digest` is the digest of its configuration, which names its layers."""
+    """An image to adopt. `digest` is the digest of its configuration, which lists the layers."""
 
     digest: str
     architecture: str
@@ -93,7 +93,7 @@ def _translate_errors(path: Path) -> Iterator[None]:
 
 
 def unpack_layer(source: Source, layer: Layer, target: Path, most_bytes: int) -> None:
-    """Write the tar file of a layer, and verify its digest.
+    """Write the uncompressed tar file of a layer, and verify its digest.
 
     Raises: ConfigError ``image.source_too_large``, ``image.source_invalid``; OSError, ValueError.
     """
@@ -112,7 +112,7 @@ def unpack_layer(source: Source, layer: Layer, target: Path, most_bytes: int) ->
 
 
 def open_tar(file: IO[bytes]) -> tarfile.TarFile:
-    """Open a tar file with limited header sizes, because `tarfile` reads each header at once."""
+    """Open a tar file with a limit of header sizes, because `tarfile` reads each header as a whole."""
     return tarfile.open(fileobj=cast("IO[bytes]", _BoundedFile(file)), mode="r:")
 
 
@@ -137,7 +137,7 @@ class _BoundedFile:
 
 
 class _HashingStream:
-    """A stream that computes the digest of its bytes."""
+    """A stream that computes the digest of the bytes read from it."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -146,7 +146,7 @@ class _HashingStream:
         self.total = hashlib.sha256(self._head)
 
     def read(self, size: int = -1) -> bytes:
-        """Read at most `size` bytes, beginning with the bytes that were inspected earlier."""
+        """Read at most `size` bytes; first return the bytes that were read for inspection."""
         if self._head:
             count = len(self._head) if size < 0 else size
             head, self._head = self._head[:count], self._head[count:]
@@ -239,7 +239,7 @@ def _build_source(parts: Parts, content: bytes, named: Sequence[tuple[str, str |
 
 
 def _choose_manifest(parts: Parts, index: Table, tag: str | None, architecture: str, path: Path) -> Table:
-    """Return the selected manifest, which an index may reference through other indexes per platform."""
+    """Return the selected manifest; follow nested indexes and select the platform."""
     found = [_require_table(one) for one in _require_list(index.get("manifests"))]
     if tag is not None:
         found = [one for one in found if tag in _read_names(one)]

@@ -1,7 +1,7 @@
-"""A digest of the files of an image, computable from both its layers and its unpacked form.
+"""Computes a digest of an image's files, either from the layers or from the unpacked root filesystem.
 
-The image has the digest as a label, so that the image id also identifies a root filesystem unpacked
-earlier.
+The digest is a label of the image. Therefore, the image id also identifies a root filesystem that was
+unpacked earlier.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ def tree_digest(entries: Entries) -> str:
 
 
 def read_layer_entries(layers: Sequence[Path]) -> dict[str, tuple[str, str]]:
-    """Return the entries that result from unpacking the layers, the lowest first."""
+    """Return the entries that result from unpacking the layers in order, beginning with the lowest."""
     found: dict[str, tuple[str, str]] = {}
     for layer in layers:
         with tarfile.open(layer, "r:") as tar:
@@ -46,9 +46,9 @@ def entries_of_folder(root: Path, known: Known | None = None) -> dict[str, tuple
 
     Args:
         root: its folder.
-        known: if passed, a cache of digests, so that a file shared by several images is read only once.
+        known: an optional cache of digests, so that a file shared by several images is read only once.
 
-    Raises: OSError, if it is unreadable or contains special files.
+    Raises: OSError, if the folder is unreadable or contains special files.
     """
     return dict(_walk_entries(os.fspath(root), "", known))
 
@@ -85,7 +85,7 @@ def _walk_entries(folder: str, name: str, known: Known | None) -> Iterator[tuple
 
 
 def _digest_of(path: str, facts: os.stat_result, known: Known | None) -> str:
-    """Return the digest of a file, which is read unless it is shared and known."""
+    """Return the digest of a file; use the cached digest if the file is shared and known."""
     if known is None or facts.st_nlink <= _LINKS:
         return _read_digest(path)
     key = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)

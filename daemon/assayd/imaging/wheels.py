@@ -1,7 +1,7 @@
-"""Wheels of a recipe: pip selects them once and writes a lock file; builds use exactly the locked wheels.
+"""Locks and installs a recipe's wheels: pip selects them once, and builds use exactly the locked wheels.
 
-Only wheels are used, so no package code runs to build or install them. pip's configuration selects the
-index.
+Because only wheels are used, no package code runs during a build or an installation. pip's configuration
+selects the index.
 """
 
 import platform
@@ -62,7 +62,7 @@ def resolve(required: Sequence[str], python: str, path: Path) -> int:
 
 
 def install(lock: Lock, required: Sequence[str], python: str, root: Path) -> None:
-    """Unpack the wheels of a lock into their folder below `root`; each must match the lock.
+    """Unpack the wheels of a lock into their folder below `root`; check each wheel against the lock.
 
     Raises: ConfigError ``image.lock_missing``, ``image.lock_outdated``, ``image.wheel_differs``,
     ``image.wheels_failed``.
@@ -103,7 +103,7 @@ def _requirements_digest(required: Sequence[str]) -> str:
 
 
 def _pip_wheel_options(python: str) -> list[str]:
-    """Return pip's options for wheels that the interpreter of an image can load."""
+    """Return the pip options that select wheels for an image's interpreter."""
     machine = platform.machine()
     tags = [
         f"manylinux_2_{minor}_{machine}" for minor in range(_glibc_minor_version(), _OLDEST_GLIBC - 1, -1)

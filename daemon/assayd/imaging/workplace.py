@@ -1,4 +1,4 @@
-"""Folders for building images; only one process at a time builds each image."""
+"""Provides folders for building images; each image is built by only one process at a time."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The kinds of submission, a folder each; `registry` finds them."""
+"""The kinds of submission, each in a separate folder; the module `registry` finds them."""

@@ -1,9 +1,9 @@
 """Finds the kinds of submission, and imports what they refer to.
 
-Every kind is an entry point for its validator. The kinds of this package are its folders. A wing is a kind
-in a package next to this one, which is loaded if it is installed. Kinds of other distributions, in the
-group `assayd.validators`, run inside the daemon, so they are loaded only if an operator enables them by
-name. Afterwards, all kinds are treated alike.
+Every kind is an entry point for its validator. The kinds of this package are the package's folders. A wing
+is a kind in another package of this project, and is loaded if that package is installed. Kinds of other
+distributions, in the group `assayd.validators`, are loaded only if an operator enables them by name,
+because they run inside the daemon. After loading, all kinds are treated equally.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WINGS: Mapping[str, str] = MappingProxyType({"fifth": "assayd_fifth", "pipeline"
 
 @cache
 def packages() -> Mapping[str, str]:
-    """Return the packages of this project's installed kinds, by kind, without importing them."""
+    """Return the package of each installed kind of this project, without importing the packages."""
     folders = (found.name for found in pkgutil.iter_modules(kinds.__path__) if found.ispkg)
     core = {name: f"{kinds.__name__}.{name}" for name in folders}
     wings = {kind: package for kind, package in WINGS.items() if find_spec(package) is not None}
@@ -47,7 +47,7 @@ def packages() -> Mapping[str, str]:
 
 
 def missing_packages() -> Mapping[str, str]:
-    """Return the packages of optional kinds that aren't installed, by kind."""
+    """Return the package of each optional kind that isn't installed."""
     return {kind: package for kind, package in WINGS.items() if kind not in packages()}
 
 
@@ -64,18 +64,18 @@ def all_validators() -> Mapping[str, Kind]:
 
 @cache
 def own(kind: str) -> Kind:
-    """Return the validator of one of this project's kinds, without importing the other kinds."""
+    """Return the validator of one of this project's kinds; import no other kind."""
     from importlib.metadata import EntryPoint
 
     return _load_validator(EntryPoint(kind, f"{packages()[kind]}.validator:validator", GROUP))
 
 
 def find(kind: str, enabled: Sequence[str] = ()) -> Kind:
-    """Return the validator of a kind of this project, or of an entry point that is enabled by name.
+    """Return the validator of a kind, which is part of this project or an entry point enabled by name.
 
     Raises:
         RequestError: ``kind.unknown``.
-        ConfigError: as `load` does.
+        ConfigError: the same errors as `load`.
     """
     if kind in list_own_kinds():
         return own(kind)
@@ -88,7 +88,7 @@ def find(kind: str, enabled: Sequence[str] = ()) -> Kind:
 
 
 def unknown_kind_message(kind: str, known: Iterable[str]) -> str:
-    """Return the message for a kind outside `known`; it names the missing package of an optional kind."""
+    """Return the error message for an unknown kind; for an optional kind, name the missing package."""
     if (package := missing_packages().get(kind)) is not None:
         return f"the kind {kind!r} isn't installed: the package {package} is missing"
     names = list(known)
@@ -96,7 +96,7 @@ def unknown_kind_message(kind: str, known: Iterable[str]) -> str:
 
 
 def load(enabled: Sequence[str]) -> Mapping[str, Kind]:
-    """Return all validators by kind: those of this project, and of the entry points enabled by name.
+    """Return all validators by kind: this project's validators, and the entry points enabled by name.
 
     Raises: ConfigError ``validator.missing``, ``validator.broken`` or ``validator.duplicate``.
     """
@@ -113,7 +113,7 @@ def load(enabled: Sequence[str]) -> Mapping[str, Kind]:
 def use_tables(loaded: Mapping[str, Kind], tables: Mapping[str, Sequence[Path]]) -> None:
     """Add an operator's additional rules and words to the kinds, in this process.
 
-    Raises: ConfigError ``tables.unknown``, for a kind that is unknown or doesn't support additions.
+    Raises: ConfigError ``tables.unknown``, if a kind is unknown or doesn't support additions.
     """
     for kind, folders in tables.items():
         if kind not in loaded:
@@ -142,12 +142,12 @@ def data_folders(enabled: Sequence[str], name: str) -> tuple[Path, ...]:
 
 
 def offered_kinds() -> frozenset[str]:
-    """Return the names of the kinds that other installed packages offer, enabled or not."""
+    """Return the names of all kinds in other installed packages, whether enabled or not."""
     return frozenset(entry.name for entry in _offered_entry_points(GROUP))
 
 
 def command_line(kind: str, enabled: Sequence[str] = ()) -> CommandLine:
-    """Return a kind's command-line description, or the default, without importing its validator.
+    """Return a kind's command-line description, or the default one; don't import the validator.
 
     Raises: ConfigError ``validator.broken``.
     """
@@ -177,7 +177,7 @@ def resolve(reference: str) -> object:
 
 
 def resolve_function(reference: str) -> Callable[[], None]:
-    """Return the function that ``package.module:name`` refers to. Raises: as `resolve`."""
+    """Return the function that ``package.module:name`` refers to. Raises: the same errors as `resolve`."""
     found = resolve(reference)
     if not callable(found):
         raise ConfigError("validator.broken", f"{reference!r} isn't a function", field=reference)
@@ -185,7 +185,7 @@ def resolve_function(reference: str) -> Callable[[], None]:
 
 
 def resolve_reader(reference: str) -> Callable[[bytes], bytes]:
-    """Return the function on bytes that ``package.module:name`` refers to. Raises: as `resolve`."""
+    """Return the parser of bytes that a reference refers to. Raises: the same errors as `resolve`."""
     reader: Callable[[bytes], bytes] = resolve_function(reference)  # type: ignore[assignment]
     return reader
 

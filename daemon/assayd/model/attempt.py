@@ -71,14 +71,14 @@ class Failure:
 class Attempt:
     """An attempt without its report and execution record, which are stored in its bundle.
 
-    `timings_s` has the keys `queued`, `static`, `lease`, `run`, `report` and `total`, except for phases
-    that didn't happen. `bundle` is the bundle's location relative to the artifact root, once written.
-    `rules` are the distinct rules of the attempt's errors. `replay_of` is the id of the replayed attempt.
-    `intent` is the natural-language request. `webhook` is a URL that receives the verdict. `enforcement` is
-    the mode of the policy that applied; a result that isn't `approvable` can't be approved or committed.
-    `max_runs` is the sender's limit of runs. `node` is the cluster node that produced the verdict, None on
-    a single host; `distrusted_at` is the time at which an operator distrusted that node's verdicts. `trace`
-    is the attempt's span in the format of `model.trace_context`.
+    `timings_s` maps the phases that took place (`queued`, `static`, `lease`, `run`, `report`, `total`) to
+    seconds. `bundle` is the written bundle's location relative to the artifact root. `rules` are the
+    distinct rules of the attempt's errors. `replay_of` is the id of the replayed attempt. `intent` is the
+    natural-language request. `webhook` is a URL that receives the verdict. `enforcement` is the mode of the
+    applied policy. If `approvable` is false, the result can't be approved or committed. `max_runs` is the
+    sender's limit of runs. `node` is the cluster node that produced the verdict, or None on a single host.
+    `distrusted_at` is the time at which an operator declared that node's verdicts untrustworthy. `trace` is
+    the attempt's span in the format of `model.trace_context`.
     """
 
     id: str
@@ -115,5 +115,5 @@ class Attempt:
 
     @property
     def flow(self) -> tuple[int, str]:
-        """Return the attempt's fair-queue flow: the user id, and the batch id or otherwise the process id."""
+        """Return the attempt's fair-queue flow: the user id, with the batch id or the process id."""
         return self.peer.uid, self.batch_id or str(self.peer.pid)

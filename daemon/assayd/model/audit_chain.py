@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 class AuditError(ValueError):
-    """A break in the audit chain; the message names the line."""
+    """An inconsistency in the audit chain. The message contains the line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Chain:
 
 
 def verify(lines: Iterable[bytes]) -> Chain:
-    """Verify the chain from the first line on. Raises: AuditError for the first inconsistent line."""
+    """Verify the whole chain. Raises: AuditError for the first inconsistent line."""
     count, expected = 0, None
     first = last = None
     for count, line in enumerate(lines, start=1):
@@ -54,10 +54,10 @@ def _parse_entry(line: bytes) -> dict[str, object] | None:
 
 
 def read_previous_digest(line: bytes) -> object:
-    """Return the digest by which a line refers to the previous line, or None for a truncated line."""
+    """Return the digest of the previous line that a line contains, or None for a truncated line."""
     return (_parse_entry(line) or {}).get("previous")
 
 
 def read_timestamp(line: bytes) -> str:
-    """Return the time of a line as a string; empty for a truncated line."""
+    """Return the time of a line as a string, or "" for a truncated line."""
     return str((_parse_entry(line) or {}).get("at", ""))

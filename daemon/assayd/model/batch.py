@@ -1,4 +1,4 @@
-"""A batch: submissions sent as lines, of which only a few become attempts at the same time."""
+"""A batch: submissions sent as lines, only a few of which are processed at the same time."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Batch:
     """A batch without its items.
 
     `name` is unique per user. `concurrency` limits the unfinished attempts of the batch. With `dedupe`,
-    items with equal runs share one attempt. `complete` is true if all lines were received. `webhook` is a
-    URL that is notified of the end of the batch.
+    items with equal runs share one attempt. `complete` is true once all lines were received. `webhook` is a
+    URL that receives a message when the batch ends.
     """
 
     id: str
@@ -50,7 +50,7 @@ class Batch:
 
     @property
     def state(self) -> BatchState:
-        """Return the state that the times of the batch imply."""
+        """Return the state of the batch, derived from its times."""
         if self.cancelled_at is not None:
             return BatchState.CANCELLED
         if not self.complete:
@@ -62,8 +62,8 @@ class Batch:
 class Line:
     """One accepted line of a batch.
 
-    A line that can't be submitted has an `error` and neither document nor attempt. `attempt_id` is the id
-    that its attempt will have. Lines of a batch with the same `run_key` share one attempt.
+    A line that can't be submitted has an `error`, but neither a document nor an attempt. `attempt_id` is
+    the future id of the line's attempt. Lines of a batch with the same `run_key` share one attempt.
     """
 
     number: int
@@ -108,9 +108,9 @@ class ReceivedLines:
 class Item:
     """One line of a batch with its result.
 
-    `error` is the reason why the line couldn't be submitted. `verdict` is the attempt's verdict, `error`
-    for a line with an error, `cancelled` for a line that a cancelled batch never ran, or None if the item
-    is unfinished.
+    `error` is the reason why the line couldn't be submitted. `verdict` is the attempt's verdict, or `error`
+    for a line with an error, `cancelled` for a line that didn't run because the batch was cancelled, and
+    None for an unfinished item.
     """
 
     line: int
@@ -124,7 +124,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """The number of items per result; `malformed` items are also counted in `error`."""
+    """The number of items per result. `malformed` items are also included in `error`."""
 
     total: int = 0
     waiting: int = 0
@@ -144,7 +144,8 @@ class Tally:
 class Waiting:
     """An item that has no verdict yet.
 
-    `submission` is the digest of its document. `document` is set if it is small; a large one must be read.
+    `submission` is the digest of the item's document. `document` is set only for a small document; a large
+    document must be read from the store.
     """
 
     line: int
@@ -155,7 +156,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPage:
-    """A page of batches, newest first, with the cursor of the next page."""
+    """A page of batches in descending order of time, with the cursor of the next page."""
 
     batches: tuple[Batch, ...]
     next_cursor: str | None
@@ -165,7 +166,7 @@ class BatchPage:
 class BatchRequest:
     """The sender's options for a batch.
 
-    None means the earlier value, or the daemon's default for a new batch.
+    If an option is None, an existing batch keeps its value, and a new batch uses the daemon's default.
     """
 
     name: str | None = None
@@ -185,6 +186,6 @@ class Progress:
 
     @property
     def is_over(self) -> bool:
-        """Return whether the batch has ended and no attempt of it is running. New lines can reopen it."""
+        """Return whether the batch has ended and none of its attempts is running. New lines reopen it."""
         ended = self.batch.state in {BatchState.FINISHED, BatchState.CANCELLED}
         return ended and not self.running

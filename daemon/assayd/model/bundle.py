@@ -29,7 +29,7 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A bundle that was written: its location and its files."""
+    """A written bundle, with its location and its files."""
 
     location: str
     artifacts: tuple[Artifact, ...]
@@ -40,7 +40,7 @@ BLOCK_BYTES = 4096
 
 
 def disk_bytes(artifacts: Iterable[Artifact]) -> int:
-    """Return the disk space, in bytes, that the files of a bundle occupy in whole blocks."""
+    """Return the disk space in bytes, rounded up to whole blocks, of the files of a bundle."""
     return sum(-(-artifact.bytes // BLOCK_BYTES) * BLOCK_BYTES for artifact in artifacts)
 
 
@@ -49,7 +49,7 @@ SECOND_RUN = ".run2"
 
 
 def replaced_location(location: str) -> str | None:
-    """Return the location of the bundle that this second bundle replaces, or None for a first bundle."""
+    """Return the location of the first bundle that a second bundle replaces, or None for a first bundle."""
     return location.removesuffix(SECOND_RUN) if location.endswith(SECOND_RUN) else None
 
 

@@ -1,9 +1,9 @@
 """Marks dataclasses as documents of the wire contract: one definition of fields, meanings and JSON.
 
 Such a class has ``__pydantic_config__ = DOCUMENT`` and passes `about` to each field. pydantic uses both to
-validate and document the class, so the model needn't import pydantic. `documents.strict_json` writes the
-fields in their order of definition. A value with times or durations has a separate document, which uses
-strings and milliseconds.
+validate and document the class, although the model doesn't import pydantic. `documents.strict_json` writes
+the fields in their order of definition. A value with times or durations has a separate document class,
+which expresses them as strings and milliseconds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Turns findings of a profile's rules into warnings if the profile is in report-only mode.
 
-Rules that no profile defines are errors in both modes:
+Rules that don't depend on a profile are errors in both modes:
 
     import os    import.not_allowed     an error under `enforce`, a warning under `report`
     def f(:      syntax.invalid         an error under both
@@ -31,13 +31,13 @@ PARTLY_CHECKED = (
 def settle(
     findings: Iterable[Finding], rules: Sequence[Rule], policy: ExecutionPolicy
 ) -> tuple[Finding, ...]:
-    """Return the findings with their profile keys; a report-only policy turns them into warnings."""
+    """Return the findings with their profile keys; under a report-only policy, as warnings."""
     keys = {rule.id: rule.profile_key for rule in rules if rule.profile_key is not None}
     return tuple(_apply_enforcement(finding, keys, policy) for finding in findings)
 
 
 def would_fail(findings: Iterable[Finding]) -> bool:
-    """Return whether any finding is only reported but would fail the submission under `enforce`."""
+    """Return whether any finding is only reported, but would make the submission fail under `enforce`."""
     return any(finding.message.endswith(REPORTED) for finding in findings)
 
 
@@ -53,7 +53,8 @@ def _apply_enforcement(finding: Finding, keys: Mapping[str, str], policy: Execut
 def _is_enforced_error(finding: Finding, policy: ExecutionPolicy) -> bool:
     """Return whether `enforce` would make this finding an error.
 
-    A report-only run allows and records forbidden imports, so its records count as errors too.
+    Because a report-only run allows and records forbidden imports, such a record is treated as an error,
+    too.
     """
     recorded = finding.layer is Layer.RUNTIME and finding.severity is Severity.INFO
     return finding.is_error or (recorded and policy.imports.mode is ImportMode.ENFORCE)

@@ -32,7 +32,7 @@ class Layer(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule that a validator can apply. Discovery and SARIF list it."""
+    """A rule that a validator can apply, as listed in discovery responses and SARIF."""
 
     __pydantic_config__ = DOCUMENT
 
@@ -47,7 +47,7 @@ class Rule:
 
 
 def keyed(rules: Iterable[Rule], keys: Mapping[str, str]) -> tuple[Rule, ...]:
-    """Return the rules with the profile keys that define them. Args: keys: profile key by rule id."""
+    """Return the rules with the profile keys that define them. `keys` maps rule ids to profile keys."""
     return tuple(replace(rule, profile_key=keys.get(rule.id, rule.profile_key)) for rule in rules)
 
 
@@ -68,7 +68,7 @@ class Finding:
 
     `subject` is the name that a rule of the profile rejects: a module, an attribute, a command, a host.
     Lines and columns are 1-based and refer to the checked text, which is also the text that runs. `file` is
-    the submitted file; None if the submission is a single text.
+    the submitted file, or None if the submission is a single text.
     """
 
     rule: str
@@ -128,9 +128,9 @@ def fix_hints(findings: Iterable[Finding]) -> tuple[FixHint, ...]:
 
 
 def bounded(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the findings with shortened strings, dropping edits beyond `EDIT_CHARS` characters in total.
+    """Return the findings with shortened strings and with at most `EDIT_CHARS` characters of edits.
 
-    Findings quote the submission; without this limit, a name of one megabyte would take six megabytes in
+    Because findings quote the submission, a name of one megabyte would otherwise occupy six megabytes in
     the report.
     """
     kept: list[Finding] = []

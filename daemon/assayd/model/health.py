@@ -19,9 +19,9 @@ class HealthStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthRow:
-    """One health check. `remedy` is the required action; empty if no action is needed.
+    """One health check. `remedy` is the required action, or "" if no action is needed.
 
-    `took_s` is the duration of the check in seconds, if it is noticeable.
+    `took_s` is the duration of the check in seconds, set only if the duration is noticeable.
     """
 
     check: str
@@ -33,7 +33,7 @@ class HealthRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonFacts:
-    """The daemon's identity and state folder. `database_in_state`: whether the folder has the database."""
+    """The daemon's identity and state folder. `database_in_state` is true if it contains the database."""
 
     daemon_id: str
     version: str

@@ -29,7 +29,7 @@ def fold(text: str) -> str:
 
 
 def normalize_entry(text: str) -> str:
-    """Return an allowlist entry in canonical form: a name, or a dot and a name for all of its subdomains.
+    """Return an allowlist entry in canonical form: a name, or a dot and a name (for all subdomains).
 
     A non-ASCII name is converted to its ASCII form if IDNA 2003 and 2008 agree on that form.
 
@@ -47,7 +47,7 @@ def is_address(text: str) -> bool:
 
 
 def covers(entry: str, name: str) -> bool:
-    """Return whether an entry allows a name, or everything that a narrower entry allows. Both are folded.
+    """Return whether an entry allows a name, or all names of another entry. Both must be folded.
 
     ``.example.org`` covers ``a.example.org`` and ``.a.example.org``, but not ``example.org``.
     """

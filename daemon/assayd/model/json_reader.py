@@ -1,4 +1,4 @@
-"""Parses JSON strictly and within limits, both from requests and from containers.
+"""Parses JSON from requests and containers, strictly and within limits.
 
 Only the form is checked. In addition to invalid JSON, this module rejects invalid UTF-8, a byte order mark,
 duplicate keys, NaN and infinities (including numbers that overflow), lone surrogates, and texts that exceed
@@ -37,8 +37,8 @@ _NUMBERS_AS_ZEROS = bytes(0x30 if chr(byte) in "+-.0123456789eE" else 0x20 for b
 class JsonLimits:
     """The limits of one JSON text.
 
-    `values` are counted by their commas. Arrays and objects are counted separately, because an empty one
-    occupies three bytes of text but at least 64 bytes of memory.
+    `values` is checked by counting commas. Arrays and objects are counted separately, because an empty
+    array or object occupies three bytes of text but at least 64 bytes of memory.
     """
 
     bytes: int | None = None
@@ -66,7 +66,7 @@ class JsonTooLargeError(JsonError):
 
 
 def parse_strictly(text: bytes, limits: JsonLimits) -> JsonValue:
-    """Parse one JSON text. Raises: JsonError, with the position or the key at fault."""
+    """Parse one JSON text. Raises: JsonError, with the position or key at fault."""
     reject_large(text, limits)
     parse_int, parse_float = _number_readers(text, limits)
     try:
@@ -109,7 +109,7 @@ def _number_readers(text: bytes, limits: JsonLimits) -> tuple[Callable[[str], in
 
 
 def reject_large(text: bytes, limits: JsonLimits) -> None:
-    """Reject JSON with too many values before memory is allocated; contents of strings don't count.
+    """Reject JSON with too many values before memory is allocated; ignore the contents of strings.
 
     Raises: JsonTooLargeError.
     """

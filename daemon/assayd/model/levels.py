@@ -10,7 +10,7 @@ from assayd.model.policy import QUALITY_RULES, QualityPolicy, RuleLevel
 
 
 def apply_quality_levels(findings: Iterable[Finding], quality: QualityPolicy) -> tuple[Finding, ...]:
-    """Return the findings, with the profile's severities applied to quality findings."""
+    """Apply the profile's severities to the quality findings; return all findings."""
     return tuple(_apply_levels(findings, quality))
 
 

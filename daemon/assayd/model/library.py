@@ -8,10 +8,10 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryEntry:
-    """A validated submission that a user approved with a name. Versions count from 1 per user and name.
+    """A validated submission that a user approved with a name. Versions start at 1 per user and name.
 
-    `chain` lists the attempts that led to the submission, oldest first. `document` is the accepted
-    submission, or an empty object if the document wasn't requested.
+    `chain` lists, in chronological order, the attempts that led to the submission. `document` is the
+    accepted submission, or an empty object if the document wasn't requested.
     """
 
     uid: int

@@ -48,7 +48,7 @@ def merge_stages(
     *,
     most_findings: int = MAX_FINDINGS,
 ) -> tuple[StageReport, ...]:
-    """Return all stages in order, with the findings of the run added to their stages."""
+    """Return all stages in order; add the findings of the run to the stages they belong to."""
     if ran is None:
         skipped = (StageReport(name=n, status=StageStatus.SKIPPED) for n in runtime_names)
         return _limit_stage_findings((*static, *skipped), most_findings)
@@ -68,7 +68,7 @@ def merge_stages(
 def merge_report(
     blank: Report, stages: tuple[StageReport, ...], ran: Ran | None, failure: Failure | None = None
 ) -> Report:
-    """Complete an empty report (identity, digests, limits) with stages, cases and verdict; return it."""
+    """Return a report completed with stages, cases and verdict, given its identity, digests and limits."""
     verdict = decide_verdict(stages, ran, failure)
     failed = next((s.name for s in stages if s.status is StageStatus.FAILED), None)
     return replace(
@@ -93,7 +93,7 @@ def decide_verdict(stages: Sequence[StageReport], ran: Ran | None, failure: Fail
 
 
 def with_failure(failure: Failure, attempt: Attempt) -> Attempt:
-    """Return the attempt with the internal error and its verdict, which replaces any earlier verdict."""
+    """Return the attempt with an internal error; the verdict `error` replaces any earlier verdict."""
     return replace(attempt, verdict=decide_verdict((), None, failure), error=failure)
 
 
@@ -111,7 +111,7 @@ def static_results(static: Sequence[StageReport]) -> tuple[StaticResult, ...]:
 
 
 def _general_findings(ran: Ran) -> list[Finding]:
-    """Return the findings common to all kinds: an unexplained bad end, or a limit reached despite a pass."""
+    """Return the findings common to all kinds: unexplained failures, and limits that a pass reached."""
     outcome = ran.result.outcome
     explained = any(has_errors(findings) for findings in ran.judgement.stage_findings.values())
     findings: list[Finding] = []
@@ -145,7 +145,7 @@ def _add_findings(stage: StageReport, added: Sequence[Finding]) -> StageReport:
 
 
 def _limit_stage_findings(stages: Sequence[StageReport], left: int) -> tuple[StageReport, ...]:
-    """Keep the first `left` findings in total, and limit the edits per stage; statuses don't change."""
+    """Keep the first `left` findings of all stages, and limit the edits per stage; keep the statuses."""
     kept = []
     for stage in stages:
         if stage.findings:

@@ -1,4 +1,4 @@
-"""ExecutionPolicy: the permissions and resource limits of submitted code.
+"""Defines `ExecutionPolicy`: the permissions and resource limits of submitted code.
 
 A policy contains effective values only. The package `policies` reads files, resolves `extends`, and merges
 and clamps values. Source: docs/operating/profile-keys.md.
@@ -28,7 +28,7 @@ These are: dots before a parameter, an escape or the end of a segment; escapes o
 
 
 class NetworkMode(StrEnum):
-    """The egress of submitted code. The container itself never has a network device."""
+    """The network access of submitted code. The container itself never has a network device."""
 
     BLOCKED = "blocked"
     """No host can be reached."""
@@ -55,7 +55,7 @@ class ImportMode(StrEnum):
 
 
 class SubmoduleRule(StrEnum):
-    """The rule that decides whether an allowed module `a` also allows its submodule `a.b`."""
+    """The rule that decides whether an allowed module `a` implies its submodule `a.b`."""
 
     INHERIT = "inherit"
     """Yes: a package includes its submodules."""
@@ -65,9 +65,9 @@ class SubmoduleRule(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRule:
-    """The requests that a host accepts over plain HTTP. An empty set allows everything.
+    """The requests that are allowed to a host over plain HTTP. An empty set allows everything.
 
-    A path with a final slash covers everything below it; any other path covers only itself.
+    A path with a final slash allows all paths below it; any other path allows only itself.
     """
 
     methods: frozenset[str] = frozenset()
@@ -86,7 +86,7 @@ class HttpRule:
 
 
 def is_plain(path: str) -> bool:
-    """Return whether all servers interpret a path equally: nothing to resolve, decode twice or fold."""
+    """Return whether all servers interpret a path equally, without resolving, decoding or folding it."""
     if _DEVIOUS.search(path):
         return False
     try:
@@ -99,9 +99,9 @@ def is_plain(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkPolicy:
-    """The hosts that code can reach, and the permitted requests.
+    """The hosts that code can reach, and the requests that it can send.
 
-    An entry of `hosts` is a folded name, or a dot and a name for all of its subdomains. An entry with a
+    An entry of `hosts` is a folded name, or a dot and a name (for all subdomains). An entry with a
     rule in `http` can be reached over plain HTTP only, because TLS hides methods and paths. A request is
     allowed if any entry allows it. `connect_timeout_s` limits one connection attempt, including name
     resolution.
@@ -139,7 +139,7 @@ class ImportPolicy:
     enforce_forbidden: bool = True
 
     def allows(self, module: str) -> bool:
-        """Return whether the dotted name `module` can be imported, regardless of the mode."""
+        """Return whether the dotted name `module` can be imported, whatever the import mode is."""
         if self.enforce_forbidden and any(_includes_module(d, module) for d in self.denied):
             return False
         if self.submodules is SubmoduleRule.EXACT:
@@ -153,9 +153,9 @@ class AdapterContract:
 
     Source: docs/kinds/module.md.
 
-    A class registered by one of `decorators` must define all `methods` itself. `forbidden` are names that
-    must not occur in any file of the module: modules, their attributes (``os.write``) and builtins.
-    `modules` are the names under which the container provides the decorators and `base_classes`.
+    A class registered by one of `decorators` must define all `methods` itself. `forbidden` lists the names
+    that must not occur in any file of the module: modules, attributes of modules (``os.write``) and
+    builtins. `modules` are the names under which the container provides the decorators and `base_classes`.
     """
 
     decorators: tuple[str, ...] = ("register_adapter",)
@@ -166,7 +166,7 @@ class AdapterContract:
 
 
 class IgnoredErrors(StrEnum):
-    """The severity of an error that a command printed although its step continued and passed."""
+    """The severity of an error that a command printed in a step that continued and passed."""
 
     OFF = "off"
     """The error isn't reported."""
@@ -185,8 +185,8 @@ class CommandPolicy:
     Only listed commands are allowed; `blocked` overrides all lists of allowed commands.
 
     `options` lists the rejected long options (``--output``) and short options (``-o``) per command.
-    `protected` names variables that no script may set; a final ``*`` matches any suffix. `ignored_errors`
-    is None if no profile sets it, which means a warning.
+    `protected` names variables that no script may set; a final ``*`` matches any suffix. If no profile sets
+    `ignored_errors`, it is None and treated as a warning.
     """
 
     allowed: frozenset[str] = frozenset()
@@ -206,7 +206,7 @@ class CommandPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourcePolicy:
-    """The resources of an attempt. Memory is available to the code in addition to the image's baseline."""
+    """The resources of an attempt. The memory limit excludes the image's baseline."""
 
     timeout_s: float = 30.0
     unit_timeout_s: float = 30.0
@@ -254,7 +254,7 @@ class SqlPolicy:
         return next((level for name, level in self.rules if name == rule), None)
 
     def admits(self, rule: str) -> bool:
-        """Return whether the profile permits something that a rule forbids."""
+        """Return whether the profile turns off a rule, so that its violations are permitted."""
         return self.level(rule) in {RuleLevel.WARNING, RuleLevel.OFF}
 
 
@@ -276,11 +276,11 @@ MOST_MUTANTS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityPolicy:
-    """The severity of findings about validated submissions of little value, and the effort to find them.
+    """The severity of quality findings, which report low value, and the effort for finding them.
 
-    `severity` applies to all quality rules, `rules` to individual ones. With `generalization`, extractors
-    also get paths similar to the samples. `mutants` is the number of changes to an adapter that its tests
-    should detect.
+    `severity` applies to all quality rules; `rules` overrides it for individual rules. With
+    `generalization`, extractors also get paths similar to the samples. `mutants` is the number of changes
+    to an adapter that are tried against its tests.
     """
 
     severity: RuleLevel = RuleLevel.WARNING
@@ -313,7 +313,7 @@ class LimitRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitRanges:
-    """The range of each limit of a profile; values outside it are clamped."""
+    """The range of each limit of a profile. Values outside the range are clamped."""
 
     timeout_s: LimitRange = LimitRange(least=1, most=60)
     unit_timeout_s: LimitRange = LimitRange(least=1, most=60)
@@ -340,9 +340,9 @@ class Clamp:
 class ExecutionPolicy:
     """A profile with its effective values.
 
-    `image` is the image name without its prefix (``science``); None means the image of the kind. `exec` lets
-    code execute files that it wrote. `digest` is the SHA-256 of the canonical effective values. Results under
-    `enforcement = "report"` can be approved only with `approve_reported`.
+    `image` is the image name without its prefix (``science``), or None for the kind's image. If `exec` is
+    true, code can execute files that it wrote. `digest` is the SHA-256 of the canonical effective values.
+    Results under `enforcement = "report"` can be approved only with `approve_reported`.
     """
 
     name: str
@@ -372,7 +372,7 @@ class ExecutionPolicy:
         return self.approve_reported or not self.reports_only
 
     def for_run_time(self) -> ExecutionPolicy:
-        """Return the policy for planning a run.
+        """Return the form of this policy that is used to plan a run.
 
         In report-only mode, imports are only observed, and SQL rules yield warnings.
         """

@@ -1,4 +1,4 @@
-"""The values in a prompt for a model that generates or repairs a submission, and in the model's answer."""
+"""The values in prompts for generating or repairing a submission, and in the model's answers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class RetryBenefit(StrEnum):
 class SourcePart:
     """The part of a submission to replace as a whole, e.g. one step of a pipeline.
 
-    An empty name means that no part can be fixed. `beginning` is a pattern for the first line of a program
-    in that language, used for languages that have no parser here.
+    If no part can be fixed, the name is empty. `beginning` is a pattern for the first line of a program in
+    the part's language, and is used for languages without a parser in this project.
     """
 
     name: str
@@ -54,9 +54,9 @@ class PromptContext:
 class RepairContext:
     """A request for a fix.
 
-    `failure` describes the failure, including its findings. `instructions` are the daemon's text; every
-    other field may contain guest text. `edits` are certain replacements in the passage; `others` are
-    certain replacements in other passages. `title` names the passage for readers (default: its name).
+    `failure` describes the failure, including its findings. `instructions` are the daemon's text; all other
+    fields can contain guest text. `edits` and `others` are replacements that are certain to be correct, in
+    the passage and in other passages. `title` names the passage for readers (default: the passage's name).
     `other_forms` are the daemon's description of alternative answer formats and when to use them.
     """
 
@@ -73,7 +73,7 @@ class RepairContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractedField:
-    """A field that code extracts from a string. A computed field isn't just a substring."""
+    """A field that code extracts from a string. A computed field isn't a substring of the string."""
 
     name: str
     computed: bool
@@ -105,7 +105,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """Another request, with its context as a `generation_context` document and a validated answer."""
+    """An example request, with its context (a `generation_context` document) and a validated answer."""
 
     request: str
     context: Document
@@ -115,7 +115,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptTopic:
-    """Rules, and optionally another example, for requests that contain one of these lowercase words."""
+    """Rules and an optional example for requests that contain one of the given lowercase words."""
 
     words: tuple[str, ...]
     rules: tuple[str, ...]

@@ -25,7 +25,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """A change of an attempt. `seq` is numbered from 1 for each attempt, across its runs."""
+    """A change of an attempt. `seq` starts at 1 for each attempt and continues across its runs."""
 
     attempt_id: str
     run_number: int
@@ -77,7 +77,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A page of attempts, newest first, with the cursor of the next page."""
+    """A page of attempts in descending order of time, with the cursor of the next page."""
 
     attempts: tuple[Attempt, ...]
     next_cursor: str | None
@@ -85,7 +85,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeCount:
-    """The number of attempts with one combination of kind, time bucket, verdict and cause."""
+    """The number of attempts per combination of kind, time bucket, verdict and cause."""
 
     at: datetime
     kind: str
@@ -96,7 +96,7 @@ class TimeCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slowest:
-    """A slow attempt, measured from its start to its verdict."""
+    """A slow attempt, with the time from its start to its verdict."""
 
     attempt_id: str
     kind: str
@@ -115,7 +115,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The result of an acceptance. `existing` is true if an equal request was accepted before."""
+    """The result of accepting a submission. `existing` is true if an equal request was accepted earlier."""
 
     attempt: Attempt
     existing: bool
@@ -123,7 +123,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepResult:
-    """The number of objects that garbage collection removed or would remove, and their disk space."""
+    """The number and disk space of the objects that garbage collection removed or would remove."""
 
     attempts: int = 0
     bundles: int = 0

@@ -43,7 +43,7 @@ class StageStatus(StrEnum):
 
 
 class CaseStatus(StrEnum):
-    """The status of one case (a path, step, test or node)."""
+    """The status of a case (a path, step, test or node)."""
 
     PASSED = "passed"
     """The result was as expected."""
@@ -78,7 +78,7 @@ class StageReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One executed item: a sample path, a step, a test or a node. `expected` is the expected result."""
+    """One executed item (a sample path, step, test or node). `expected` is the expected result."""
 
     name: str
     status: CaseStatus
@@ -101,7 +101,7 @@ class Judgement:
     """A validator's judgement of a run: findings and cases.
 
     The keys of `stage_findings` are the run-time stages of the validator (``sandbox``, ``quality``, …), in
-    order. Stages that weren't reached are missing. `score` is the fraction of hidden tests that passed, for
+    order. Stages that weren't reached have no key. `score` is the fraction of hidden tests that passed, for
     kinds with hidden tests. `facts` are the facts of the run for the report's feedback.
     """
 

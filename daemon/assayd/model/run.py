@@ -1,8 +1,8 @@
 """The input and the result of a container.
 
 A validator plans a `RunSpec` with its `Unit`s, and judges the raw record in `UnitResult` and `RunResult`.
-In a result, everything that the guest wrote is treated as hostile bytes; everything else was measured by
-the runner, the daemon, the engine or the kernel.
+In a result, all data that the guest wrote is treated as hostile bytes. The runner, the daemon, the engine
+or the kernel measured all other data.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from assayd.model.policy import ImportPolicy, NetworkPolicy
 
 
 class Program(StrEnum):
-    """The complete list of the guest runner's unit programs."""
+    """The unit programs of the guest runner; the list is complete."""
 
     CALL = "call"
     """Compile a source text, call one of its functions with the given arguments, return its value."""
@@ -34,7 +34,7 @@ class Program(StrEnum):
 
 
 class Cause(StrEnum):
-    """The cause of a run's end. `sandbox.outcome` derives exactly one cause from the evidence."""
+    """The cause of the end of a run. `sandbox.outcome` derives exactly one cause from the evidence."""
 
     COMPLETED = "completed"
     """Every unit exited with code 0 and a complete result."""
@@ -66,14 +66,14 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The cause of the end of a unit or run, with the evidence for it."""
+    """The cause of the end of a unit or run, with the evidence for that cause."""
 
     cause: Cause
     evidence: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def completed(self) -> bool:
-        """Return whether the cause is COMPLETED, the only successful one."""
+        """Return whether the cause is COMPLETED, which is the only successful cause."""
         return self.cause is Cause.COMPLETED
 
 
@@ -91,8 +91,9 @@ class Limits:
 
     `memory_bytes` and `max_processes` are the policy's values; the sandbox adds the needs of image and
     runner. `work_*` limit the only writable tmpfs; with `work_exec`, its files can be executed. The
-    `*_kept_bytes` are per stream: half from the beginning and half from the end. A unit is stopped once it
-    has written `output_read_bytes`. `findings` and `retry_context_bytes` limit the report.
+    `*_kept_bytes` apply to each stream: one half is kept from its beginning and one half from its end. A
+    unit is stopped once it has written `output_read_bytes`. `findings` and `retry_context_bytes` limit the
+    report.
     """
 
     timeout_s: float
@@ -119,14 +120,14 @@ class Unit:
     """One child process: a unit program with its arguments.
 
     `arguments` is JSON whose shape depends on the program, see `guest/programs`. `deadline_s` counts from
-    the moment at which the child receives its program. The runner applies it to processor time, and to
-    elapsed time minus the time in which tasks waited for a processor (docs/result-contract.md). If
-    `status_decides`, the wait status is the unit's result, and a result record only adds details. This
-    applies to every `exec` unit and to scripts. `without_check` is used for the last unit of a spec: it
-    contains the arguments of a second, decisive try if the first one didn't complete, because the first try
-    does more than the judgement needs. `files` are staged immediately before the start and replace files of
-    earlier units. If `log` is a path, the unit's output is staged as ``<log>.out`` and ``<log>.err`` for
-    later units.
+    the moment at which the child receives its program. The runner applies the deadline to the processor
+    time, and to the elapsed time minus the run-queue delay (docs/result-contract.md). If `status_decides`,
+    the wait status is the unit's result, and a result record only adds details. This applies to every
+    `exec` unit and to scripts. `without_check` is used for the last unit of a spec: it contains the
+    arguments of a second, decisive try if the first one didn't complete, because the first try does more
+    than the judgement needs. `files` are staged immediately before the start and replace files of earlier
+    units. If `log` is a path, the unit's output is staged as ``<log>.out`` and ``<log>.err`` for later
+    units.
     """
 
     name: str
@@ -143,7 +144,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedArguments:
-    """The arguments of the two processes of each `tests` unit: the solution's and the tests'.
+    """The common arguments of each `tests` unit, for the solution's process and for the tests' process.
 
     The runner forks the solution processes before it reads any data of the tests.
     """
@@ -184,7 +185,7 @@ class RunSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedOutput:
-    """One output stream: its beginning, its end, and its total number of bytes."""
+    """A captured output stream: its beginning, its end, and its total number of bytes."""
 
     head: bytes = b""
     tail: bytes = b""
@@ -196,14 +197,14 @@ class CapturedOutput:
         return self.total_bytes > len(self.head) + len(self.tail)
 
     def truncate_to(self, most_bytes: int) -> CapturedOutput:
-        """Keep at most `most_bytes` bytes, half of them from each end."""
+        """Return a copy with at most `most_bytes` bytes, half from the beginning and half from the end."""
         kept, half = self.head + self.tail, most_bytes // 2
         if len(kept) <= most_bytes:
             return self
         return replace(self, head=kept[:half], tail=kept[len(kept) - half :])
 
     def text(self) -> str:
-        """Return beginning and end as a string, with a marker for dropped bytes."""
+        """Return the beginning and the end as a string, with a marker for dropped bytes."""
         dropped = self.total_bytes - len(self.head) - len(self.tail)
         if not dropped:
             return (self.head + self.tail).decode("utf-8", "replace")
@@ -246,7 +247,7 @@ class PolicyEvent:
 
 
 class AccessProtocol(StrEnum):
-    """The protocol by which guest code requested a host from the proxy."""
+    """The protocol in which guest code requested a connection from the proxy."""
 
     TLS = "tls"
     """A CONNECT request; TLS to that host must follow."""
@@ -256,11 +257,11 @@ class AccessProtocol(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkEvent:
-    """One host that guest code requested from the relay, and the outcome.
+    """A connection that guest code requested from the relay, with its outcome.
 
-    `host` is the requested name, empty if unreadable. `rule` is the decisive rule. `address` is the address
-    of the connection. `trouble` describes the failure of an allowed request. Byte counts are those of
-    relayed data. `finished` is false if the connection was still open when its unit ended.
+    `host` is the requested name, or "" if it couldn't be parsed. `rule` is the decisive rule. `address` is
+    the address of the connection. `trouble` describes the failure of an allowed request. Byte counts
+    include only relayed data. `finished` is false if the connection was still open when its unit ended.
     """
 
     host: str
@@ -279,7 +280,7 @@ class NetworkEvent:
 
 
 def to_policy_event(event: NetworkEvent, *, enforced: bool) -> PolicyEvent:
-    """Convert a denied access to the policy event that all kinds judge."""
+    """Return a denied access as a policy event, which all kinds judge."""
     place = event.host if event.port is None else f"{event.host}:{event.port}"
     return PolicyEvent(
         kind="network",
@@ -295,8 +296,8 @@ def to_policy_event(event: NetworkEvent, *, enforced: bool) -> PolicyEvent:
 class ResourceUsage:
     """The resource usage of a unit, from the runner's clock, wait4's rusage and the cgroup's counters.
 
-    `cpu_s` is the processor time of all processes of the unit. `starved_s` is the time in which the unit
-    was runnable but had no processor; it doesn't count against the deadline.
+    `cpu_s` is the processor time of all processes of the unit. `starved_s` is the run-queue delay of the
+    unit, which the deadline excludes.
     """
 
     wall_s: float = 0.0
@@ -311,7 +312,7 @@ class ResourceUsage:
 
     @property
     def waited_s(self) -> float:
-        """Return the seconds without computing or waiting for a processor, e.g. while sleeping or blocked."""
+        """Return the seconds in which the unit neither computed nor waited for a processor, e.g. slept."""
         return max(self.wall_s - self.cpu_s - self.starved_s, 0.0)
 
 
@@ -340,7 +341,7 @@ class UnitResult:
 
 
 class RunEnd(StrEnum):
-    """The reason for the end of a run, as the daemon saw it."""
+    """The reason for the end of a run, as observed by the daemon."""
 
     FINISHED = "finished"
     """All units ran, and the runner sent its final frame."""
@@ -360,9 +361,9 @@ class RunEnd(StrEnum):
 class ContainerFacts:
     """The engine's and the kernel's facts about a container after its run.
 
-    `killed` means that the daemon killed it. `kernel_oom_kills` counts the processes on the whole machine
-    that the kernel killed for memory during the run; None if others could have caused them. `offer` lists the
-    contents of the image.
+    `killed` means that the daemon killed it. `kernel_oom_kills` is the number of processes on the whole
+    machine that the kernel killed for lack of memory during the run, or None if other programs could have
+    caused these kills. `offer` lists the contents of the image.
     """
 
     id: str = ""
@@ -390,7 +391,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """The result of a run. Units that never started are missing in `units`. None means not measured."""
+    """The result of a run. `units` contains only started units. A value is None if it wasn't measured."""
 
     units: tuple[UnitResult, ...]
     end: RunEnd
@@ -404,7 +405,7 @@ class RunResult:
 
     @property
     def exit(self) -> tuple[int | None, str | None]:
-        """Return the exit code and signal of the decisive unit: the first failed unit, or the last unit."""
+        """Return the exit code and signal of the first failed unit, or of the last unit if none failed."""
         bad = (unit for unit in self.units if not unit.outcome.completed)
         decided = next(bad, self.units[-1] if self.units else None)
         if decided is None or decided.wait_status is None:

@@ -1,4 +1,4 @@
-"""A submission whose form has been validated."""
+"""Defines a submission whose form has been validated."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairOptions:
-    """The provider and the maximum number of fixes for a repair, if the attempt fails.
+    """The options of a repair that begins if the attempt fails: the provider and the number of fixes.
 
-    Without a number, the settings determine it.
+    If no number is given, the settings determine the maximum.
     """
 
     provider: str
@@ -59,11 +59,12 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A submission that a validator carries as a self-test.
+    """A submission that a validator provides as a self-test.
 
-    `payload` is the plain JSON payload; the report's findings must include all of `rules`. `needs_container`
-    is false if the static stages decide. `unit_timeout_s` limits each unit of a sample that never ends, so
-    that the test stays short. `own_image` means that it needs the contents of the kind's own image.
+    `payload` is the payload as plain JSON; the report's findings must include all of `rules`.
+    `needs_container` is false if the static stages decide. `unit_timeout_s` limits each unit of a sample
+    that never ends, so that the test stays short. `own_image` is true if the sample needs the contents of
+    the kind's image.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """The trace context of a request (W3C Trace Context), parsed strictly.
 
-Callers control these headers: an invalid `traceparent` is ignored, as is an invalid `tracestate`. Source:
+Because callers control these headers, an invalid `traceparent` or `tracestate` is ignored. Source:
 https://www.w3.org/TR/trace-context-2/, sections 3.2 and 3.3.
 """
 
@@ -55,7 +55,7 @@ def from_text(text: str | None) -> TraceContext | None:
 def parse_headers(parents: Sequence[str], states: Sequence[str] = ()) -> TraceContext | None:
     """Parse the headers `traceparent` and `tracestate`; return None if they are invalid.
 
-    More than one `traceparent` header is invalid. An invalid `tracestate` is ignored.
+    A request with several `traceparent` headers is invalid. An invalid `tracestate` is ignored.
     """
     if len(parents) != 1 or len(parents[0]) > MOST_PARENT_CHARS:
         return None
@@ -72,7 +72,7 @@ def parse_headers(parents: Sequence[str], states: Sequence[str] = ()) -> TraceCo
 
 
 def _join_state(headers: Sequence[str]) -> str:
-    """Return the members of all `tracestate` headers as one value; empty if any member is invalid."""
+    """Return all `tracestate` members as one value, or "" if any member is invalid."""
     joined = ",".join(headers)
     if len(joined) > MOST_STATE_CHARS:
         return ""

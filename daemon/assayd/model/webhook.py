@@ -1,7 +1,8 @@
 """The canonical form of webhook URLs, used in lists, comparisons and requests.
 
-A URL is accepted only if all parsers interpret it in the same way. A path that a server could resolve to
-another place (by dots, escapes, parameters or backslashes) could bypass the allowlist, so it is rejected.
+A URL is accepted only if all parsers interpret it in the same way. A path that a server could resolve to a
+different path (because of dots, escapes, parameters or backslashes) is rejected, because it could bypass
+the allowlist.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookUrl:
-    """A parsed URL: `host` is folded (an address without brackets), `target` is path and query."""
+    """A parsed URL. `host` is folded (an address has no brackets); `target` is the path with the query."""
 
     scheme: str
     host: str
@@ -92,7 +93,7 @@ class WebhookMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undelivered:
-    """The number of messages not delivered yet, and the time since which the oldest one has waited."""
+    """The number of undelivered messages, and the time since which the oldest of them has been waiting."""
 
     count: int
     oldest: datetime | None

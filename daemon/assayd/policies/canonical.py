@@ -16,7 +16,7 @@ MEGABYTE = 2**20
 
 
 def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
-    """Return the values that apply to submitted code. Equal values have equal digests under any name."""
+    """Return the values that apply to submitted code. Policies with equal values have equal digests."""
     network, imports, resources = policy.network, policy.imports, policy.resources
     adapter, commands = policy.adapter, policy.commands
     return {
@@ -73,7 +73,7 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
 
 
 def flat(policy: ExecutionPolicy) -> dict[str, JsonValue]:
-    """Return the values that apply to submitted code, by their dotted names."""
+    """Return the values that apply to submitted code, keyed by dotted name."""
     return dict(_flatten(effective(policy), ""))
 
 

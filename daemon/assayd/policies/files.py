@@ -1,4 +1,4 @@
-"""The format of profile files and of ``categories.toml``, and the search for them in folders.
+"""Defines the format of profile files and ``categories.toml``, and finds these files in folders.
 
 This module defines the keys and their allowed values. `resolve` combines the profiles that extend one
 another.
@@ -147,14 +147,14 @@ class _ProfileModel(BaseModel):
 
 
 class HttpTable(_ProfileModel):
-    """The table ``[network.http."host"]``: the requests that are allowed to a host over plain HTTP."""
+    """The table ``[network.http."host"]``: the requests that code can send to a host over plain HTTP."""
 
     methods: Annotated[list[Method], Field(min_length=1)] | None = None
     paths: Annotated[list[UrlPath], Field(min_length=1)] | None = None
 
 
 class NetworkTable(_ProfileModel):
-    """The table ``[network]``; a table in ``[network.http]`` also lists its host."""
+    """The table ``[network]``. A host with a table in ``[network.http]`` is also listed in `hosts`."""
 
     mode: Literal["blocked", "allowlist"] | None = None
     hosts: list[Host] | None = None
@@ -254,7 +254,7 @@ class ProfileTable(_ProfileModel):
 
 
 class CategoriesTable(_ProfileModel):
-    """The file ``categories.toml``: import categories, each a list of modules."""
+    """The file ``categories.toml``, in which each import category is a list of modules."""
 
     categories: dict[str, list[Dotted]]
 
@@ -278,7 +278,7 @@ def profile_paths(folders: Sequence[Path]) -> dict[str, Path]:
     """Return the profile files by name. A file replaces a file of the same name in an earlier folder.
 
     Raises:
-        FileError: a folder can't be listed.
+        FileError: if a folder can't be listed.
     """
     found: dict[str, Path] = {}
     for folder in folders:
@@ -292,7 +292,7 @@ def profile_paths(folders: Sequence[Path]) -> dict[str, Path]:
 
 
 def read_profile(path: Path, content: bytes | None = None) -> Profile:
-    """Parse one profile, named by its file without the suffix.
+    """Parse one profile, whose name is the file name without the suffix.
 
     Args:
         path: the file.

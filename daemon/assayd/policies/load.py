@@ -27,7 +27,7 @@ from assayd.tomlfile import FileError, Problem
 def clamp(policy: ExecutionPolicy, bounds: LimitRanges) -> ExecutionPolicy:
     """Return the policy with clamped limits, a record of each change, and its digest.
 
-    The time limit of a unit never exceeds the attempt's.
+    The time limit of a unit is clamped to the time limit of the attempt.
     """
     asked = policy.resources
     timeout_s = bounds.timeout_s.clamp(asked.timeout_s)
@@ -48,7 +48,7 @@ def clamp(policy: ExecutionPolicy, bounds: LimitRanges) -> ExecutionPolicy:
 
 
 def narrow(bounds: LimitRanges, widest: LimitRanges) -> LimitRanges:
-    """Return the bounds, limited to the operator's widest bounds."""
+    """Return the bounds, restricted to the operator's widest bounds."""
     return LimitRanges(
         timeout_s=_clamp_range(bounds.timeout_s, widest.timeout_s),
         unit_timeout_s=_clamp_range(bounds.unit_timeout_s, widest.unit_timeout_s),
@@ -89,14 +89,14 @@ class PolicySet:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of all profiles, sorted."""
+        """Return the sorted names of all profiles."""
         return tuple(sorted(self._policies))
 
     def get(self, name: str) -> ExecutionPolicy:
         """Return a profile.
 
         Raises:
-            RequestError: ``policy.unknown``, listing the known names.
+            RequestError: ``policy.unknown``, with the known names.
         """
         if name not in self._policies:
             known = ", ".join(self.names)
@@ -126,7 +126,7 @@ class PolicySet:
         return self._origins[name]
 
     def check_file(self, path: Path) -> list[Problem]:
-        """Return the errors of a file, treating it as if it were loaded with this set's other files."""
+        """Return the errors that a file would cause if it were loaded with this set's other files."""
         try:
             self.resolve_file(path)
         except FileError as error:
@@ -134,7 +134,7 @@ class PolicySet:
         return []
 
     def resolve_file(self, path: Path, content: bytes | None = None) -> ExecutionPolicy:
-        """Return the policy of a file, treating it as if it were loaded with this set's other files.
+        """Return the policy that a file would define if it were loaded with this set's other files.
 
         Args:
             path: the file.
@@ -159,7 +159,7 @@ class PolicySet:
         """Read and resolve all files again.
 
         Raises:
-            FileError: with all problems of all files; the set doesn't change.
+            FileError: with all problems of all files; in that case, the set doesn't change.
         """
         try:
             self._load()

@@ -1,7 +1,7 @@
 """The union of policies: it allows whatever either policy allows.
 
-Exceptions: names that either policy forbids stay forbidden, and `enforce_forbidden` stays enabled if either
-policy enables it.
+There are two exceptions: names that either policy forbids stay forbidden, and `enforce_forbidden` stays
+enabled if either policy enables it.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") ->
 
 
 def _merge_images(a: str | None, b: str | None) -> str | None:
-    """Return the image that a policy sets, or the alphabetically first if both set one, or None.
+    """Return the image that either policy sets (the alphabetically first if both do), or None.
 
-    No profile can inherit two images.
+    Two different images can't occur, because no profile can inherit two images.
     """
     return min((name for name in (a, b) if name is not None), default=None)
 
 
 def merge_bounds(first: LimitRanges, second: LimitRanges) -> LimitRanges:
-    """Return bounds that include the bounds of both."""
+    """Return the narrowest bounds that include the bounds of both policies."""
     return LimitRanges(
         timeout_s=_merge_ranges(first.timeout_s, second.timeout_s),
         unit_timeout_s=_merge_ranges(first.unit_timeout_s, second.unit_timeout_s),
@@ -114,7 +114,7 @@ def _quality(a: QualityPolicy, b: QualityPolicy) -> QualityPolicy:
 
 
 def _merge_levels(a: _Levels, b: _Levels) -> _Levels:
-    """Return the milder level of a rule that both policies set, or the level that only one of them sets."""
+    """Return each rule's level: the milder one if both policies set it, otherwise the only one."""
     found = dict(a)
     for name, level in b:
         found[name] = min(found.get(name, level), level, key=_MILD.index)
@@ -132,7 +132,7 @@ def _network(a: NetworkPolicy, b: NetworkPolicy) -> NetworkPolicy:
 
 
 def _merge_http_rules(a: NetworkPolicy, b: NetworkPolicy) -> Mapping[str, HttpRule]:
-    """Return the union of HTTP rules; a host that one policy lists without a rule is unrestricted."""
+    """Return the union of HTTP rules. If either policy lists a host without rules, it is unrestricted."""
     united: dict[str, HttpRule] = {}
     for host in a.http.keys() | b.http.keys():
         rules = [policy.http.get(host) for policy in (a, b) if host in policy.hosts]
@@ -164,7 +164,7 @@ def _imports(a: ImportPolicy, b: ImportPolicy) -> ImportPolicy:
 def _adapter(a: AdapterContract, b: AdapterContract) -> AdapterContract:
     """Return the union of two contracts.
 
-    Decorators and names of either contract are accepted; methods of both are required.
+    The result accepts the decorators and names of both contracts, and requires the methods of both.
     """
     return AdapterContract(
         decorators=_merge_lists(a.decorators, b.decorators),
@@ -180,7 +180,7 @@ def _merge_lists(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _merge_attribute_lists(a: ImportPolicy, b: ImportPolicy) -> Names:
-    """Return the union of attribute lists; a module that one policy allows without a list is unrestricted."""
+    """Return the union of attribute lists. A module allowed without a list by either is unrestricted."""
     united: dict[str, frozenset[str]] = {}
     for module in a.names.keys() | b.names.keys():
         lists = [policy.names.get(module) for policy in (a, b) if _covers_module(policy, module)]

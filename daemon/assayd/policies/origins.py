@@ -1,7 +1,7 @@
-"""Finds the profile that sets each value of a profile: the profile itself, or one that it extends.
+"""Finds the profile that sets each value of a profile: the profile itself, or an extended profile.
 
-The rules are those of `resolve`: the nearest profile determines a limit, and every profile can add to a
-list.
+This module applies the rules of `resolve`: the nearest profile determines a limit, and every profile can
+add to a list.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Origins = Mapping[str, tuple[ValueOrigin, ...]]
 
 
 def origins(name: str, profiles: Mapping[str, Profile], effective: Callable[[str], Effective]) -> Origins:
-    """Return the profiles that set each value of a profile, nearest first; none for built-in values.
+    """Return the profiles that set each value, beginning with the nearest; none for built-in values.
 
     Args:
         name: the profile's name.

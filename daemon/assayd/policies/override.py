@@ -1,7 +1,7 @@
-"""Applies a request's changes to a policy, which can only restrict it.
+"""Applies a request's overrides, which can only restrict a policy.
 
-Limits of a profile are clamped, but a request that exceeds the limits of its policy is rejected, with the
-name of the field.
+The limits of a profile are clamped, whereas a request that exceeds the limits of its policy is rejected
+with the name of the field.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _tighten_network(policy: NetworkPolicy, table: Table) -> NetworkPolicy:
 
 
 def _narrow_hosts(field: str, value: object, policy: NetworkPolicy) -> dict[str, HttpRule | None]:
-    """Return each requested entry with the HTTP rule of the narrowest entry that covers it, or None."""
+    """Return each requested host with the HTTP rule of the narrowest entry that covers it (or None)."""
     narrowed: dict[str, HttpRule | None] = {}
     for text in sorted(_parse_names(field, value)):
         try:
@@ -159,7 +159,7 @@ def _tighten_http_rule(at: str, table: Table, rule: HttpRule) -> HttpRule:
 
 
 def _parse_nonempty_set(field: str, value: object) -> frozenset[str]:
-    """Parse a list that must not be empty, because an empty list would allow everything."""
+    """Parse a list; reject an empty list, because it would allow everything."""
     texts = _require_list(field, value)
     if not texts or len(texts) > _MOST_NAMES:
         raise _type_error(field, f"must have between 1 and {_MOST_NAMES} strings")

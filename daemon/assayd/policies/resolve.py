@@ -1,8 +1,8 @@
-"""Resolves profiles: the inherited values first, then the profile's own.
+"""Resolves profiles: first merges the inherited values, and then applies the profile's own values.
 
-The profiles that a profile extends are merged (`merge`). Its own values then override: a limit or a mode
-replaces the inherited value, a list adds to it. Therefore, a profile is tighter than its parents only if
-its own values are.
+The profiles that a profile extends are merged (`merge`). Then the profile's own values are applied: a limit
+or a mode replaces the inherited value, and a list adds to the inherited list. Therefore, a profile is
+tighter than its parents only if its own values are tighter.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Categories = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileDraft:
-    """A profile with all inherited values before clamping, and its requested bounds."""
+    """A profile with all inherited values, before they are clamped, and with its requested bounds."""
 
     policy: ExecutionPolicy
     bounds: LimitRanges
@@ -70,7 +70,7 @@ class ProfileResolver:
         self._drafts: dict[str, ProfileDraft | None] = {}
 
     def draft(self, name: str, trail: tuple[str, ...] = ()) -> ProfileDraft | None:
-        """Return the resolved profile, or None if a problem in it or in a parent prevents resolution."""
+        """Return the resolved profile, or None if the profile or one of its parents has a problem."""
         if name not in self._drafts:
             profile = self._profiles[name]
             parents = self._resolve_parents(profile, (*trail, name))
@@ -157,7 +157,7 @@ def _find_contradictions(profile: Profile, parents: Sequence[ProfileDraft]) -> I
 
 
 def _find_wide_modules(profile: Profile, parents: Sequence[ProfileDraft]) -> Iterator[Problem]:
-    """Yield problems for modules in `only` that no extended profile allows, so that they have no effect."""
+    """Yield problems for modules in `only` without effect, because no extended profile allows them."""
     for module in profile.table.imports.only or ():
         if not any(parent.policy.imports.allows(module) for parent in parents):
             what = "no profile that this one extends allows it" if parents else "this profile extends none"
@@ -166,7 +166,7 @@ def _find_wide_modules(profile: Profile, parents: Sequence[ProfileDraft]) -> Ite
 
 
 def _find_unused_http_rules(profile: Profile) -> Iterator[Problem]:
-    """Yield problems for HTTP rules without effect because the file also lists the host without rules."""
+    """Yield problems for HTTP rules without effect, because the file also lists the host without rules."""
     table = profile.table.network
     for host in table.http:
         free = [entry for entry in table.hosts or () if covers(entry, host)]
@@ -212,7 +212,7 @@ def _merge_imports(table: ImportsTable, base: ImportPolicy | None, categories: C
 
 
 def _narrow_imports(inherited: ImportPolicy, only: frozenset[str]) -> ImportPolicy:
-    """Return an inherited policy, reduced to the given modules."""
+    """Return an inherited import policy, restricted to the given modules."""
     kept = replace(inherited, categories=(), allowed=only)
     names = {module: names for module, names in inherited.names.items() if kept.allows(module)}
     return replace(kept, names=names)

@@ -1,4 +1,4 @@
-"""The interface to the store of bundles."""
+"""Defines the interface to the store of bundles."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ async def no_attachments(attempt: Attempt, verdict: Verdict) -> Mapping[str, byt
 
 
 class ArtifactStore(Protocol):
-    """A store of bundles, each written completely or not at all, then read-only. Raises StoreError."""
+    """A store of read-only bundles, which are written atomically. All methods can raise StoreError."""
 
     async def write(self, bundle: Bundle) -> Written:
-        """Write a bundle durably and completely, or not at all."""
+        """Write a bundle durably and atomically."""
         ...
 
     def path(self, location: str) -> Path | None:
@@ -47,7 +47,7 @@ class ArtifactStore(Protocol):
         ...
 
     async def doubles(self) -> Sequence[str]:
-        """Return, for each attempt that has two bundles, the location of the first one."""
+        """Return the location of the first bundle of each attempt that has two bundles."""
         ...
 
     async def sweep(self) -> int:

@@ -39,7 +39,7 @@ class ConcludedAttempt:
 
 
 class Attester(Protocol):
-    """A signer of the results of attempts and batches. Raises: AssaydError ``attestation.failed``."""
+    """A signer of results of attempts and batches. Methods raise AssaydError ``attestation.failed``."""
 
     async def attest(self, concluded: ConcludedAttempt) -> bytes:
         """Return the signed statement of an attempt."""

@@ -15,13 +15,13 @@ PACKAGE = "assayd_chains"
 
 
 def missing_chains() -> Mapping[str, str]:
-    """Return the missing package by its purpose; empty if the package is installed."""
+    """Return the missing package, keyed by its purpose; empty if the package is installed."""
     return {} if find_spec(PACKAGE) is not None else {"repair and generation": PACKAGE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFix:
-    """The fix that an attempt runs. `number` is the fix's number in its repair; `hint` is a user's hint."""
+    """The fix that an attempt runs. `number` is its number in the repair; `hint` is a user's hint."""
 
     repair_id: str
     number: int
@@ -41,14 +41,14 @@ class AttemptRepair:
 
 
 class RepairRequests(Protocol):
-    """A recorder of requests to repair an attempt if it fails."""
+    """A recorder of requests to repair an attempt if the attempt fails."""
 
     def check(self, wish: RepairOptions) -> None:
-        """Check that the repair is possible. Raises: RequestError ``repair.provider_unknown``."""
+        """Check that the requested repair is possible. Raises: RequestError ``repair.provider_unknown``."""
         ...
 
     async def record(self, attempt: Attempt, wish: RepairOptions) -> None:
-        """Record a request to repair an attempt if it fails. Repeated requests have no effect."""
+        """Record a request to repair an attempt if the attempt fails. Repeated requests have no effect."""
         ...
 
 
@@ -69,7 +69,7 @@ class Chains(Protocol):
         ...
 
     async def recover(self, only: Container[str] | None = None) -> None:
-        """Continue the unfinished chains of a previous run. Args: only: their ids; None for all chains."""
+        """Continue the unfinished chains of a previous run: all chains, or those with an id in `only`."""
         ...
 
     def end(self, chain_id: str) -> bool:
@@ -78,7 +78,7 @@ class Chains(Protocol):
 
 
 class NoChains:
-    """An implementation of `Chains` and `RepairRequests`, used if their package isn't installed."""
+    """An implementation of `Chains` and `RepairRequests` that is used without their package."""
 
     writers: Sequence[str] = ()
 
@@ -88,7 +88,7 @@ class NoChains:
         raise RequestError("repair.provider_unknown", message, field="repair.provider")
 
     async def record(self, attempt: Attempt, wish: RepairOptions) -> None:
-        """Reject the repair, as `check` does. Raises: RequestError."""
+        """Reject the repair. Raises: the same errors as `check`."""
         self.check(wish)
 
     async def fix_of(self, attempt_id: str) -> AttemptFix | None:

@@ -1,4 +1,4 @@
-"""The interfaces to time and ids, which are injected so that tests can control both."""
+"""Defines the interfaces to time and ids, which are injected so that tests can control them."""
 
 from __future__ import annotations
 

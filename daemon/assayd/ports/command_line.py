@@ -1,9 +1,9 @@
 """The optional command-line part of a kind, in addition to its validator.
 
 This part is the module-level object `command_line` in `kinds/<kind>/command_line.py`, or an entry point
-with the kind's name in the group `assayd.command_lines` of another distribution. The client imports it for
-every report that it shows, so the object's module imports only this module. Slower parts are specified by a
-reference, ``package.module:name``, and imported when they are used.
+with the kind's name in the group `assayd.command_lines` of another distribution. The client imports the
+object for every report that it shows; therefore, the object's module imports only this module. Parts that
+are slow to import are specified by a reference ``package.module:name`` and imported on first use.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FromFiles = Callable[[Mapping[str, bytes], FileOptions], Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One ``--option NAME=VALUE`` that the kind's `from_files` accepts."""
+    """An option ``--option NAME=VALUE`` that the kind's `from_files` accepts."""
 
     name: str
     help: str
@@ -41,15 +41,15 @@ class CommandLine:
     """The command-line description of a kind.
 
     Attributes:
-        case: the noun for one case of its reports, e.g. ``path``.
+        case: the noun for one case in a report of this kind, e.g. ``path``.
         cases_have_results: whether a passed case has a value that can be shown.
-        language: the language of its source texts, as named by Pygments (``Lexer.aliases``).
-        options: the accepted names of ``--option`` of ``assay validate``.
+        language: the language of the kind's source texts, under its name in Pygments (``Lexer.aliases``).
+        options: the options that ``assay validate --option`` accepts.
         forms: further forms of an attempt, by name; each is a reference to a `forms.Form`.
         from_files: a reference to a `FromFiles`. By default, one text file is the submission.
         commands: a reference to a `typer.Typer` with the commands of ``assay KIND``; empty for none.
         commands_help: the help of these commands, in one line.
-        data_folder: the folder for data files that were passed without a folder.
+        data_folder: the container's folder for data files that were passed without a folder.
     """
 
     case: str = "case"
@@ -63,7 +63,7 @@ class CommandLine:
     data_folder: str = ""
 
     def placed(self, name: str) -> str:
-        """Return the path in the container of a data file, given its name on the command line.
+        """Return a data file's path in the container, given the file's name on the command line.
 
         If the command line names a folder, each file in it keeps its path relative to that folder.
         """

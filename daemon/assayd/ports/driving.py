@@ -1,4 +1,4 @@
-"""Decides which process drives batches, repairs, generations and workflows; on one host, the daemon."""
+"""Assigns batches, repairs, generations and workflows to processes (on a single host, to the daemon)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Driving(Protocol):
         ...
 
     async def take(self, kind: DrivenWork, subject: str) -> bool:
-        """Return whether this process drives the work. If another process does, notify that process."""
+        """Return whether this process drives the work; if it doesn't, notify the process that does."""
         ...
 
     async def cancel(self, kind: DrivenWork, subject: str) -> bool:

@@ -1,7 +1,8 @@
 """The egress of a container without network devices: the interface between the sandbox and the relay.
 
-The sandbox turns frames into byte streams, one per connection of guest code to the proxy in its container.
-The relay reads the requests from these streams, decides, connects, and records.
+The sandbox converts frames to byte streams, one for each connection of guest code to the proxy in its
+container. The relay reads requests from these streams, allows or denies them, connects to hosts, and
+records accesses.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from assayd.model.run import NetworkEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EgressLimits:
-    """The relay limits of one attempt; `open_at_once` limits all attempts in total.
+    """The relay limits of one attempt, except `open_at_once`, which limits all attempts in total.
 
     `streams` limits simultaneous connections to the proxy; further connections wait. `connections` limits
-    all connections of an attempt, and the requests on them. Bytes are counted from guest code (up) and from
-    hosts (down); a small piece counts as `guest.frames.LEAST_COST`. `head_s` limits the time from the
-    beginning to the end of a request head or ClientHello, and the time in which guest code must close a
-    connection. `idle_s` limits the time without a byte in either direction. `place_s` limits the wait for a
-    free slot of the relay or of name resolution.
+    the total number of connections of an attempt, and of requests. Bytes from guest code (up) and from
+    hosts (down) are counted separately; a small piece is counted as `guest.frames.LEAST_COST` bytes.
+    `head_s` limits the time from the beginning to the end of a request head or ClientHello, and the time in
+    which guest code must close a connection. `idle_s` limits the time without a byte in either direction.
+    `place_s` limits the wait for a free slot of the relay or of name resolution.
     """
 
     streams: int = 32
@@ -39,18 +40,18 @@ class GuestStream(Protocol):
     """The relay's end of one connection of guest code, whose data is hostile."""
 
     async def read(self) -> bytes:
-        """Return the next bytes; empty if the guest has ended its side or the connection is closed."""
+        """Return the next bytes, or no bytes at the end of the guest's data or of the connection."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """Send bytes, as fast as the guest reads them.
+        """Send bytes to the guest; wait while the guest doesn't read.
 
         Raises: ConnectionResetError, if the connection is closed.
         """
         ...
 
     async def end(self) -> None:
-        """Signal the end of data to the guest. The guest can still send."""
+        """Signal the end of data to the guest, which can still send data."""
         ...
 
     async def reset(self) -> None:
@@ -67,7 +68,7 @@ class EgressSession(Protocol):
         ...
 
     async def serve(self, stream: GuestStream, unit: int) -> None:
-        """Serve one connection of a unit until its end. Cancellation releases all of its resources."""
+        """Serve one connection of a unit until it ends. Cancellation releases all its resources."""
         ...
 
     def used_up(self, unit: int) -> None:
@@ -83,5 +84,5 @@ class Egress(Protocol):
     """A factory of egress sessions for attempts whose policy has an allowlist."""
 
     def session(self, policy: NetworkPolicy, owner: int = 0) -> EgressSession:
-        """Return a session for an attempt. Args: owner: the id of the user who owns it."""
+        """Return a session for an attempt. `owner` is the id of the user who owns the attempt."""
         ...

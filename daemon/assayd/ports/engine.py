@@ -1,7 +1,7 @@
-"""The interface to the container engine, independent of any particular engine.
+"""Defines the interface to container engines, independently of any particular engine.
 
-`create → start → Duplex → kill → remove`: label syntax, host configuration and stream headers stay in the
-implementations, so that both Docker and a plain OCI runtime can be supported.
+The sequence is `create → start → Duplex → kill → remove`. Label syntax, host configuration and stream
+headers are details of the implementations, so that both Docker and a plain OCI runtime can be supported.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ charge to the container. 100 full connections took 370 MiB of it, and take 10 Mi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
-    """The properties that are fixed when a container is created; constant flags are set by the engines.
+    """The properties that are set when a container is created. Engines add constant flags.
 
     `memory_bytes` (memory plus swap) and `pids` are totals that include runner and image baseline. `work_*`
     limit the only writable tmpfs at `/sandbox`, which is `noexec` unless `work_exec` is true. `labels`
-    identify the daemon, generation, container and key. `preload` names the modules that the runner will
-    import; an engine can have loaded them already.
+    identify the daemon, generation, container and key. `preload` lists the modules that the runner will
+    import; an engine can load them in advance.
     """
 
     image: str
@@ -92,7 +92,7 @@ class ContainerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerRef:
-    """A container of this daemon: the engine's id, and the daemon's ULID."""
+    """A container of this daemon: its id in the engine, and its ULID in the daemon."""
 
     engine_id: str
     ulid: str
@@ -130,8 +130,8 @@ class ImageFacts:
 class ListedImage:
     """An image in a listing of images.
 
-    `shared_bytes` are also part of other listed images; `loaded_at` is in seconds since 1970. None means that
-    the engine doesn't report it.
+    `shared_bytes` is the size of the parts that other listed images share; `loaded_at` is in seconds since
+    1970. A value that the engine doesn't report is None.
     """
 
     name: str
@@ -143,7 +143,7 @@ class ListedImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineInfo:
-    """The engine and its enforceable limits. `mode` is the method of creating containers, if it varies."""
+    """The engine and its enforceable limits. `mode` is how containers are created, if this varies."""
 
     name: str
     version: str
@@ -156,10 +156,10 @@ class EngineInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """The behaviors in which engines differ. The isolation check relies only on its own observations.
+    """The behaviors in which engines differ. The isolation check doesn't rely on them.
 
-    `quick` means that containers start and end in milliseconds, so fewer containers are kept warm, and used
-    containers are removed soon.
+    If `quick` is true, containers start and end in milliseconds; therefore, fewer containers are kept warm,
+    and used containers are removed soon.
     """
 
     seccomp: bool
@@ -181,7 +181,7 @@ class Duplex(Protocol):
     """The runner's standard input and output, as plain bytes."""
 
     async def read(self) -> bytes:
-        """Return the next bytes of the runner's output; empty at the end of the output.
+        """Return the next bytes of the runner's output, or no bytes at its end.
 
         Raises: EngineError, if the connection to the engine failed.
         """
@@ -200,7 +200,7 @@ class Duplex(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close both directions before a kill. Can be called repeatedly; never raises an exception."""
+        """Close both directions; must precede a kill. Can be called repeatedly and raises no exception."""
         ...
 
 
@@ -222,7 +222,7 @@ class Engine(Protocol):
     async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
         """Compare the created container with its spec.
 
-        Raises: EngineError ``engine.mismatch``, naming each difference.
+        Raises: EngineError ``engine.mismatch``, with each difference.
         """
         ...
 
@@ -233,7 +233,7 @@ class Engine(Protocol):
     async def make_way(self, ref: ContainerRef) -> None:
         """Lower the processor share of a long-running container in favor of new ones.
 
-        This has no effect on an ended container, or if the change is expensive on this engine.
+        This method has no effect on an exited container, or if the change is expensive on this engine.
         """
         ...
 
@@ -242,11 +242,11 @@ class Engine(Protocol):
         ...
 
     async def remove(self, ref: ContainerRef) -> None:
-        """Remove the container, whether it is running or not, and verify that it no longer exists."""
+        """Remove the container, running or not, and verify that it no longer exists."""
         ...
 
     async def facts(self, ref: ContainerRef) -> EndFacts:
-        """Return how a container ended. Must be called before `remove`."""
+        """Return the facts about the container's end. Must be called before `remove`."""
         ...
 
     async def list_owned(self, daemon_id: str) -> Sequence[OwnedContainer]:
@@ -254,7 +254,7 @@ class Engine(Protocol):
         ...
 
     async def image(self, name: str) -> ImageFacts:
-        """Return an image by name. Raises: EngineError ``image.missing``, with the remedy."""
+        """Return the image with this name. Raises: EngineError ``image.missing``, with a remedy."""
         ...
 
     async def load_image(self, archive: Path) -> ImageFacts:
@@ -266,7 +266,7 @@ class Engine(Protocol):
         ...
 
     async def remove_image(self, name: str) -> None:
-        """Remove an image name, and the image itself if it is unused. Ignore a missing name.
+        """Remove an image name, and the image itself if no name remains. Ignore a missing name.
 
         Raises: EngineError ``image.in_use``.
         """
@@ -280,5 +280,5 @@ class Engine(Protocol):
         ...
 
     async def close(self) -> None:
-        """Release connections and threads."""
+        """Release the engine's connections and threads."""
         ...

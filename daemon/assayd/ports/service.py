@@ -16,7 +16,7 @@ from assayd.tomlfile import Problem
 class Service(Protocol):
     """The daemon's interface for its API.
 
-    Rejected requests raise RequestError. The API checks the owner of an attempt.
+    A rejected request raises RequestError. The API, not this interface, checks the owner of an attempt.
     """
 
     @property
@@ -26,15 +26,15 @@ class Service(Protocol):
 
     @property
     def records(self) -> Mapping[str, object]:
-        """Return the record stores of kinds, by kind, for the kinds' own routes."""
+        """Return the record store of each kind, for the kind's own routes."""
         ...
 
     def ready(self) -> tuple[bool, str]:
-        """Return whether attempts can run, and the reason if they can't."""
+        """Return whether attempts can run and, if not, the reason."""
         ...
 
     async def require_ready(self) -> None:
-        """Raise an error unless the daemon can run attempts. Raises: RequestError ``not_ready``."""
+        """Check that the daemon can run attempts. Raises: RequestError ``not_ready``."""
         ...
 
     async def submit(
@@ -54,7 +54,7 @@ class Service(Protocol):
         ...
 
     async def wait(self, attempt_id: str, timeout_s: float) -> Attempt:
-        """Return the attempt once it is finished, or its current state after the timeout."""
+        """Wait for an attempt's end until the timeout; return the attempt in its current state."""
         ...
 
     async def get(self, attempt_id: str) -> Attempt | None:
@@ -62,7 +62,7 @@ class Service(Protocol):
         ...
 
     async def list(self, query: Query) -> Page:
-        """Return a page of attempts, newest first.
+        """Return a page of attempts in descending order of time.
 
         Raises: RequestError ``invalid`` for a malformed cursor.
         """
@@ -88,7 +88,7 @@ class Service(Protocol):
         ...
 
     async def replay_diff(self, attempt: Attempt) -> Mapping[str, object] | None:
-        """Return the differences between a finished replay and its original; None if that was deleted."""
+        """Return the differences between a finished replay and its original, or None if it was deleted."""
         ...
 
     def artifact(self, attempt: Attempt, name: str) -> AsyncIterator[bytes]:
@@ -104,7 +104,7 @@ class Service(Protocol):
         ...
 
     def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[Event, None]:
-        """Return the events of an attempt after the event id `after`, until ``finished``.
+        """Yield the events of an attempt after the event id `after`, up to the event ``finished``.
 
         The ids have the format of `wire.event_id`. Closing the iterator ends the subscription.
         """
@@ -113,14 +113,14 @@ class Service(Protocol):
     def all_events(
         self, uid: int | None, *, after: str | None = None
     ) -> AsyncGenerator[tuple[str, Event], None]:
-        """Return the events of all attempts of a user (None: all users), each with its cursor.
+        """Yield the events of all attempts of a user (None for all users), each with its cursor.
 
-        `after` is such a cursor; the recorded events after it are returned first, followed by new events.
+        The recorded events after the cursor `after` are returned first, followed by new events.
         """
         ...
 
     async def collect_garbage(self, *, dry_run: bool) -> SweepResult:
-        """Delete attempts by age and size, or only report which attempts would be deleted."""
+        """Delete attempts by age and size, or only report the attempts to be deleted."""
         ...
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:
@@ -130,7 +130,7 @@ class Service(Protocol):
     def check_policy(
         self, name: str, content: bytes
     ) -> tuple[Mapping[str, object] | None, Sequence[Problem]]:
-        """Return a profile's effective values or its errors, without loading the profile."""
+        """Return the effective values or the errors of a profile, without loading it."""
         ...
 
     def facts(self) -> DaemonFacts:
@@ -142,5 +142,5 @@ class Service(Protocol):
         ...
 
     async def health(self) -> Sequence[HealthRow]:
-        """Check engine, images, isolation, limits and permissions."""
+        """Check the engine, images, isolation, limits and permissions; return one row per check."""
         ...

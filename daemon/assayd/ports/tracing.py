@@ -19,11 +19,11 @@ Attribute = str | int | float | bool | None
 
 
 class Span(Protocol):
-    """A step of an attempt or a chain in a trace. A span without an end isn't exported."""
+    """A step of an attempt or a chain in a trace. A span that is never ended isn't exported."""
 
     @property
     def context(self) -> TraceContext | None:
-        """Return the context that other spans continue, or None if tracing is off."""
+        """Return this span's context for spans that continue it, or None if tracing is off."""
         ...
 
     def child(self, name: str, **attributes: Attribute) -> Span:
@@ -33,7 +33,7 @@ class Span(Protocol):
     def past(
         self, name: str, took_s: float | None = None, *, ended_ago_s: float = 0.0, **attributes: Attribute
     ) -> None:
-        """Add a finished child span that took `took_s`, or the whole time since this span began."""
+        """Add a finished child span with the duration `took_s` (default: since this span began)."""
         ...
 
     def end(self, error: str | None = None, **attributes: Attribute) -> None:
@@ -50,7 +50,7 @@ class Tracing(Protocol):
         ...
 
     def of_caller(self, context: TraceContext | None) -> TraceContext | None:
-        """Return the context to continue, from the headers of a request; None for a new trace."""
+        """Return the trace context in a request's headers, or None if the request begins a new trace."""
         ...
 
     def begin(
@@ -62,7 +62,7 @@ class Tracing(Protocol):
         linked: TraceContext | None = None,
         ago_s: float = 0.0,
     ) -> Span:
-        """Begin a span `ago_s` seconds ago. It continues `parent`, or begins a new trace."""
+        """Begin a span that started `ago_s` seconds ago and continues `parent`, or begins a new trace."""
         ...
 
 

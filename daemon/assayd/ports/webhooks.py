@@ -6,10 +6,10 @@ from typing import Protocol
 
 
 class WebhookGate(Protocol):
-    """A check whether a webhook URL is allowed."""
+    """A checker of webhook URLs."""
 
     async def check(self, url: str, uid: int) -> None:
-        """Ensure that a user can have messages sent to a URL.
+        """Check that messages for a user can be sent to a URL.
 
         Raises: RequestError ``webhook.invalid``, ``webhook.not_allowed``, ``quota.webhooks`` (retryable).
         """

@@ -19,8 +19,8 @@ _ROOM_BYTES = 1024 * _MIB
 async def measure_baseline_mb(engine: Engine, facts: ImageFacts, preload: tuple[str, ...]) -> int:
     """Return the baseline of an image in megabytes.
 
-    Two containers are started, and the second one is measured: the first one is charged for file pages that
-    both read, and the kernel can drop these pages at any time.
+    Two containers are started, but only the second one is measured, because the kernel charges file pages
+    that both read to the first one and can drop these pages at any time.
 
     Raises: EngineError; ConfigError ``image.preload`` for a module that can't be imported.
     """

@@ -49,7 +49,7 @@ class ContainerOrigin:
 class Container:
     """A started container whose runner is ready. It is leased at most once.
 
-    `orderly` means that the conversation was completed, so that the runner can be asked to exit.
+    `orderly` is true if the conversation was completed, so that the runner can be requested to exit.
     """
 
     def __init__(self, *, engine: Engine, ref: ContainerRef, key: PoolKey, channel: Channel) -> None:
@@ -64,10 +64,10 @@ class Container:
         return f"<Container {self.ref.ulid} {self.key.image}>"
 
     async def facts(self, *, ends_by_itself: bool) -> tuple[EndFacts, bool]:
-        """End the container; return how it ended, and whether that required a kill by the daemon.
+        """End the container; return the facts about its end, and whether the daemon had to kill it.
 
-        If the stream has ended by itself, the container has some time to end too, so that a kill doesn't
-        hide the cause.
+        If the container closed the stream, it has some time to exit before the daemon kills it, because a
+        kill would hide the cause.
         """
         await self.channel.close()
         for _ in range(SETTLE_TRIES if ends_by_itself else 0):
@@ -79,7 +79,7 @@ class Container:
         return await self._engine.facts(self.ref), True
 
     async def lower_priority_later(self) -> None:
-        """Lower the container's share of the processor once its run has lasted for a long time."""
+        """Lower the container's processor share once its run has lasted for a long time."""
         await asyncio.sleep(LONG_RUN_S)
         try:
             await self._engine.make_way(self.ref)
@@ -89,7 +89,7 @@ class Container:
     async def remove(self) -> None:
         """Close the stream, end the container, and verify that it was removed.
 
-        Raises: EngineError, if it wasn't removed.
+        Raises: EngineError, if the container wasn't removed.
         """
         if self.orderly and not self._engine.capabilities().quick:
             await self._shut_down()
@@ -97,23 +97,23 @@ class Container:
         await self._engine.remove(self.ref)
 
     async def _shut_down(self) -> None:
-        """Ask the runner to exit, which is cheaper for the engine than a kill."""
+        """Request the runner's exit, which takes the engine less time than a kill."""
         with suppress(GuestFault, StreamEnded, EngineError, TimeoutError):
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self.channel.send(LEAVE)
                 await self.channel.receive()  # Only the end of the stream can follow.
 
     async def ended(self) -> None:
-        """Wait until the stream of an idle container has data or ends; the container has then died."""
+        """Wait for data or the end of an idle container's stream; both mean that the container has died."""
         await self.channel.duplex.read()
 
 
 async def open_container(
     engine: Engine, key: PoolKey, origin: ContainerOrigin, ulid: str, *, ahead: bool = False
 ) -> Container:
-    """Create, verify and start a container, and greet its runner; with `ahead`, preload its key's modules.
+    """Create, verify and start a container and open the conversation; with `ahead`, preload modules.
 
-    Raises: EngineError. In this case, no container remains, or the reaper finds the container by its
+    Raises: EngineError. In this case, either no container remains, or the reaper will find it by its
     labels.
     """
     spec = container_spec(key, origin, ulid)
@@ -152,7 +152,7 @@ async def _remove_container(removal: Coroutine[object, object, None], ulid: str)
 
 @asynccontextmanager
 async def _convert_guest_faults() -> AsyncIterator[None]:
-    """Convert a runner's faults to internal errors, because no guest code has run yet."""
+    """Convert faults of the runner to internal errors, because guest code hasn't run yet."""
     try:
         yield
     except GuestFault as fault:

@@ -1,4 +1,4 @@
-"""Finds the images for runs, and rejects images with different guest code than this daemon's."""
+"""Finds the images for runs, and rejects images whose guest code differs from the daemon's copy."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ class Images:
     async def get(self, name: str) -> ImageFacts:
         """Return the image of this short name, e.g. ``python``.
 
-        Raises: EngineError ``image.missing``, ``image.mismatch`` or ``image.damaged``, with the remedy.
+        Raises: EngineError ``image.missing``, ``image.mismatch`` or ``image.damaged``, with the required
+        action.
         """
         if name not in self._known:
             self._known[name] = await self.look(name)
         return self._known[name]
 
     async def look(self, name: str) -> ImageFacts:
-        """Return the engine's current image. Raises: EngineError, as `get` does."""
+        """Look up the image in the engine, bypassing the cache. Raises: the same errors as `get`."""
         facts = await self._engine.image(PREFIX + name)
         if facts.labels.get(LABEL_GUEST) != self._expected:
             raise EngineError(
@@ -78,7 +79,7 @@ def runner_interpreter(facts: ImageFacts) -> tuple[str, ...]:
 
 
 def runs_python(facts: ImageFacts) -> bool:
-    """Return whether the image's own Python runs the runner; otherwise, the image only runs programs."""
+    """Return whether the image's own Python runs the runner. If not, the image only runs programs."""
     return facts.labels.get(LABEL_RUNNER) != "own"
 
 

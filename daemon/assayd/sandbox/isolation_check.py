@@ -1,7 +1,7 @@
 """Tests the isolation of containers on the live engine, at startup and for ``assay doctor``.
 
-Only observed behavior counts: a probe that succeeds, or a limit that can be exceeded, is a leak, regardless
-of the engine's claims.
+The check relies only on observed behavior: a probe that succeeds, or a limit that can be exceeded, is
+reported as a leak regardless of the engine's claims.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _lost_runner_spec(image: str, interpreter: Sequence[str]) -> RunSpec:
 
 
 async def check_isolation(sandbox: Sandbox, image: str = CHECKED_IMAGE) -> Sequence[str]:
-    """Return one sentence for each isolation failure; empty if all checks pass.
+    """Return one sentence for each isolation failure, or no sentences if all checks pass.
 
     Raises: EngineError, if no container is available.
     """
@@ -73,7 +73,7 @@ async def check_isolation(sandbox: Sandbox, image: str = CHECKED_IMAGE) -> Seque
 async def _check_lost_runner(sandbox: Sandbox, spec: RunSpec, found: list[str]) -> None:
     """Check that a run whose runner the kernel killed is classified as out of memory.
 
-    This check also records which other source reports that kill.
+    The check also records which other source of evidence reports such a kill.
     """
     before = sandbox.oom_kills()
     async with sandbox.lease(spec) as lease:
@@ -87,7 +87,7 @@ async def _check_lost_runner(sandbox: Sandbox, spec: RunSpec, found: list[str]) 
 async def _run_probes(sandbox: Sandbox, tried: Sequence[Probe], spec: RunSpec, found: list[str]) -> None:
     """Run probes in a separate container, and append failures to `found`.
 
-    Raises: EngineError, if the run is lost; this doesn't imply an isolation failure.
+    Raises: EngineError, if the run is lost, which doesn't imply an isolation failure.
     """
     async with sandbox.lease(spec) as lease:
         result = await sandbox.run(lease, Deadline(LIMITS.timeout_s))

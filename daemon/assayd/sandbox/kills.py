@@ -1,7 +1,8 @@
-"""The kernel's count of out-of-memory kills on the whole machine, used as evidence if the engine has none.
+"""Reads the kernel's machine-wide count of out-of-memory kills, as evidence if the engine has none.
 
-A container's own counters disappear with the container, and engines miss some kills, but this count
-persists. It is meaningless if the engine runs on another kernel, which the isolation check detects.
+A container's own counters are removed with the container, and engines miss some kills, but this count
+persists. The count is meaningless if the engine runs on a different kernel; the isolation check detects
+that case.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ COUNTERS = Path("/proc/vmstat")
 
 
 def kernel_oom_kills(counters: Path = COUNTERS) -> int | None:
-    """Return the number of processes that the kernel killed for lack of memory; None if unknown."""
+    """Return the number of processes that the kernel killed for lack of memory, or None if unknown."""
     try:
         text = counters.read_bytes()
     except OSError:

@@ -55,7 +55,7 @@ RUNNER_FAULT = 70
 
 
 def classify(result: RunResult, spec: RunSpec) -> RunResult:
-    """Return the result with its outcome: the units' outcome, unless the run as a whole failed."""
+    """Return the result with its outcome, which is the units' outcome unless the run as a whole failed."""
     ended = _failed_run_outcome(result, spec.limits)
     units = tuple(
         _with_outcome(unit, _add_limit(_final_unit_outcome(unit, ended), spec.limits))
@@ -101,7 +101,8 @@ def _describe_time(unit: UnitResult, limit_s: float) -> dict[str, object]:
 def _first_limit(unit: UnitResult) -> Cause | None:
     """Return the limit that was reached before the deadline and caused it, or None.
 
-    Code that waits for workers that couldn't start uses little processor time; a loop uses all of it.
+    Code that waits for workers that couldn't start uses little processor time, whereas a loop uses all of
+    it.
     """
     counted = _find_counted_limit(unit)
     counted_s = unit.usage.cpu_s + unit.usage.waited_s
@@ -153,7 +154,7 @@ def _build_outcome(cause: Cause, unit: UnitResult, **evidence: object) -> Outcom
 
 
 def _find_traces(unit: UnitResult) -> dict[str, object]:
-    """Return all nonzero facts from the wait status and the kernel's counters."""
+    """Return all nonzero values of the wait status and the kernel's counters, as evidence."""
     status, usage = unit.wait_status, unit.usage
     traces: dict[str, object] = {
         "oom_kills": usage.oom_kills,
@@ -178,7 +179,7 @@ def _add_limit(outcome: Outcome, limits: Limits) -> Outcome:
 
 
 def _failed_run_outcome(result: RunResult, limits: Limits) -> Outcome | None:
-    """Return the outcome of a run that failed as a whole; None if it didn't."""
+    """Return the outcome of a run that failed as a whole, or None for any other run."""
     if result.end is RunEnd.FINISHED:
         return None
     evidence: dict[str, object] = {"run_end": result.end.value}
@@ -192,7 +193,7 @@ def _failed_run_outcome(result: RunResult, limits: Limits) -> Outcome | None:
 
 
 def _lost_runner_outcome(container: ContainerFacts, evidence: dict[str, object]) -> Outcome:
-    """Return the outcome of a run whose runner stopped responding, from facts of the engine and kernel."""
+    """Return the outcome of a run whose runner was lost, derived from the engine's and kernel's facts."""
     kills = container.kernel_oom_kills
     evidence |= {"exit_code": container.exit_code, "oom_killed": container.oom_killed}
     evidence |= {"killed_by_us": True} if container.killed else {}

@@ -21,9 +21,10 @@ _SETTLE_TRIES, _SETTLE_S = 100, 0.05
 
 
 async def printed_by(engine: Engine, archive: Path) -> bytes:
-    """Load an image, run its program in a fully isolated container, and remove both.
+    """Load an image, run its program in a fully isolated container, and remove both; return the output.
 
-    Raises: EngineError; ``image.program_failed``, if it fails, prints too much or times out.
+    Raises: EngineError, with the code ``image.program_failed`` if the program fails, prints too much or
+    times out.
     """
     facts = await engine.load_image(archive)
     try:

@@ -1,4 +1,4 @@
-"""The isolation check's probes: trusted guest code that tests the container, and the required results.
+"""Defines the probes of the isolation check: trusted guest code with its required results.
 
 The probes run like submissions, in `observe` mode and with all builtins, so that they test the container
 and the child's own limits rather than the Python rules.
@@ -231,8 +231,8 @@ def probe():
 class Probe:
     """Trusted guest code with the required cause of its end and the required value.
 
-    `complaints` yields a sentence for each wrong part of the value. A probe ends by itself within
-    milliseconds; on an overloaded machine it can take seconds, which `deadline_s` permits.
+    `complaints` yields a sentence for each wrong part of the value. A probe usually ends within
+    milliseconds; `deadline_s` allows seconds for an overloaded machine.
     """
 
     name: str
@@ -284,7 +284,7 @@ def _find_differences(facts: Facts, expected: Facts) -> Iterator[str]:
 
 
 def _check_egress(value: JsonValue) -> Iterator[str]:
-    """Check the observations of code whose profile has an allowlist without hosts."""
+    """Yield a sentence for each unexpected observation under a profile with an empty allowlist."""
     yield from _find_differences(value if isinstance(value, dict) else {}, _EXPECTED_OF_A_EGRESS)
 
 
@@ -297,7 +297,7 @@ def _limit_check(limit: int, what: str) -> Callable[[JsonValue], Iterator[str]]:
 
 
 def probes(*, max_processes: int, work_bytes: int, constants: Sequence[str] = ()) -> tuple[Probe, ...]:
-    """Return the probes for a container with these limits, the least harmful first.
+    """Return the probes for a container with these limits, beginning with the least harmful.
 
     `constants` are the variables that the image sets for all code; no other variables are permitted.
     """
@@ -327,7 +327,7 @@ def probes(*, max_processes: int, work_bytes: int, constants: Sequence[str] = ()
 
 
 def exec_probes(constants: Sequence[str] = ()) -> tuple[Probe, ...]:
-    """Return the probe for a container that differs only in that its work directory permits execution."""
+    """Return the probe for a container whose work directory permits the execution of files."""
     return (
         Probe(
             name="isolation, exec",

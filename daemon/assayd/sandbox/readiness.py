@@ -1,7 +1,7 @@
 """Prepares the sandbox (engine, images, leftovers, isolation check), and keeps it ready.
 
-This module contains everything that depends on the engine's answers, so that the daemon can serve its API
-and report problems while the engine is down.
+All code that depends on the engine's answers is in this module, so that the daemon can serve its API and
+report problems while the engine is down.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class ReadinessSupervisor:
         """Set after the first preparation, successful or not."""
 
     def ready(self) -> tuple[bool, str]:
-        """Return whether attempts can run, and the reason if they can't."""
+        """Return whether attempts can run and, if not, the reason."""
         return not self.problem, self.problem
 
     async def prepare(self) -> None:
@@ -101,11 +101,11 @@ class ReadinessSupervisor:
         await self.reaper.keep_sweeping()
 
     def image_problem(self, name: str) -> str:
-        """Return the reason why an image can't be used; empty if nothing is known to prevent it."""
+        """Return the reason why an image can't be used, or "" if no reason is known."""
         return self.unusable.get(name, "")
 
     async def image_digest(self, name: str) -> str:
-        """Return the digest of the image that a name currently refers to. Raises: EngineError."""
+        """Return the digest of the image with this name. Raises: EngineError."""
         return (await self._images.get(name)).digest
 
     async def _try_to_prepare(self) -> None:
@@ -140,7 +140,7 @@ class ReadinessSupervisor:
         log.info("sandbox.ready", engine=info.name, version=info.version, runtime=info.runtime)
 
     async def _look_and_check(self) -> tuple[frozenset[PoolKey], Sequence[str]]:
-        """Look up the images of the usual runs while the isolation is checked. Raises: EngineError."""
+        """Look up the usual runs' images and check isolation, concurrently. Raises: EngineError."""
         looking = asyncio.ensure_future(self._usual_keys())
         try:
             leaks = await self._isolation_check(self.sandbox)
@@ -152,7 +152,7 @@ class ReadinessSupervisor:
             looking.cancel()
 
     async def _recheck_images(self) -> None:
-        """Add images to the pool that were missing before but exist now."""
+        """Add images to the pool that were missing earlier but exist now."""
         before = self.unusable
         with suppress(EngineError):
             keys = await self._usual_keys()
@@ -168,8 +168,8 @@ class ReadinessSupervisor:
     async def _runs_with_images(self) -> Sequence[RunSpec]:
         """Return the usual runs whose images exist. A missing image affects only its kinds.
 
-        Raises: EngineError, naming all images to build, if no image exists or the isolation check has no
-        image.
+        Raises: EngineError, with all images to build, if no image exists or the image for the isolation
+        check is missing.
         """
         troubles: dict[str, EngineError] = {}
         # The isolation check waits for its image.
@@ -196,7 +196,7 @@ class ReadinessSupervisor:
         raise EngineError(first.code, message)
 
     def show(self, metrics: Metrics) -> None:
-        """Update the gauges from the pool's state."""
+        """Update the metrics that show the pool's state."""
         if self.info is not None:
             metrics.engine_info.clear()
             metrics.engine_info.labels(self.info.name, self.info.version).set(1)
@@ -220,7 +220,7 @@ class ReadinessSupervisor:
             metrics.refill_seconds.labels(key.digest, key.image).set(took_s)
 
     async def examine(self) -> Sequence[HealthRow]:
-        """Check engine, images and leftovers now."""
+        """Check the engine, the images and leftover containers now."""
         return [await self._examine_engine(), *await self._examine_images(), self._examine_pool()]
 
     async def examine_isolation(self) -> HealthRow:
@@ -265,7 +265,7 @@ class ReadinessSupervisor:
         return [*rows, *[await self._examine_image(name, named[name]) for name in sorted(named)]]
 
     async def _examine_image(self, name: str, profiles: Sequence[str] = ()) -> HealthRow:
-        """Check an image; if only `profiles` name it, a failure has no other effect."""
+        """Check an image. If only `profiles` use the image, report a failure at most as a warning."""
         row = partial(_health_row, f"image {name}")
         try:
             facts = await self._images.look(name)

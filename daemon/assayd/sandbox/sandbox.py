@@ -32,7 +32,7 @@ RUNNER_PIDS = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A container leased for one run of a spec, with its conversation; only the rules were sent so far."""
+    """A container leased for one run of a spec, and its conversation, in which only the rules were sent."""
 
     spec: RunSpec
     container: Container
@@ -89,11 +89,11 @@ class Sandbox:
 
     @asynccontextmanager
     async def lease(self, spec: RunSpec, user: int = 0, flow: str = "") -> AsyncIterator[Lease]:
-        """Lease a container for the `with` block; its removal afterwards doesn't delay the caller.
+        """Lease a container for the `with` block; afterwards, remove it without delaying the caller.
 
         If containers are scarce, they are assigned to users and their flows in turn.
 
-        Raises: EngineError, if none is available.
+        Raises: EngineError, if no container is available.
         """
         image = await self.images.get(spec.image)
         container, warm = await self.pool.acquire(await self.key(spec), user, flow)
@@ -154,7 +154,7 @@ class Sandbox:
 
 
 async def _get_failure_facts(lease: Lease, end: RunEnd) -> ContainerFacts:
-    """Ask the engine how the container ended; a missing answer isn't evidence."""
+    """Return the engine's facts about the container's end; a missing answer is ignored as evidence."""
     try:
         asking = lease.container.facts(ends_by_itself=end is RunEnd.LOST)
         ended, killed = await finish(asking, timeout_s=REMOVE_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""The operator's settings. Only entry points read them, and they pass the values to the other parts."""
+"""The operator's settings. Only entry points read the settings; they pass values to the other parts."""
 
 from assayd.settings.load import Row, effective, load, load_settings, variable
 from assayd.settings.model import (

@@ -1,4 +1,4 @@
-"""Reads settings from defaults, the settings file and the environment, in this order; records origins."""
+"""Reads settings from defaults, then the file, then the environment, and records their origins."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ S = TypeVar("S", bound=RootSettings)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One effective setting and its origin: the default, a line of a file, or an environment variable."""
+    """An effective setting and its origin: the default, a line of a file, or an environment variable."""
 
     name: str
     value: str
@@ -42,12 +42,12 @@ class Row:
 
 
 def load_settings() -> Settings:
-    """Read the daemon's settings from file and environment. Raises: as `load` does."""
+    """Read the daemon's settings from the file and environment. Raises: the same errors as `load`."""
     return load(Settings, DEFAULT_FILE)
 
 
 def load(model: type[S], default_file: Path, prefix: str = PREFIX) -> S:
-    """Read a program's settings from file and environment. Args: prefix: the prefix of its variables.
+    """Read a program's settings from the file and from environment variables with a prefix.
 
     Raises:
         ConfigError: ``settings.invalid``, with the line of the file or the variable at fault.
@@ -85,7 +85,7 @@ def _read_file(default: Path, prefix: str) -> tomlfile.TomlFile | None:
 
 
 def _read_settings(model: type[S], file: Mapping[str, object], prefix: str) -> tuple[S, dict[str, object]]:
-    """Return the settings, and the values that were read from the environment."""
+    """Return the settings, and separately the values that were read from the environment."""
 
     # Values of the file come from `tomlfile`, because the library's TOML source loses line numbers.
     def sources(cls: type[BaseSettings], **_: object) -> tuple[PydanticBaseSettingsSource, ...]:

@@ -212,7 +212,7 @@ class EgressSettings(_Section):
 
 
 class CapsSettings(_Section):
-    """Maximum sizes of single items; some can only be lowered, because their readers have the same limit."""
+    """Maximum sizes of single items. If a reader has the same limit, it can only be lowered."""
 
     body_bytes: Count = Field(16 * MIB, description="Bytes of a request body, and of one line of a batch.")
     source_bytes: Annotated[Count, Field(le=MIB)] = Field(1 * MIB, description="Bytes of one source text.")
@@ -254,7 +254,7 @@ class CapsSettings(_Section):
 
 
 class LimitBounds(_Section):
-    """The settings for the minimum and maximum of each limit of a policy."""
+    """The settings of the minimum and maximum of each policy limit."""
 
     timeout_s: Pair = Field((1, 60), description="Minimum and maximum seconds of an attempt.")
     unit_timeout_s: Pair = Field((1, 60), description="Minimum and maximum seconds of a unit.")
@@ -274,13 +274,13 @@ class LimitBounds(_Section):
 
 
 class WidestLimitBounds(LimitBounds):
-    """The maximum extent of the bounds that a profile itself can set."""
+    """The widest bounds that a profile can set."""
 
     max_processes: Pair = Field((1, 64), description="Minimum and maximum number of processes and threads.")
 
 
 class AccessSettings(_Section):
-    """Users that can connect, besides root and the daemon's user. If empty, the socket's mode decides."""
+    """The users that can connect, besides root and the daemon's user. Default: by the socket's mode."""
 
     uids: tuple[Zero, ...] = Field((), description="User ids that can connect.")
     gids: tuple[Zero, ...] = Field((), description="Group ids whose members can connect.")
@@ -292,7 +292,7 @@ class AccessSettings(_Section):
 
 
 class RetentionSettings(_Section):
-    """Age and size limits of finished attempts; the largest holder's oldest are deleted first."""
+    """Age and size limits of finished attempts. The oldest ones of the user with most data go first."""
 
     days: Count = Field(30, description="Delete attempts and bundles after this many days.")
     attempts: Count = Field(
@@ -315,7 +315,7 @@ class MetricsSettings(_Section):
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """Return the host and port."""
+        """Return the host and port of the metrics' socket."""
         return parted(self.listen) if self.listen is not None else None
 
 

@@ -1,4 +1,4 @@
-"""The sample settings file: every setting with its default and description, commented out."""
+"""Generates the sample settings file: all settings, commented out, with defaults and descriptions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEAD = """\
 
 
 def sample() -> str:
-    """Return a settings file that documents every setting and sets none."""
+    """Return a settings file that documents every setting but sets none."""
     return "\n".join([HEAD, *_render_section(Settings, ())])
 
 
@@ -63,7 +63,7 @@ def _render_section(model: type[BaseModel], within: tuple[str, ...]) -> Iterator
 
 
 def _describe_tables(field: FieldInfo, within: tuple[str, ...]) -> Iterator[str]:
-    """Describe the named tables of a setting, if it has any."""
+    """Describe the named tables of a setting, if the setting has any."""
     kind = next((kind for kind in get_args(field.annotation) if _is_model(kind)), None)
     if kind is not None:
         yield f"# Each is a table [{'.'.join(within)}.NAME] with"

@@ -12,7 +12,7 @@ NEAR = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
 
 
 def reject_bool(value: object) -> object:
-    """Return the value; reject a boolean, which pydantic would convert to 0 or 1. Raises: ValueError."""
+    """Return the value unless it is a boolean, which pydantic would convert. Raises: ValueError."""
     if isinstance(value, bool):
         raise ValueError("must be a number")  # noqa: TRY004 - pydantic turns only ValueError into a problem
     return value
@@ -29,7 +29,7 @@ def octal(value: object) -> object:
 
 
 def require_known_group(name: str) -> str:
-    """Return the name of a group; reject a group that doesn't exist. Raises: ValueError."""
+    """Return the name of a group. Raises: ValueError, if the group doesn't exist."""
     try:
         grp.getgrnam(name)
     except KeyError:
@@ -38,7 +38,7 @@ def require_known_group(name: str) -> str:
 
 
 def loopback(text: str) -> str:
-    """Return a loopback address with a port unchanged. Raises: ValueError for other addresses."""
+    """Return the address. Raises: ValueError, unless it is a loopback address with a port."""
     host, port = parted(text)
     try:
         own = ipaddress.ip_address(host).is_loopback
@@ -50,9 +50,9 @@ def loopback(text: str) -> str:
 
 
 def reject_public_http(url: str | None) -> str | None:
-    """Return the URL unless it is plain HTTP to a public host. Raises: ValueError.
+    """Return the URL. Raises: ValueError, if it is a plain HTTP URL of a public host.
 
-    Names aren't resolved: a name with a dot counts as public, unless it has a local suffix.
+    Names aren't resolved; a name with a dot is treated as public, unless it has a local suffix.
     """
     if url is None or not url.startswith("http://"):
         return url
@@ -69,6 +69,6 @@ def reject_public_http(url: str | None) -> str | None:
 
 
 def parted(text: str) -> tuple[str, int]:
-    """Return the address and port in a string; return an empty address and 0 if it is invalid."""
+    """Return the address and port in a string, or an empty address and 0 for an invalid string."""
     found = re.fullmatch(r"(?:\[([0-9a-f:]+)\]|([0-9.]+)):([0-9]{1,5})", text, re.ASCII | re.IGNORECASE)
     return (found[1] or found[2], int(found[3])) if found else ("", 0)

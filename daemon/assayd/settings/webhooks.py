@@ -52,7 +52,7 @@ class WebhookReceiver(BaseModel):
 
 
 class WebhookSettings(BaseModel):
-    """The settings of messages to URLs about finished objects; they are sent only to listed receivers."""
+    """The settings of webhook messages, which are sent only to the listed receivers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

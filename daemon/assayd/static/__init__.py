@@ -1,1 +1,1 @@
-"""Static checks of source text, for any kind: pure functions that return findings."""
+"""Static checks of source text, usable by all kinds: pure functions that return findings."""

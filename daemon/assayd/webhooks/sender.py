@@ -1,8 +1,8 @@
 """Sends each message until it is delivered or abandoned, even after restarts, and chooses the next message.
 
 The sender reads only a few due messages of every user and receiver at a time, so that a large number of
-messages neither fills the memory nor delays other users. The connections are divided between the users, so
-that one unreachable receiver can't occupy all of them.
+messages neither fills the memory nor delays other users. The connections are shared fairly between users,
+so that one unreachable receiver can't occupy all of them.
 """
 
 from __future__ import annotations

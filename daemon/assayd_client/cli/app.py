@@ -205,7 +205,7 @@ def _build_command(name: str, found: Any) -> Any:
 
 
 def _do_nothing() -> None:
-    """Do nothing before a command."""
+    """Do nothing, as the callback that runs before a command."""
 
 
 def _command_summary(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Implements `assay check`: validates files as `.assay.toml` declares, for hooks and build servers."""
+"""Implements `assay check`, which validates files as their project's `.assay.toml` declares."""
 
 from __future__ import annotations
 
@@ -211,7 +211,10 @@ def check(
 
 
 def _select_files(files: Sequence[Path]) -> Iterator[tuple[Path, Project]]:
-    """Yield the files with their projects; yield a folder that is one submission only once."""
+    """Yield the files with their projects.
+
+    In a selected folder, a submission of several files is yielded only once.
+    """
     folders: set[Path] = set()
     for named in files or (Path(),):
         path = named.resolve()

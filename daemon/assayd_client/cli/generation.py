@@ -1,4 +1,4 @@
-"""Implements `assay generation …`: shows generations, continues one with a hint, or cancels it."""
+"""Implements `assay generation …`, which shows, continues and cancels generations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resolves a user's reference to an attempt, batch or repair: a whole id, its beginning, or `last`."""
+"""Resolves a user's reference to an attempt, batch or repair: a complete id, its beginning, or `last`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PREFIX = re.compile(r"[0-9A-HJKMNP-TV-Z]{4,25}")
 
 
 def attempt_id(client: PlainClient, said: str) -> str:
-    """Return the id of the attempt that a user's text refers to.
+    """Return the id of the attempt to which a user's text refers.
 
     Raises: NotFound; RequestError ``id.ambiguous``.
     """
@@ -30,12 +30,18 @@ def attempt_id(client: PlainClient, said: str) -> str:
 
 
 def repair_id(client: PlainClient, said: str) -> str:
-    """Return the id of the repair that a user's text refers to. Raises: as `attempt_id`."""
+    """Return the id of the repair to which a user's text refers.
+
+    Raises: the same errors as `attempt_id`.
+    """
     return _find_by_prefix("repair", said, lambda cursor: client.repairs(cursor=cursor, limit=100), "repairs")
 
 
 def generation_id(client: PlainClient, said: str) -> str:
-    """Return the id of the generation that a user's text refers to. Raises: as `attempt_id`."""
+    """Return the id of the generation to which a user's text refers.
+
+    Raises: the same errors as `attempt_id`.
+    """
     noun = "generation"
     return _find_by_prefix(
         noun, said, lambda cursor: client.generations(cursor=cursor, limit=100), "generations"
@@ -43,16 +49,19 @@ def generation_id(client: PlainClient, said: str) -> str:
 
 
 def workflow_id(client: PlainClient, said: str) -> str:
-    """Return the id of the workflow that a user's text refers to. Raises: as `attempt_id`."""
+    """Return the id of the workflow to which a user's text refers.
+
+    Raises: the same errors as `attempt_id`.
+    """
     return _find_by_prefix(
         "workflow", said, lambda cursor: client.workflows(cursor=cursor, limit=100), "workflows"
     )
 
 
 def find_batch_id(client: PlainClient, said: str) -> str:
-    """Return the id of the batch that a user's text refers to; names take precedence.
+    """Return the id of the batch to which a user's text refers. Names take precedence over ids.
 
-    Raises: as `attempt_id`.
+    Raises: the same errors as `attempt_id`.
     """
     try:
         named: str = client.batch(said)["id"]
@@ -65,12 +74,15 @@ def find_batch_id(client: PlainClient, said: str) -> str:
 
 
 def record_id(client: PlainClient, route: str, noun: str, said: str) -> str:
-    """Return the id of an item under a kind's own route. Raises: as `attempt_id`."""
+    """Return the id of an item under the route of a kind.
+
+    Raises: the same errors as `attempt_id`.
+    """
     return _find_by_prefix(noun, said, lambda cursor: client.records(route, cursor=cursor, limit=100), route)
 
 
 def _find_by_prefix(noun: str, said: str, page: Callable[[str | None], Document], key: str) -> str:
-    """Search pages, newest first, for ids that begin with a user's text."""
+    """Search pages, newest first, for the ids that begin with a user's text."""
     if said != LAST and not _PREFIX.fullmatch(said.upper()):
         return _normalize_id(said)
     found: list[Document] = []
@@ -83,7 +95,7 @@ def _find_by_prefix(noun: str, said: str, page: Callable[[str | None], Document]
 
 
 def _normalize_id(said: str) -> str:
-    """Return a complete id in upper case; the daemon rejects anything that isn't an id."""
+    """Return a complete id in upper case. Anything that isn't an id is rejected by the daemon."""
     return said.upper() if _WHOLE.fullmatch(said.upper()) else said
 
 

@@ -1,4 +1,4 @@
-"""Implements `assay images`: builds the images of containers, and shows the engine's images."""
+"""Implements `assay images`, which builds the images of containers and shows the images of the engine."""
 
 from __future__ import annotations
 
@@ -23,17 +23,20 @@ if TYPE_CHECKING:
 
 
 class EngineMachine:
-    """The configured engine for adopting images; images of other engines are read through DOCKER_HOST."""
+    """The configured engine for adopting images.
+
+    Images of other engines are read through DOCKER_HOST.
+    """
 
     def save(self, image: str, archive: Path) -> None:
-        """Write an image of a local engine in the format of `docker save`.
+        """Write an image of a local engine in the format that `docker save` uses.
 
         Raises: ConfigError, EngineError.
         """
         asyncio.run(_save_image(image, archive))
 
     def printed_by(self, archive: Path) -> bytes:
-        """Return the output of a program in an image. Raises: EngineError."""
+        """Return the output of a program that runs in an image. Raises: EngineError."""
         return asyncio.run(_run_printing(archive))
 
 
@@ -65,7 +68,7 @@ async def _run_printing(archive: Path) -> bytes:
 
 
 async def plain_engine() -> Engine:
-    """Return the configured engine, without templates."""
+    """Return the configured engine, which creates containers without templates."""
     from assayd.settings import load_settings
     from assayd.wiring.engine import choose_engine
 
@@ -76,9 +79,9 @@ async def plain_engine() -> Engine:
 
 @contextmanager
 def noted(name: str, where: str, tag: str | None, cache: Path) -> Iterator[str]:
-    """Write the recipe of an adopted image, unless it exists, and its lock file; undo this on failure.
+    """Write the recipe of an adopted image, unless the recipe exists, and the lock file.
 
-    Yields the image's digest.
+    The digest of the image is yielded. On failure, the changes are undone.
 
     Raises: RequestError, ConfigError.
     """
@@ -105,7 +108,7 @@ def noted(name: str, where: str, tag: str | None, cache: Path) -> Iterator[str]:
 
 
 def _own_recipe_folder(name: str) -> Path:
-    """Return the folder of the operator's recipes. Raises: RequestError."""
+    """Return the folder that contains the operator's recipes. Raises: RequestError."""
     from assayd.imaging.recipe import is_name
     from assayd.package_data import share
     from assayd.settings import load_settings
@@ -145,11 +148,11 @@ def build_images(
     recipes: Path | None = None,
     repair: bool = False,
 ) -> None:
-    """Build images and load those that the engine doesn't have.
+    """Build images, and load those images that the engine lacks.
 
-    Without names, all images are built except those that are built on demand. `library` is a folder for the
-    only named image. By default, `recipes` are the shipped recipes. `repair` builds only images that are
-    missing, damaged or of another version.
+    If no names are given, all images are built except those that are built on demand. `library` is a folder
+    for the only named image. By default, `recipes` contains the shipped recipes. If `repair` is True, only
+    images that are missing, damaged or of another version are built.
     """
     if library is not None and len(names) != 1:
         raise RequestError("usage", "--library needs the name of exactly one image")
@@ -165,9 +168,9 @@ def build_images(
 
 
 def adopt_image(name: str, where: str, tag: str | None = None, cache: Path | None = None) -> None:
-    """Prepare a foreign image for runs under a name; write its recipe and lock file.
+    """Prepare a foreign image for runs under a name, and write the image's recipe and lock file.
 
-    An existing recipe is kept with its additions; its lock file is rewritten.
+    An existing recipe is kept with its additions, but its lock file is rewritten.
     """
     folder = cache or _cache_folder()
     with noted(name, where, tag, folder) as digest:
@@ -176,9 +179,9 @@ def adopt_image(name: str, where: str, tag: str | None = None, cache: Path | Non
 
 
 def _audit_adoption(name: str, digest: str, where: str) -> None:
-    """Add an adoption to the daemon's audit log.
+    """Record an adoption in the daemon's audit log.
 
-    Only warn if this fails, because the image is already usable.
+    A failure causes only a warning, because the image is already usable.
     """
     from assayd.audit import FOLDER, add_line
     from assayd.settings import load_settings
@@ -195,7 +198,7 @@ def _audit_adoption(name: str, digest: str, where: str) -> None:
 
 
 def lock_image(name: str) -> None:
-    """Have pip select the wheels for an operator's recipe, and write its lock file."""
+    """Let pip select the wheels for an operator's recipe, and write the recipe's lock file."""
     from assayd.imaging.wheels import resolve
 
     recipe = load_recipes().load(name)
@@ -207,9 +210,9 @@ def lock_image(name: str) -> None:
 
 
 def list_images() -> list[list[str]]:
-    """Return a row for each image: name, digest, size, shared size, age, and users.
+    """Return a row for each image, with name, digest, size, shared size, age and users.
 
-    A missing image is marked as missing; images without a recipe are listed last.
+    Missing images are marked. Images without a recipe are at the end of the list.
     """
     there = {one.name.removeprefix(PREFIX): one for one in asyncio.run(_list_images())}
     recipes = {recipe.name: recipe for recipe in load_recipes().all()}
@@ -221,7 +224,7 @@ def list_images() -> list[list[str]]:
 
 
 def sbom_of(name: str) -> bytes:
-    """Return the CycloneDX document of one of the engine's images. Raises: EngineError."""
+    """Return the CycloneDX document of an image in the engine. Raises: EngineError."""
     from assayd.imaging.sbom import MOST_BYTES, SBOM_FILE
 
     return asyncio.run(_read_image_file(f"assayd/{name}", SBOM_FILE, MOST_BYTES))
@@ -236,7 +239,7 @@ async def _read_image_file(image: str, path: str, most_bytes: int) -> bytes:
 
 
 def remove_unused(*, dry_run: bool) -> list[list[str]]:
-    """Remove images that no kind or profile uses; return name, size and action for each."""
+    """Remove images that no kind or profile uses, and return name, size and action for each image."""
     unused = [one for one in asyncio.run(_list_images()) if not _find_users(one.name.removeprefix(PREFIX))]
     if dry_run:
         would = "would be removed, unless a daemon or a container uses it"
@@ -290,7 +293,7 @@ def _format_mib(count: int) -> str:
 
 
 def _users_cell(image: str) -> Sequence[str]:
-    """Return the kinds and profiles that use an image, as a table cell."""
+    """Return a table cell with the kinds and profiles that use an image."""
     return (", ".join(_find_users(image)) or "nobody",)
 
 
@@ -319,7 +322,7 @@ def load_recipes(shipped: Path | None = None) -> Recipes:
 
 
 def _build_and_load(recipe: Recipe, recipes: Recipes, cache: Path, library: Path | None) -> ImageFacts:
-    """Build and load an image; if its baseline isn't stated, measure it once."""
+    """Build and load an image, and measure the baseline if it isn't stated."""
     from assayd.imaging import build
     from assayd.imaging.baselines import UNMEASURED, store_baseline
     from assayd.imaging.tree import LABEL_FILES
@@ -352,7 +355,10 @@ def _build_and_load(recipe: Recipe, recipes: Recipes, cache: Path, library: Path
 
 
 async def _find_broken(names: Sequence[str], if_built: Sequence[str]) -> list[str]:
-    """Return the images that are currently unusable; of `if_built`, only images that have been built."""
+    """Return the images that are unusable now.
+
+    Of the images in `if_built`, only those that have been built are considered.
+    """
     from assayd.sandbox.images import Images
 
     engine = await _open_engine()

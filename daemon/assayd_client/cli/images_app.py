@@ -1,4 +1,4 @@
-"""Defines the commands of `assay images`: build images, and list the engine's images."""
+"""Defines the commands of `assay images`, which build images and list the engine's images."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Provides kinds to the command line: the report forms, options and description of each kind.
+"""Provides the report forms, the options and the description of each kind to the command line.
 
-Kinds of this package are imported one by one. The settings name additional kinds, and are read only if a
-command names a kind that isn't in this package.
+Kinds in this package are imported individually. Additional kinds are listed in the settings, which are read
+only if a command names a kind that isn't in this package.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KIND_HEADS = ("kind", "policy", "image", "stages")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptView:
-    """A finished attempt that is displayed in a format of its kind."""
+    """A finished attempt to be displayed in a format that its kind defines."""
 
     client: PlainClient
     attempt: Document
@@ -63,7 +63,10 @@ def find_kind(kind: str) -> Kind:
 
 
 def files_reader(kind: str) -> FromFiles:
-    """Return a kind's function that builds a payload from files. Raises: as `find_kind`."""
+    """Return the function of a kind that builds a payload from files.
+
+    Raises: the same errors as `find_kind`.
+    """
     reference = get_command_line(kind).from_files
     if reference:
         return cast("FromFiles", registry.resolve(reference))
@@ -71,7 +74,7 @@ def files_reader(kind: str) -> FromFiles:
 
 
 def schema_files_reader(kind: Document) -> FromFiles:
-    """Return the function that builds a payload from one text, for a kind that only the daemon has.
+    """Return a function that builds a payload from one text, for a kind that isn't installed here.
 
     Raises: RequestError ``usage``, if the kind's payload has several texts.
     """
@@ -93,15 +96,16 @@ def schema_files_reader(kind: Document) -> FromFiles:
 
 
 def get_command_line(kind: str) -> CommandLine:
-    """Return the command line of a kind, or the default one if the kind isn't installed here.
+    """Return the command line of a kind, or the default one for a kind that isn't installed here.
 
-    A kind from an installed package doesn't need a setting here: the daemon decides whether to accept it.
+    A kind from an installed package needs no setting here, because the daemon decides whether to accept the
+    kind.
     """
     return registry.command_line(kind, (kind,))
 
 
 def form_of(kind: str, name: str) -> Form:
-    """Return the printer of attempts of a kind in a form.
+    """Return the function that prints a kind's attempts in a particular form.
 
     Raises: RequestError ``usage`` for an unknown form.
     """
@@ -138,7 +142,7 @@ def kinds(
 
 
 def describe(kind: Document) -> list[str]:
-    """Return the lines that describe a kind to a user."""
+    """Return the lines that describe a kind to users."""
     lines = [
         f"{kind['kind']}: policy {kind['default_policy']}, image {kind['image']}",
         f"stages: {', '.join(kind['stages'])}",
@@ -175,7 +179,7 @@ def _describe_fields(schema: Mapping[str, object]) -> list[str]:
 
 
 def _describe_type(field: Mapping[str, object]) -> str:
-    """Describe the type of a field in a few words, e.g. ``array of string``."""
+    """Describe the type of a field briefly, e.g. ``array of string``."""
     choices = cast("list[Mapping[str, object]]", field.get("anyOf", []))
     if choices:
         return " or ".join(_describe_type(choice) for choice in choices)

@@ -1,4 +1,4 @@
-"""Implements `assay library`: manages approved submissions by name and version."""
+"""Implements `assay library`, which manages approved submissions by name and version."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _create_client(context: typer.Context) -> PlainClient:
 
 
 def find_entry(client: PlainClient, reference: str) -> Document:
-    """Return the entry for ``NAME`` or ``NAME@VERSION``, with its submission.
+    """Return the entry that ``NAME`` or ``NAME@VERSION`` refers to, with its submission.
 
     Raises: RequestError ``library.reference``; NotFound.
     """
@@ -36,7 +36,7 @@ def find_entry(client: PlainClient, reference: str) -> Document:
 
 
 def parted(reference: str) -> tuple[str, int | None]:
-    """Return name and version from ``NAME`` or ``NAME@VERSION``.
+    """Return the name and the version in ``NAME`` or ``NAME@VERSION``.
 
     Raises: RequestError ``library.reference``.
     """

@@ -1,4 +1,4 @@
-"""Formats the rows of all listings, and events."""
+"""Formats events and the rows of all listings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LABEL_CHARS = 40
 
 
 def attempt_row(attempt: Document) -> list[str]:
-    """Return the table cells of an attempt for programs.
+    """Return the cells of an attempt's table row for programs.
 
     The last two cells contain the attempt's rules or internal error, and `report-only` if the policy wasn't
     enforced.
@@ -42,10 +42,10 @@ def attempt_row(attempt: Document) -> list[str]:
 
 
 def attempt_row_for_display(attempt: Document, today: str, *, wide: bool) -> list[str]:
-    """Return the table cells of an attempt for display, with a short time and all remarks in the last cell.
+    """Return the table cells of an attempt for display, with a short time.
 
-    The last cell contains the rules, the file and the other labels. Without `wide`, it contains only the
-    first rule, the number of further rules, and truncated labels.
+    The last cell contains all remarks: the rules, the file and the other labels. Without `wide`, it
+    contains only the first rule, the number of further rules, and truncated labels.
     """
     others = dict(attempt["labels"])
     file, labels, reasons = others.pop(FILE_LABEL, ""), _format_labels(others), _reasons(attempt)
@@ -68,7 +68,7 @@ def _attempt_cells(attempt: Document, today: str | None) -> list[str]:
 
 
 def _report_mode(judged: Document) -> str:
-    """Return the mark of an attempt or profile that only reports violations; empty for others."""
+    """Return a mark if an attempt or profile only reports violations, or an empty string."""
     return REPORT_ONLY if judged.get("enforcement") == "report" else ""
 
 
@@ -83,14 +83,17 @@ def _reasons(attempt: Document) -> list[str]:
 
 
 def short_time(at: str, today: str | None) -> str:
-    """Return the time of day for today, the date for other days, and the full time if `today` is None."""
+    """Return the time of day for today, or the date for other days.
+
+    The full time is returned if `today` is None.
+    """
     if today is None:
         return at[:19] + "Z"
     return at[11:19] + "Z" if at[:10] == today else at[:10]
 
 
 def artifact_row(artifact: Document, *, whole: bool) -> list[str]:
-    """Return the table cells of a bundle's file, with the full digest and type if `whole` is set."""
+    """Return the table cells of a file in a bundle. With `whole`, digest and type are complete."""
     digest, media_type = artifact["sha256"], artifact["media_type"]
     if not whole:
         digest, media_type = digest[:10], media_type.partition(";")[0]
@@ -118,7 +121,7 @@ POLICY_HEADS = ("name", "timeout", "unit", "memory", "processes", "")
 
 
 def policy_values(policy: Document) -> Iterator[tuple[str, str, str]]:
-    """Return the values of a profile by dotted name, each with the files and lines that set it."""
+    """Return the values of a profile by dotted name, with the files and lines that set each value."""
     shown = {name: value for name, value in policy.items() if name != "origins"}
     for field, value in flatten(shown):
         places = policy["origins"].get(field, ())
@@ -129,7 +132,7 @@ POLICY_VALUE_HEADS = ("field", "value", "set in")
 
 
 def flatten(document: Mapping[str, object], within: str = "") -> list[tuple[str, str]]:
-    """Return the dotted names and the values of a nested document."""
+    """Return the values of a nested document by dotted name."""
     rows: list[tuple[str, str]] = []
     for key, value in document.items():
         if isinstance(value, Mapping):
@@ -142,7 +145,7 @@ def flatten(document: Mapping[str, object], within: str = "") -> list[tuple[str,
 
 
 def _policy_file_value(value: object) -> str:
-    """Return a value in the notation of policy files."""
+    """Return a value in the syntax of policy files."""
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -155,7 +158,7 @@ def check_row(check: Document) -> list[str]:
 
 
 def check_lines(checks: Sequence[Document]) -> Iterator[StyledLine]:
-    """Yield one line for each check, with remedies below it, and then the number of failed checks."""
+    """Yield a line for each check, followed by remedies, and the number of failed checks."""
     width = max((len(check["check"]) for check in checks), default=0)
     for check in checks:
         status, name = check["status"], plain(check["check"])
@@ -180,7 +183,7 @@ def event_line(event: StreamEvent) -> StyledLine:
 
 
 def print_events(events: Iterable[StreamEvent], *, as_json: bool, with_id: bool) -> None:
-    """Print each event as a line or JSON object when it arrives; `with_id` adds the attempt's id."""
+    """Print each event as a line or JSON object on arrival; `with_id` adds the attempt's id."""
     console = out()
     for event in events:
         named = {"attempt_id": event.attempt_id} if with_id else {}
@@ -197,10 +200,10 @@ _RULES_LISTED = 3
 
 
 def answer_rows(weeks: Iterable[Document]) -> Iterator[tuple[str, ...]]:
-    """Yield the counts of providers' answers, one row for each week, kind and provider.
+    """Yield a row with the counts of answers for each week, kind and provider.
 
-    Each rule is followed by the number of failed attempts that broke it, and by how many of the retried
-    attempts cleared it.
+    Each rule is followed by two numbers: the failed attempts that broke the rule, and the retried attempts
+    that cleared it.
     """
     for one in weeks:
         mean = one["answers_to_pass"]

@@ -1,4 +1,4 @@
-"""Implements `assay module`: installs validated modules into a folder tree, and manages them."""
+"""Implements `assay module`, which installs validated modules into a folder tree and manages them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def verify(
 
 
 def _add_attestations(found: Sequence[module_tree.Installed], key: Path) -> list[module_tree.Installed]:
-    """Return the modules, with the problems of their attestations added."""
+    """Return the modules after adding the problems of their attestations."""
     from dataclasses import replace
 
     from assayd_client.cli.attestation import public_keys

@@ -1,4 +1,4 @@
-"""Defines options and arguments that several commands share, and creates the client that a command uses."""
+"""Defines options and arguments that several commands share, and creates the clients of commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assayd_client import PlainClient, Target
 
 
 def missing_extra_error(verb: str, package: str, find: Callable[[str], object] = find_spec) -> RequestError:
-    """Return the error for a missing package, which names the extra that installs the package."""
+    """Return the error for a missing package, with the name of the extra that installs the package."""
     distribution = "assayd-client" if find("assayd.daemon") is None else "assayd"
     message = f"assay {verb} needs the package `{package}`: pip install '{distribution}[{verb}]'"
     return RequestError("usage", message)
@@ -35,7 +35,7 @@ Junit = Annotated[
 
 
 def selected_daemon(context: typer.Context) -> Target:
-    """Return the daemon that the command line selects, or None to use the environment's."""
+    """Return the daemon that the command line selects, or None to use the environment."""
     target: Target = context.find_root().obj
     return target
 

@@ -1,7 +1,7 @@
-"""Serves HTTP on loopback to one user's processes: other connections are closed before any byte is read.
+"""Serves HTTP on a loopback address only to the processes of one user.
 
-TCP doesn't identify the caller, but the kernel lists the user of each end of a connection. If it lists no
-user, or another user, the connection is closed.
+TCP doesn't identify the caller, but the kernel lists the user at each end of a connection. If the kernel
+lists another user or none, the connection is closed before any byte is read.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ MAPPED = bytes(10) + b"\xff\xff"
 
 
 class OwnUserH11(H11Protocol):
-    """A uvicorn protocol that limits headers itself, and accepts connections only from the same user.
+    """A uvicorn protocol that accepts only connections of the same user, and limits headers.
 
-    This class uses h11, because uvicorn's other protocol requires a package that the client otherwise
-    doesn't need. A connection whose headers don't arrive within `headers_s` is closed, because the number
-    of connections is limited.
+    This class uses h11, because uvicorn's other protocol requires a package that the client doesn't need
+    otherwise. Because the number of connections is limited, a connection is closed if its headers don't
+    arrive within `headers_s`.
     """
 
     headers_s = 30.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Close a connection that is from another user, or whose user can't be determined."""
+        """Close a connection whose user is another user or can't be determined."""
         super().connection_made(transport)
         uid = None
         try:
@@ -51,7 +51,7 @@ class OwnUserH11(H11Protocol):
         self._headers_due = self.loop.call_later(self.headers_s, transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Process received data, and start or stop the timeout for a request's headers."""
+        """Process received data, and start or stop the timeout for the headers of a request."""
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._headers_due.cancel()
@@ -59,13 +59,13 @@ class OwnUserH11(H11Protocol):
             self._headers_due = self.loop.call_later(self.headers_s, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the timeout of a lost connection."""
+        """Cancel the timeout of a connection that was lost."""
         self._headers_due.cancel()
         super().connection_lost(exc)
 
 
 def peer_uid(transport: asyncio.BaseTransport) -> int | None:
-    """Return the user at the other end of a loopback connection, or None if the kernel lists none."""
+    """Return the user of the peer of a loopback connection, or None if the kernel lists none."""
     local, remote = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
     if not local or not remote:
         return None
@@ -74,10 +74,11 @@ def peer_uid(transport: asyncio.BaseTransport) -> int | None:
 
 
 def query_uid(local: Address, remote: Address) -> int | None:
-    """Query the kernel for the user of an established connection; return None if the kernel doesn't know.
+    """Return the user of an established connection as reported by the kernel, or None.
 
-    Reading the kernel's tables (`listed_uid`) takes milliseconds of CPU time, even if there are few
-    connections.
+    This query is faster than reading the kernel's tables (`listed_uid`), which takes milliseconds of CPU
+    time even if there are few connections.
+
     Source: sock_diag(7), a request for one socket.
     """
     family = socket.AF_INET6 if ":" in local[0] else socket.AF_INET
@@ -101,7 +102,7 @@ def query_uid(local: Address, remote: Address) -> int | None:
 
 
 def listed_uid(local: Address, remote: Address) -> int | None:
-    """Return the user of an established connection from the kernel's tables; None if it isn't listed."""
+    """Return the user of an established connection from the kernel's tables, or None."""
     for table in TABLES:
         if table.exists():
             uid = parse_uid(table.read_text(encoding="ascii"), local, remote)
@@ -111,7 +112,7 @@ def listed_uid(local: Address, remote: Address) -> int | None:
 
 
 def parse_uid(table: str, local: Address, remote: Address) -> int | None:
-    """Return the user of the connection from `local` to `remote` in a kernel table, or None."""
+    """Return the user of the connection from `local` to `remote` in a table of the kernel, or None."""
     for ends in zip(_format_address(local), _format_address(remote), strict=True):
         _, found, rest = table.partition(f": {' '.join(ends)} {ESTABLISHED} ")
         if found:
@@ -120,7 +121,10 @@ def parse_uid(table: str, local: Address, remote: Address) -> int | None:
 
 
 def _format_address(address: Address) -> Iterator[str]:
-    """Yield the forms of an address in the tables: in native byte order, and IPv4 also as mapped IPv6."""
+    """Yield the forms of an address in the kernel's tables.
+
+    The address is in native byte order; IPv4 also occurs as mapped IPv6.
+    """
     host, port = address
     packed = socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
     for each in (packed,) if len(packed) == len(MAPPED) + 4 else (packed, MAPPED + packed):

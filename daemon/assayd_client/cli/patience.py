@@ -1,4 +1,4 @@
-"""Waits for a daemon that is unreachable, or a gateway without its database, during a long read."""
+"""Waits during a long read while a daemon is unreachable or a gateway's database is unavailable."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ LOOK_AGAIN_S = 0.5
 
 
 class RetryTimer:
-    """A timer that waits while a daemon is unavailable, up to `AWAY_S` seconds from the first failure."""
+    """A timer that waits for an unavailable daemon, for up to `AWAY_S` seconds from the first failure."""
 
     def __init__(self) -> None:
         self._since: float | None = None
 
     def answered(self) -> None:
-        """Record an answer: the next failure starts a new waiting period."""
+        """Record an answer, so that the next failure starts a new waiting period."""
         self._since = None
 
     def wait(self, problem: ClientError) -> None:
-        """Wait before the next try. Raises: the problem, if it lasts too long or a retry can't help."""
+        """Wait before the next try.
+
+        Raises: the problem, if it lasts too long or a retry can't succeed.
+        """
         self._since = self._since or time.monotonic()
         if not problem.retryable or time.monotonic() - self._since > AWAY_S:
             raise problem
@@ -31,7 +34,7 @@ class RetryTimer:
 
 
 def results_of(client: PlainClient, batch_id: str) -> Iterator[Document]:
-    """Return every item of a batch once, in line order; wait while the daemon is unreachable."""
+    """Yield every item of a batch once, in line order, waiting while the daemon is unreachable."""
     patience, done = RetryTimer(), 0
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Implements `assay policy`: shows profiles, checks profile files, and explains what profiles allow."""
+"""Implements `assay policy`, which shows profiles, checks profile files, and explains their effect."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ CODE = "policy.file"
 
 
 def check(client: PlainClient, file: Path | None) -> Sequence[Document]:
-    """Return the effective profiles of a file together with the daemon's, or only the daemon's.
+    """Return the effective profile of a file, or all of the daemon's profiles without a file.
 
-    Raises: FileError, with all problems.
+    The file is checked together with the daemon's profiles. Raises: FileError, which contains all problems.
     """
     if file is None:
         profiles: Sequence[Document] = client.policies()["policies"]
@@ -43,9 +43,9 @@ def check(client: PlainClient, file: Path | None) -> Sequence[Document]:
 
 
 def check_locally(file: Path | None) -> Sequence[Document]:
-    """Check profiles without a daemon, using the settings and profiles of this host.
+    """Check profiles without a daemon, based on the settings and profiles of this host.
 
-    Raises: FileError, with all problems.
+    Raises: FileError, which contains all problems.
     """
     from assayd.policies import describe
     from assayd.settings import load_settings
@@ -57,7 +57,7 @@ def check_locally(file: Path | None) -> Sequence[Document]:
 
 
 def remarks(policy: Document) -> Iterator[str]:
-    """Return notes for a profile's author: clamped values, refused values, and the effect of allowlists."""
+    """Return notes for a profile's author about clamped values, refused values, and allowlists."""
     for clamp in policy["clamped"]:
         asked, given = clamp["requested"], clamp["effective"]
         yield f"{policy['name']}: {clamp['field']} = {asked:g} is clamped to {given:g} by the bounds"
@@ -67,7 +67,7 @@ def remarks(policy: Document) -> Iterator[str]:
 
 
 def parse_network(policy: Document) -> NetworkPolicy:
-    """Return the network rules of a profile document."""
+    """Return the network rules in a profile document."""
     from assayd.model.policy import HttpRule, NetworkMode, NetworkPolicy
 
     document = policy["network"]
@@ -85,7 +85,7 @@ def parse_network(policy: Document) -> NetworkPolicy:
 
 
 def _allowlist_lines(name: str, network: NetworkPolicy) -> Iterator[str]:
-    """Yield a line for each entry of an allowlist; yield nothing if there isn't an allowlist."""
+    """Yield a line for each entry of an allowlist, or nothing without an allowlist."""
     from assayd.model.policy import NetworkMode
 
     if network.mode is not NetworkMode.ALLOWLIST:
@@ -119,7 +119,7 @@ HTTPS_PORT = 443
 
 
 def explain(policy: Document, url: str, method: str) -> tuple[bool, str]:
-    """Return whether a profile document lets code reach a URL, with the reason.
+    """Return whether a profile document allows code to connect to a URL, and the reason.
 
     Raises: RequestError if the URL is invalid.
     """
@@ -137,7 +137,7 @@ def explain(policy: Document, url: str, method: str) -> tuple[bool, str]:
 
 
 def _parse_target(url: str, method: str) -> Target | NoTarget:
-    """Return the target that a client would request from the relay for a URL."""
+    """Return the target that a client requests from the relay for a URL."""
     from assayd.egress.target import read_target
 
     try:
@@ -258,7 +258,7 @@ def explain_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
 
 
 def _explained(found: Document) -> Iterator[str]:
-    """Yield lines with the results of a profile's static rules for a piece of code."""
+    """Yield lines with the findings of a profile's static rules about a piece of code."""
     answer = "allows" if found["allowed"] else "refuses"
     yield f"{found['policy']} {answer} it, as the kind {found['kind']} reads it; containers limit all code."
     for finding in found["findings"]:

@@ -1,4 +1,4 @@
-"""Implements `assay policy try` and `assay policy suggest`: a profile's effects and missing entries."""
+"""Implements `assay policy try` and `assay policy suggest`, which show a profile's effects and gaps."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _print_trial(trial: Document) -> None:
 
 
 def _read_profile(name: str) -> tuple[str, str | None]:
-    """Return a profile's name and, if a file is given, its text (otherwise None). Raises: RequestError."""
+    """Return the name of a profile and, if a file is given, its text. Raises: RequestError."""
     if not name.endswith(".toml"):
         return name, None
     try:
@@ -121,7 +121,10 @@ def _read_profile(name: str) -> tuple[str, str | None]:
 
 
 def review_query(since: str | None, batch: str | None, label: list[str] | None, kind: str | None) -> Document:
-    """Return the query for attempts in the form of a request; `since` may be an age such as 7d."""
+    """Return the request's form of a query for attempts.
+
+    The value of `since` can be an age such as 7d.
+    """
     age = _AGE.fullmatch(since or "")
     if age is not None:
         since = (datetime.now(UTC) - timedelta(**{_UNITS[age[2]]: int(age[1])})).isoformat()

@@ -1,4 +1,4 @@
-"""Implements `assay repair …`: repairs a failed attempt, shows the fixes, and cancels a repair."""
+"""Implements `assay repair …`, which repairs a failed attempt, shows the fixes, and cancels a repair."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NUMBERED = re.compile(r"\d+\. ")
 
 
 def failed_lines(context: str) -> Iterator[str]:
-    """Yield the findings of a retry context, one per line, or its first line if it lists no findings."""
+    """Yield the findings in a retry context, one per line, or the first line if there are none."""
     found = [text for text in context.splitlines() if NUMBERED.match(text)] or context.splitlines()[:1]
     if len(found) == 1:
         yield f"failed: {shorten(NUMBERED.sub('', found[0], count=1), LINE_CHARS)}"
@@ -39,7 +39,7 @@ def failed_lines(context: str) -> Iterator[str]:
 
 
 def described(repair_id: str, fallback: Document) -> Iterator[str]:
-    """Return the lines that describe an offer: reason, rules, results, and the accepting command."""
+    """Return the lines that describe an offer, with its reason, rules, results and accepting command."""
     applied = fallback["applied"]
     yield ""
     yield f"Rules instead of code ({fallback['trigger']}): {fallback['reason']}"
@@ -58,10 +58,10 @@ def described(repair_id: str, fallback: Document) -> Iterator[str]:
 
 
 class _DefaultStartGroup(TyperGroup):
-    """A command group in which `assay repair ID` means `assay repair start ID`."""
+    """A command group that interprets `assay repair ID` as `assay repair start ID`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command; treat any other word as the id of the attempt to repair."""
+        """Return the named command. A word that isn't a command is the id of an attempt to repair."""
         known = not args or args[0] in self.commands or args[0].startswith("-")
         return super().resolve_command(ctx, args if known else ["start", *args])
 
@@ -271,7 +271,7 @@ def _format_cell(value: object) -> str:
 
 
 def show_chain(client: PlainClient, attempt: Document) -> None:
-    """Show the repairs that an attempt began or belongs to, one attempt after another."""
+    """Show the repairs that an attempt began or belongs to, in the order of attempts."""
     if attempt["verdict"] != "failed" and attempt["parent_id"] is None:
         return  # an attempt that didn't fail has no repair
     for repair in client.repairs_of(attempt["id"])["repairs"]:
@@ -282,7 +282,7 @@ def show_chain(client: PlainClient, attempt: Document) -> None:
 def follow_repairs(
     client: PlainClient, attempt: Document, *, show: bool, file: str | None = None
 ) -> Document:
-    """Wait for the repair that an attempt requested, and return its newest attempt.
+    """Wait for the repair that an attempt requested, and return the repair's newest attempt.
 
     `file` is the submitted file.
     """
@@ -297,7 +297,7 @@ def follow_repairs(
 
 
 def wait(client: PlainClient, repair: Document) -> Document:
-    """Wait for the end of a repair; a keyboard interrupt cancels it."""
+    """Wait for the end of a repair. A keyboard interrupt cancels the repair."""
     try:
         for event in client.repair_events(repair["id"]):
             repair = event.body
@@ -310,7 +310,7 @@ def wait(client: PlainClient, repair: Document) -> Document:
 
 
 def edited(client: PlainClient, attempt_id: str) -> str:
-    """Open the submitted code in the user's editor, and return the edited code.
+    """Open the submitted code in the user's editor and return the edited code.
 
     Raises: RequestError, if the submission has no code or nothing was changed.
     """
@@ -379,12 +379,15 @@ def _print_repair(repair: Document, *, as_json: bool, file: str | None = None) -
 
 
 def _replace_field_by_file(line: str, file: str) -> str:
-    """Return a line of a diff, with the file's name instead of the payload field of a single text."""
+    """Return a line of a diff in which the file's name replaces the payload field of a single text."""
     return f"{line[:4]}{file}" if line in {"--- payload.code", "+++ payload.code"} else line
 
 
 def describe(repair: Document, file: str | None = None) -> Iterator[str]:
-    """Return the lines that describe a repair; changes to a single text are shown under its file's name."""
+    """Return the lines that describe a repair.
+
+    Changes to a single text are shown under the name of its file.
+    """
     yield f"{repair['id']}  {repair['kind']} · {repair['provider']} · of {repair['attempt_id']}"
     for fix in repair["attempts"]:
         unused = "can't be used" if fix["cause"] == "fix.unusable" else "under way"
@@ -407,5 +410,5 @@ def describe(repair: Document, file: str | None = None) -> Iterator[str]:
 
 
 def printable(text: str) -> str:
-    """Replace characters that a terminal would interpret as commands."""
+    """Replace the characters that a terminal would interpret as commands."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -1,4 +1,4 @@
-"""Shows a finished attempt to a user: stages, verdict, findings, results, output, cause, files."""
+"""Shows a finished attempt to a user, from its stages and verdict to its output and files."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from assayd_client.shapes import group_by_shape
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The files of a submission: local paths and texts, by the submitted names."""
+    """The local paths and texts of a submission's files, by their submitted names."""
 
     paths: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, bytes] = field(default_factory=dict)
 
     def place(self, finding: Document) -> tuple[str | None, int | None]:
-        """Return the known parts of a finding's ``FILE:LINE:COLUMN``, and the number of its first line."""
+        """Return the known parts of a finding's ``FILE:LINE:COLUMN``, and the number of the first line."""
         shown, number = self.found(finding)
         if shown is None or number is None:
             return shown, finding["line"]
@@ -42,14 +42,17 @@ class Origin:
         return f"{shown}:{number}{column}", number
 
     def found(self, finding: Document) -> tuple[str | None, int | None]:
-        """Return the file and the line of a finding; each is None if it can't be determined."""
+        """Return the file and the line of a finding, each of which can be None."""
         name, number = self._submitted_name(finding), finding["line"]
         if name is None:
             return finding["file"], number
         return self.paths[name], _found(self.texts[name], number, finding["snippet"])
 
     def source(self, finding: Document) -> list[str]:
-        """Return the source lines of a finding; if the report truncates the first line, complete it."""
+        """Return the source lines of a finding.
+
+        If the report truncates the first line, it is completed from the source.
+        """
         first, *others = (finding["snippet"] or "").rstrip("\n").split("\n")
         name = self._submitted_name(finding)
         if name is not None and (number := self.found(finding)[1]) is not None and is_truncated(first):
@@ -57,7 +60,7 @@ class Origin:
         return [first.removesuffix("\r"), *others]
 
     def _submitted_name(self, finding: Document) -> str | None:
-        """Return the submitted name of the file that a finding refers to, or None."""
+        """Return the submitted name of the file to which a finding refers, or None."""
         file = finding["file"]
         if file is None:
             return next(iter(self.paths)) if len(self.paths) == 1 else None
@@ -78,7 +81,7 @@ UNKNOWN = Origin()
 
 
 def _found(text: bytes, number: int | None, snippet: str | None) -> int | None:
-    """Return the line number of a finding in a file, or None if it is unknown."""
+    """Return the line number of a finding in a file, or None if the number is unknown."""
     if number is None or not snippet:
         return number
     wanted = snippet.split("\n", 1)[0]
@@ -90,7 +93,10 @@ def _found(text: bytes, number: int | None, snippet: str | None) -> int | None:
 
 
 def _lines(text: bytes) -> list[str]:
-    """Return the lines of a source as findings count them: for example, a form feed doesn't end a line."""
+    """Return the lines of a source, split as findings number them.
+
+    For example, a form feed doesn't end a line.
+    """
     return text.decode("utf-8", "replace").split("\n")
 
 
@@ -101,7 +107,7 @@ def _matches_snippet(line: str, snippet: str) -> bool:
 
 
 def is_truncated(snippet: str) -> bool:
-    """Return whether a snippet is only the beginning of a line that was too long."""
+    """Return whether a snippet contains only the beginning of a line that was too long."""
     return len(snippet) == SNIPPET_CHARS and snippet.endswith("…")
 
 
@@ -114,16 +120,16 @@ NAME = re.compile(r"\w+(?:\.\w+)*")
 
 
 def name_end(source: str, begin: int) -> int:
-    """Return the end index of the dotted name at an index, or the next index if there isn't a name."""
+    """Return the index at which the dotted name ends, or the next index if there isn't a name."""
     found = NAME.match(source, begin)
     return found.end() if found else begin + 1
 
 
 def excerpt(source: str, column: int | None, room: int) -> tuple[str, str]:
-    """Return the part of a line that fits the width, and the marks for the line below it.
+    """Return the part of a line that fits the width, with the marks to be shown below it.
 
-    There aren't any marks if the column is missing or beyond the line's end. The position directly after
-    the last character is allowed, because text may be missing there.
+    There aren't any marks if the column is unknown or beyond the line's end. The position directly after
+    the last character is allowed, because a character may be missing at this position.
 
     Args:
         source: one line, without its line ending.
@@ -147,7 +153,7 @@ def excerpt(source: str, column: int | None, room: int) -> tuple[str, str]:
 
 
 def _shown(source: str) -> list[str]:
-    """Return each character in its displayed form: tabs as spaces, control characters as their codes."""
+    """Return each character as displayed, with tabs as spaces and control characters as codes."""
     shown: list[str] = []
     at = 0
     for character in source:
@@ -158,7 +164,7 @@ def _shown(source: str) -> list[str]:
 
 
 def _visible_range(widths: Sequence[int], begin: int, end: int, room: int) -> tuple[int, int]:
-    """Return the first and last index of the displayed part; an ellipsis takes one column."""
+    """Return the first and last index of the displayed part, with one column for each ellipsis."""
     if sum(widths) <= room:
         return 0, len(widths)
     first = 0
@@ -204,10 +210,10 @@ MAX_OUTPUT_CHARS = 500
 def render(
     attempt: Document, origin: Origin = UNKNOWN, *, width: int | None = None, verdict_last: bool = True
 ) -> Iterator[StyledLine]:
-    """Return the lines that show a finished attempt; source is cropped to the width of the terminal.
+    """Return the lines that show a finished attempt, with source cropped to the terminal's width.
 
-    The verdict is the last line, because a terminal shows the end of the output; if `verdict_last` is
-    False, it is below the stages.
+    The verdict is the last line, because a terminal shows the end of the output. If `verdict_last` is
+    False, the verdict is below the stages.
     """
     report = attempt["report"]
     mode = " · report-only" if attempt.get("enforcement") == "report" else ""
@@ -246,14 +252,17 @@ def _details(attempt: Document, origin: Origin, width: int | None) -> Iterator[S
 
 
 def _explain_no_report(attempt: Document) -> str:
-    """Return the reason why an attempt with a verdict doesn't have a report."""
+    """Return the reason why an attempt that has a verdict doesn't have a report."""
     if attempt["bundle"] is None:
         return "Its bundle (report, output, files) was deleted to free disk space; the verdict remains."
     return "Its bundle (report, output, files) is missing or damaged; the verdict remains."
 
 
 def describe_files_location(attempt: Document) -> str:
-    """Return the folder of an attempt's files if this user can read it; otherwise, how to fetch them."""
+    """Return the folder of an attempt's files if this user can read it.
+
+    Otherwise, return the command that fetches the files.
+    """
     folder = attempt.get("bundle_path")
     # Not Path.is_dir(), which raises for a folder below one that this user can't enter, as the daemon's is.
     if folder is not None and os.path.isdir(folder) and os.access(folder, os.R_OK | os.X_OK):  # noqa: PTH112
@@ -262,7 +271,7 @@ def describe_files_location(attempt: Document) -> str:
 
 
 def render_stages(stages: Sequence[Document]) -> Iterator[StyledLine]:
-    """Yield one line for each stage, as a tree."""
+    """Yield one line for each stage, indented as a tree."""
     width = max((len(stage["name"]) for stage in stages), default=0)
     for stage in stages:
         mark, style = MARKS[stage["status"]]
@@ -279,7 +288,7 @@ def render_stages(stages: Sequence[Document]) -> Iterator[StyledLine]:
 
 
 def verdict_line(attempt: Document) -> StyledLine:
-    """Return the verdict as one line: failed stage, passed cases, number of errors, and duration."""
+    """Return the verdict as one line with failed stage, passed cases, number of errors, and duration."""
     report, verdict = attempt["report"], attempt["verdict"]
     cases = report and report["runtime_results"]
     detail = (
@@ -312,13 +321,16 @@ def _format_cases(cases: Document, kind: str) -> str:
 
 
 def _format_score(report: Document) -> str:
-    """Return the score of hidden tests and its integrity as text; empty without a score."""
+    """Return the score of hidden tests and its integrity as text, or an empty string."""
     score = report.get("score")
     return "" if score is None else f"; score {score:.3g}, {plain(report['integrity'])}"
 
 
 def render_findings(findings: Sequence[Document], origin: Origin, width: int | None) -> Iterator[StyledLine]:
-    """Yield the lines of findings with their locations; show equal findings at several locations once."""
+    """Yield the lines of findings with their locations.
+
+    Equal findings at several locations are shown once.
+    """
     groups = _group_findings(findings)
     for group in groups[:MAX_FINDINGS]:
         finding = group[0]
@@ -340,7 +352,7 @@ def render_findings(findings: Sequence[Document], origin: Origin, width: int | N
 
 
 def _group_findings(findings: Sequence[Document]) -> list[list[Document]]:
-    """Return groups of findings that differ only in their location, as in a retry context."""
+    """Return groups of findings that differ only in location, grouped as in a retry context."""
     groups: dict[tuple[object, ...], list[Document]] = {}
     for one in findings:
         key = tuple(one[name] for name in ("severity", "rule", "message", "suggestion", "file"))
@@ -349,7 +361,7 @@ def _group_findings(findings: Sequence[Document]) -> list[list[Document]]:
 
 
 def _other_places(group: Sequence[Document], origin: Origin) -> str:
-    """Describe the other locations of a group by their lines, or count those without a line."""
+    """Describe the other locations of a group by their lines, or by the number of those without lines."""
     first, *others = group
     numbers = {origin.place(one)[1] for one in others} - {origin.place(first)[1]}
     lines = sorted(number for number in numbers if number is not None)
@@ -361,7 +373,7 @@ def _other_places(group: Sequence[Document], origin: Origin) -> str:
 
 
 def _excerpt_lines(finding: Document, origin: Origin, style: str, width: int | None) -> Iterator[StyledLine]:
-    """Yield the location, the numbered source lines, and a mark below the name at the column."""
+    """Yield the location, the numbered source lines, and a mark below the finding's name."""
     place, first = origin.place(finding)
     if place is not None:
         yield line((f"  --> {plain(place)}", "dim"), hang=None)
@@ -405,7 +417,7 @@ def _case_lines(results: Document | None, kind: str) -> Iterator[StyledLine]:
 
 
 def _shape_lines(cases: Sequence[Document]) -> Iterator[StyledLine]:
-    """Yield the number of path shapes with extracted fields, and an example path of each other shape."""
+    """Yield the number of path shapes with extracted fields, and one path of each other shape."""
     got = {case["name"]: case["status"] == "passed" and case["result"] != {} for case in cases}
     groups = group_by_shape(got)
     if len(cases) < LEAST_GROUPED or len(groups) == 1:
@@ -424,7 +436,7 @@ def _shape_lines(cases: Sequence[Document]) -> Iterator[StyledLine]:
 
 
 def _short_name(name: str, cases: Sequence[Document]) -> str:
-    """Return the last part of a path, or the whole path if another case has the same last part."""
+    """Return the last part of a path, or the complete path if another case has the same last part."""
     last = name.rstrip("/").rpartition("/")[2]
     alike = [case for case in cases if case["name"].rstrip("/").rpartition("/")[2] == last]
     return shorten(last if len(alike) == 1 else name, 60)
@@ -444,7 +456,7 @@ def _result(case: Document, kind: str) -> StyledLine:
 
 
 def in_order(case: Document) -> object:
-    """Return the result of a case, with the fields in the order of the code."""
+    """Return the result of a case with its fields in the same order as in the code."""
     text = case.get("result_text")
     return case["result"] if text is None else json.loads(text)
 

@@ -1,6 +1,6 @@
-"""Writes reports in standard formats: JUnit for build servers, SARIF for editors and code scanning.
+"""Writes reports in the formats JUnit (for build servers) and SARIF (for editors and code scanning).
 
-Both reports are written item by item, so that memory use doesn't depend on the number of items.
+Each report is written item by item, so that memory use doesn't depend on the number of items.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ILLEGAL = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class JunitWriter:
-    """A writer of a JUnit test suite with one test case per item."""
+    """A writer of a JUnit test suite that contains one test case per item."""
 
     def __init__(self, file: TextIO, batch: Document) -> None:
         self._file = file
@@ -59,7 +59,7 @@ class JunitWriter:
 
 
 def _item_name(number: int, attempt: Document | None) -> str:
-    """Return a name for an item: its line number with the sender's labels, or its attempt's id."""
+    """Return a name for an item: its line number and labels, or the id of its attempt."""
     if attempt is None:
         return f"line {number}"
     labels = " ".join(f"{key}={value}" for key, value in sorted(attempt["labels"].items()))
@@ -84,7 +84,7 @@ def _outcome_elements(result: Document) -> Iterator[str]:
 
 
 class SarifWriter:
-    """A writer of SARIF that writes the findings of all items, each at the item's line of the batch file.
+    """A writer of the findings of all items in SARIF, located at the items' lines in the batch file.
 
     SARIF 2.1.0, https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
     """
@@ -134,7 +134,7 @@ class SarifWriter:
 
 
 def junit_suite(attempts: Sequence[Document]) -> str:
-    """Return attempts as a JUnit suite, with one test case each."""
+    """Return attempts as a JUnit suite with one test case for each attempt."""
     cases = [_junit_case(attempt) for attempt in attempts]
     counts = {tag: sum(f"<{tag}" in case for case in cases) for tag in ("failure", "error", "skipped")}
     head = f'<testsuite name="assayd" tests="{len(cases)}" failures="{counts["failure"]}"'
@@ -263,7 +263,7 @@ def _sarif_fix(edit: Document, uri: str, moved: int) -> Document:
 
 
 def junit(client: PlainClient, attempt: Document) -> str:
-    """Return an attempt as JUnit XML: a test case for each case in its bundle, or one without cases."""
+    """Return an attempt as JUnit XML, with a test case for each case in its bundle."""
     names = [each["name"] for each in attempt["artifacts"] or () if each["name"].startswith("junit_")]
     if names:
         return client.artifact(attempt["id"], names[0]).decode()

@@ -1,4 +1,4 @@
-"""Writes the output file of `assay extractor apply`: one complete JSON line per path.
+"""Writes the output file of `assay extractor apply`, with one complete JSON line per path.
 
 A later run can continue the file.
 """
@@ -24,7 +24,10 @@ _KEPT = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 
 
 class ResultsFile:
-    """A writer of results as complete lines: to a file, to standard output, or nowhere (`path` is None)."""
+    """A writer of results as complete lines to a file or to standard output.
+
+    If `path` is None, nothing is written.
+    """
 
     def __init__(self, path: Path | None, entry: str, tree: Path, *, resume: bool) -> None:
         self._path = path

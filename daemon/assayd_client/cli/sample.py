@@ -1,4 +1,4 @@
-"""Represents the daemon's metrics at one time, and computes rates between two times."""
+"""Represents the daemon's metrics at one time, and computes rates from two such samples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSample:
-    """All values of metrics, by name and labels. `taken_s` is measured from an arbitrary time."""
+    """The values of all metrics by name and labels. `taken_s` is measured from an arbitrary time."""
 
     taken_s: float
     values: dict[str, dict[Labels, float]] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class MetricsSample:
         return sum(v for key, v in self.values.get(name, {}).items() if labels.items() <= dict(key).items())
 
     def by(self, name: str, label: str) -> dict[str, float]:
-        """Return the sums of all values with this name, by the value of one label."""
+        """Return the sums of all values with this name, grouped by the value of one label."""
         sums: dict[str, float] = defaultdict(float)
         for key, value in self.values.get(name, {}).items():
             sums[dict(key).get(label, "")] += value
@@ -41,21 +41,21 @@ def parse_metrics(text: str, taken_s: float) -> MetricsSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """The time between two samples, or since the daemon's start if there isn't an earlier sample."""
+    """The period between two samples, or from the daemon's start to the first sample."""
 
     now: MetricsSample
     before: MetricsSample
     seconds: float
 
     def per_s(self, name: str, **labels: str) -> float:
-        """Return the growth of a counter per second."""
+        """Return the increase of a counter per second."""
         return (
             self._counter_increase(self.now.total(name, **labels), self.before.total(name, **labels))
             / self.seconds
         )
 
     def rates_by(self, name: str, label: str) -> dict[str, float]:
-        """Return the rates per second of a counter, by the value of one label."""
+        """Return the increase of a counter per second, grouped by the value of one label."""
         before = self.before.by(name, label)
         return {
             value: self._counter_increase(now, before.get(value, 0.0)) / self.seconds
@@ -63,9 +63,9 @@ class Span:
         }
 
     def quantile_s(self, share: float, name: str, **labels: str) -> float | None:
-        """Estimate a quantile of a histogram by linear interpolation; None if it has no values.
+        """Estimate a quantile of a histogram by linear interpolation, or return None without values.
 
-        The last bucket has no upper bound, so its lower bound is returned.
+        For a quantile in the last bucket, which has no upper bound, the lower bound is returned.
         """
         buckets = sorted(self.buckets(name, **labels).items())
         wanted = share * buckets[-1][1] if buckets else 0.0
@@ -79,7 +79,7 @@ class Span:
         return low
 
     def buckets(self, name: str, **labels: str) -> dict[float, float]:
-        """Return the cumulative count of each bucket, by its upper bound."""
+        """Return the cumulative count of each bucket, keyed by the bucket's upper bound."""
         counts: dict[float, float] = defaultdict(float)
         old = self.before.values.get(f"{name}_bucket", {})
         for key, value in self.now.values.get(f"{name}_bucket", {}).items():
@@ -90,12 +90,12 @@ class Span:
 
     @staticmethod
     def _counter_increase(now: float, before: float) -> float:
-        """Return the growth of a counter; a counter that decreased has restarted at 0."""
+        """Return the increase of a counter. A counter that has decreased was reset to 0 by a restart."""
         return now - before if now >= before else now
 
 
 def span(now: MetricsSample, before: MetricsSample | None, up_s: float) -> Span:
-    """Return the span between two samples, or since the start `up_s` seconds ago."""
+    """Return the period between two samples, or since the start `up_s` seconds ago."""
     if before is None:
         return Span(now=now, before=MetricsSample(taken_s=0.0), seconds=max(up_s, 1.0))
     return Span(now=now, before=before, seconds=max(now.taken_s - before.taken_s, 1e-3))

@@ -1,6 +1,6 @@
-"""Collects the sample paths of a command line: single paths, paths in a file, or some files of a folder.
+"""Collects the sample paths that a command line specifies: single paths, lists, or files of a folder.
 
-This module decides which paths represent a large set. The daemon limits their number.
+This module decides which paths represent a large set. The number of paths is limited by the daemon.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SampleTree = Annotated[
 
 @dataclass(slots=True)
 class Group:
-    """The paths of one shape: their number, and the paths that represent them."""
+    """The number of paths of one shape, and the paths that represent them."""
 
     count: int
     chosen: list[str]
@@ -56,7 +56,9 @@ class Group:
 def sample_paths(
     named: Sequence[str] | None, listed: Path | None, tree: Path | None, files: Sequence[Path] = ()
 ) -> tuple[str, ...]:
-    """Return the distinct paths from three options; print a summary of the folder on standard error.
+    """Return the distinct paths from three options.
+
+    A summary of the folder is printed on standard error.
 
     Raises: RequestError ``usage`` or ``file.unreadable``.
     """
@@ -96,7 +98,7 @@ def read_lines(file: Path) -> list[str]:
 
 
 def group_tree(tree: Path) -> dict[str, Group]:
-    """Group the files below a folder by shape, the largest group first. Symbolic links are ignored.
+    """Group the files below a folder by shape, the largest group first, ignoring symbolic links.
 
     Raises: RequestError ``usage``, if the folder has no file whose path can be submitted.
     """
@@ -115,7 +117,10 @@ def group_tree(tree: Path) -> dict[str, Group]:
 
 
 def choose_paths(groups: Mapping[str, Group]) -> Iterator[str]:
-    """Yield at most `MOST_CHOSEN` paths: one path of each shape before a second path of any shape."""
+    """Yield at most `MOST_CHOSEN` paths.
+
+    Every shape is represented by one path before any shape is represented by a second path.
+    """
     rounds = (
         group.chosen[number]
         for number in range(PER_SHAPE)

@@ -1,4 +1,4 @@
-"""Builds a submission from the files of a command line, submits it, and waits for its verdict."""
+"""Builds a submission from the files on a command line, submits it, and waits for the verdict."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOST_CHARS = 1000
 
 
 class ProgressView:
-    """The known state of an attempt. `apply` adds an event, `lines` returns the lines to show."""
+    """The known state of an attempt, updated by `apply` and displayed by `lines`."""
 
     def __init__(self, kind: str) -> None:
         self._noun = get_command_line(kind).case
@@ -47,7 +47,7 @@ class ProgressView:
         self._printed: deque[str] = deque([""], maxlen=MOST_PRINTED + 1)
 
     def apply(self, event: StreamEvent) -> None:
-        """Apply one event of the attempt."""
+        """Apply one event of the attempt to the known state."""
         body = event.body
         if event.kind == "state":
             self._state = body.get("state", self._state)
@@ -68,7 +68,7 @@ class ProgressView:
             self._printed.extend(each[:MOST_CHARS] for each in others)
 
     def lines(self) -> Iterator[StyledLine]:
-        """Return the lines to show: stages, the current action, and the last output of the code."""
+        """Return the lines to show, with stages, the current action, and the code's last output."""
         yield from render_stages(self._stages)
         yield line(("▸ ", "cyan"), self._current_activity())
         printed = [each for each in self._printed if each][-MOST_PRINTED:]
@@ -82,7 +82,7 @@ class ProgressView:
 
 
 def follow(client: PlainClient, attempt: Document, screen: Screen) -> None:
-    """Show an attempt's progress until the attempt is finished, then restore the screen."""
+    """Show the progress of an attempt until it is finished, and then restore the screen."""
     progress = ProgressView(attempt["kind"])
     drawn = screen.redraw(progress.lines(), 0)
     try:
@@ -101,7 +101,7 @@ MAX_FILES_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidateRequest:
-    """A submission request from the command line."""
+    """A request for a submission, as specified on the command line."""
 
     kind: str
     files: Sequence[Path]
@@ -119,11 +119,11 @@ class ValidateRequest:
 def build_submission(
     request: ValidateRequest, client: PlainClient | None = None
 ) -> tuple[dict[str, object], Origin]:
-    """Build the submission of a command line, and return it with its files.
+    """Build the submission that a command line specifies, and return it with its files.
 
-    `client` is used to ask the daemon about a kind that isn't installed here.
+    The `client` is used to query the daemon about a kind that isn't installed here.
 
-    Raises: RequestError, which names the option or file at fault; ClientError.
+    Raises: RequestError, with the name of the option or file that causes the error; ClientError.
     """
     from assayd_client.cli.kinds import files_reader, schema_files_reader
 
@@ -168,7 +168,7 @@ def build_submission(
 
 
 def with_file(labels: Mapping[str, str], files: Sequence[Path]) -> dict[str, str]:
-    """Return labels with the first file's name added as `file`, if it fits and the label isn't set."""
+    """Return labels with the first file's name as `file`, if it fits and `file` isn't set."""
     name = files[0].resolve().name if files and files[0] != Path("-") else ""
     return {**({FILE_LABEL: name} if LABEL.fullmatch(name) else {}), **labels}
 
@@ -176,7 +176,7 @@ def with_file(labels: Mapping[str, str], files: Sequence[Path]) -> dict[str, str
 def _fetch_kind(client: PlainClient, kind: str) -> Document:
     """Return the daemon's description of a kind.
 
-    Raises: RequestError ``kind.unknown``, which lists the kinds.
+    Raises: RequestError ``kind.unknown``, with the list of kinds.
     """
     from assayd.kinds.registry import unknown_kind_message
 
@@ -191,7 +191,7 @@ def _fetch_kind(client: PlainClient, kind: str) -> Document:
 def run(
     client: PlainClient, submission: Mapping[str, object], *, show_progress: bool, origin: Origin = UNKNOWN
 ) -> Document:
-    """Submit, wait, and return the finished attempt; a keyboard interrupt cancels the attempt."""
+    """Submit, wait, and return the finished attempt. A keyboard interrupt cancels the attempt."""
     try:
         attempt = client.submit(submission)
     except Refused as refusal:
@@ -221,7 +221,10 @@ def run(
 
 
 def read_files(paths: Sequence[Path]) -> dict[str, tuple[Path, bytes]]:
-    """Return the content of files by name; a folder means all files in it, and `-` means standard input."""
+    """Return the contents of files by name.
+
+    A folder stands for all files in it, and `-` for standard input.
+    """
     files: dict[str, tuple[Path, bytes]] = {}
     total = 0
     for name, path in _iter_files(paths):
@@ -235,7 +238,7 @@ def read_files(paths: Sequence[Path]) -> dict[str, tuple[Path, bytes]]:
 
 
 def read_text_option(text: str) -> str:
-    """Return the text of an option, or the content of the file whose name follows ``@``."""
+    """Return the text of an option or, if the text begins with ``@``, the content of the named file."""
     if not text.startswith("@"):
         return text
     path = Path(text[1:])
@@ -246,7 +249,7 @@ def read_text_option(text: str) -> str:
 
 
 def read_cases(path: Path | None) -> list[object]:
-    """Return the cases in a file with a JSON array; without a file, return an empty sequence."""
+    """Return the cases in a file that contains a JSON array, or an empty sequence without a file."""
     if path is None:
         return []
     found = _read_json(path)
@@ -259,7 +262,7 @@ def read_cases(path: Path | None) -> list[object]:
 
 
 def parse_object_option(text: str, option: str) -> dict[str, object]:
-    """Return the JSON object that an option contains. Raises: RequestError ``malformed``."""
+    """Return the JSON object in an option. Raises: RequestError ``malformed``."""
     from assayd.documents import read_json
 
     try:
@@ -272,18 +275,21 @@ def parse_object_option(text: str, option: str) -> dict[str, object]:
 
 
 def parse_pair_options(texts: Sequence[str], option: str) -> dict[str, str]:
-    """Return the ``key=value`` pairs of an option."""
+    """Return the ``key=value`` pairs in an option."""
     return dict(_parse_pair(text, option) for text in texts)
 
 
 def case_paths(cases: Sequence[object]) -> tuple[str, ...]:
-    """Return the distinct paths of cases."""
+    """Return the distinct paths in a sequence of cases."""
     paths = (case.get("path") for case in cases if isinstance(case, dict))
     return tuple(dict.fromkeys(path for path in paths if isinstance(path, str)))
 
 
 def parse_settings(settings: Sequence[str], option: str = "--set") -> dict[str, object]:
-    """Parse settings such as ``resources.timeout_s=5`` into a nested object; commas separate list items."""
+    """Parse settings such as ``resources.timeout_s=5`` into a nested object.
+
+    Commas separate the items of a list.
+    """
     overrides: dict[str, object] = {}
     for text in settings:
         dotted, value = _parse_pair(text, option)
@@ -318,7 +324,7 @@ def _read(path: Path) -> bytes:
 
 
 def read_input(path: Path | None) -> Mapping[str, object] | None:
-    """Return the inputs in a file with a JSON object, or None without a file."""
+    """Return the inputs in a file that contains a JSON object, or None without a file."""
     if path is None:
         return None
     value = _read_json(path)

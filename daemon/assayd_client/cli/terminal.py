@@ -1,6 +1,7 @@
-"""Prints styled lines, tables, quantities and JSON: wrapped, coloured, and safe for a terminal.
+"""Prints styled lines, tables, quantities and JSON in a form that is safe for a terminal.
 
-This module imports no third-party library, because every command that prints output imports it first.
+This module doesn't import any third-party library, because every command that prints output imports the
+module first.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _IN_ASCII = str.maketrans(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StyledLine:
-    """A line of text with styles.
+    """A line of text whose parts have styles.
 
     Attributes:
         parts: texts with their styles, e.g. ``bold red``; an empty style means no style.
@@ -54,12 +55,12 @@ class StyledLine:
 
 
 def line(*parts: str | tuple[str, str], hang: int | None = 0) -> StyledLine:
-    """Build a line from texts; each text is given alone or with its style."""
+    """Build a line from texts, each of which is passed either alone or with its style."""
     return StyledLine(parts=tuple((part, "") if isinstance(part, str) else part for part in parts), hang=hang)
 
 
 class Screen:
-    """An output for printing lines.
+    """An output to which lines are printed.
 
     Args:
         file: the stream to write to.
@@ -78,11 +79,11 @@ class Screen:
 
     @property
     def is_terminal(self) -> bool:
-        """Return whether lines are wrapped for display."""
+        """Return whether lines are wrapped for display on a terminal."""
         return self.width is not None
 
     def print(self, printed: StyledLine | str = "") -> None:
-        """Print a line; newlines in the text start further lines."""
+        """Print a line. A newline in the text starts another line."""
         shown = self._to_ascii_if_needed(line(printed) if isinstance(printed, str) else printed)
         for row in _rows(shown, self.width):
             self._file.write(self._render_row(row) + "\n")
@@ -93,7 +94,7 @@ class Screen:
             self.print(each)
 
     def redraw(self, printed: Iterable[StyledLine], over: int) -> int:
-        """Print lines, each truncated to one row, over the last `over` rows; return the number of rows."""
+        """Print lines, one row each, over the last `over` rows, and return the number of rows."""
         width = (self.width or WIDTH_WHEN_PIPED) - 1
         rows = [next(_rows(self._to_ascii_if_needed(line(*each.parts)), width)) for each in printed]
         up = f"\x1b[{over}A" if over else ""
@@ -124,24 +125,24 @@ def err() -> Screen:
 
 
 def to_ascii(text: str) -> str:
-    """Return text in ASCII, for a terminal that can't display other characters."""
+    """Return text in ASCII for a terminal that can't display other characters."""
     return text.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode("ascii")
 
 
 def can_show_unicode(environ: Mapping[str, str] = os.environ, encoding: str | None = "utf-8") -> bool:
-    """Return whether the locale and encoding support characters beyond ASCII."""
+    """Return whether the locale and the encoding support characters outside ASCII."""
     said = next((environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(name)), "")
     # Python writes UTF-8 in the locale C; a terminal with LC_ALL=C may be unable to read it.
     return said not in {"C", "POSIX"} and (encoding or "").lower().replace("-", "").startswith("utf")
 
 
 def cells(text: str) -> int:
-    """Return the display width of a string in columns."""
+    """Return the width of a string on a display, in columns."""
     return len(text) if text.isascii() else sum(map(_character_width, text))
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return the rows into which a string is wrapped at a width."""
+    """Return the rows that result from wrapping a string at a width."""
     return [row.plain.rstrip() for row in _rows(line(text), width)]
 
 
@@ -153,7 +154,7 @@ def _create_screen(file: TextIO) -> Screen:
 
 
 def _columns(file: TextIO) -> int:
-    """Return the width of the terminal in columns; the variable `COLUMNS` takes precedence."""
+    """Return the terminal's width in columns. The variable `COLUMNS` takes precedence."""
     said = os.environ.get("COLUMNS", "")
     if said.isascii() and said.isdigit() and int(said):
         return int(said)
@@ -177,8 +178,8 @@ def _character_width(character: str) -> int:
 def _rows(shown: StyledLine, width: int | None) -> Iterator[StyledLine]:
     """Split a line at its newlines and, if wrapping is enabled, at the width.
 
-    In a line with `hang`, text after a newline is marked as part of the line: otherwise, untrusted text
-    could look like a line that the client printed.
+    In a line with `hang`, text after a newline is marked as part of the line. Otherwise, untrusted text
+    could imitate a line that the client printed.
     """
     letters = [(letter, style) for text, style in shown.parts for letter in text]
     while True:
@@ -212,7 +213,7 @@ def _wrap_letters(letters: list[tuple[str, str]], width: int, hang: int) -> Iter
 
 
 def _cut(letters: list[tuple[str, str]], room: int) -> int | None:
-    """Return the index at which to cut after this many columns; prefer a space in the latter half."""
+    """Return the index at which to cut a row, preferably at a space in the latter half."""
     taken, space = 0, 0
     for place, (letter, _) in enumerate(letters):
         taken += _character_width(letter)
@@ -247,20 +248,23 @@ UNSAFE = re.compile(
 
 
 def plain(text: str) -> str:
-    """Make untrusted text safe to print: characters that control a terminal are replaced by their codes."""
+    """Replace the control characters in untrusted text by their codes, so that it is safe to print."""
     if text.isascii() and text.isprintable():  # as nearly all is: lists print hundreds
         return text
     return UNSAFE.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def shorten(text: str, most: int) -> str:
-    """Truncate text to a number of characters, on one line."""
+    """Truncate text to a number of characters and join its lines."""
     line = " ".join(plain(text).split())
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def print_json(document: object) -> None:
-    """Print a document as JSON; in ASCII unless standard output is a terminal."""
+    """Print a document as JSON.
+
+    The output is in ASCII unless standard output is a terminal.
+    """
     print(json.dumps(document, indent=2, ensure_ascii=sys.stdout.isatty()))
 
 
@@ -284,7 +288,9 @@ Row = Sequence[str]
 
 
 def print_table(screen: Screen, heads: Row, rows: Sequence[Row]) -> None:
-    """Print rows as a table; if output is piped, without heads and colours, so that scripts can read it.
+    """Print rows as a table.
+
+    In piped output, heads and colours are omitted, so that scripts can read the rows.
 
     The first column is never truncated, because users copy its values.
     """
@@ -339,7 +345,7 @@ def duration(milliseconds: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """Return an age in its largest unit: ``5min``, ``3h``, ``12d``."""
+    """Return an age in its largest unit, e.g. ``5min``, ``3h`` or ``12d``."""
     for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= unit:
             return f"{seconds // unit:.0f}{name}"
@@ -347,5 +353,5 @@ def age(seconds: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Return a number with its noun in singular or plural."""
+    """Return a number with its noun in the singular or plural."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,4 +1,4 @@
-"""Implements `assay top`: shows the daemon's current work, refreshed every few seconds."""
+"""Implements `assay top`, which shows the daemon's current work and refreshes it every few seconds."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CONTAINERS = ("idle", "starting", "leased", "removing", "stuck")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """The data that one display of the daemon's state shows."""
+    """The data for one display of the daemon's state."""
 
     at: datetime
     span: Span
@@ -43,7 +43,7 @@ class Frame:
 
 
 class Watch:
-    """A reader of a daemon's metrics; each display covers the time since the previous reading."""
+    """A reader of a daemon's metrics. Each display covers the time since the previous reading."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Watch:
         self._before: MetricsSample | None = None
 
     def look(self) -> Frame:
-        """Query the daemon's current state."""
+        """Request the current state of the daemon."""
         sample, at = parse_metrics(self._client.metrics().decode(), self._clock()), self._now()
         pages = [self._client.attempts(state=state, limit=MOST_SHOWN) for state in STATES]
         started = sample.total("assayd_process_start_time_seconds")
@@ -72,7 +72,10 @@ class Watch:
 
 
 def watch(client: PlainClient, console: Console, *, interval_s: float, wait: Callable[[float], bool]) -> None:
-    """Show the daemon repeatedly until `wait`, which receives the seconds to wait, returns True to stop."""
+    """Show the daemon's state repeatedly until `wait` returns True.
+
+    The function `wait` is called with the seconds to wait.
+    """
     looking = Watch(client)
     with Live(render(looking.look()), console=console, screen=True, auto_refresh=False) as live:
         while not wait(interval_s):
@@ -81,7 +84,7 @@ def watch(client: PlainClient, console: Console, *, interval_s: float, wait: Cal
 
 @contextmanager
 def quiet_keyboard(file: TextIO) -> Iterator[Callable[[float], bool]]:
-    """Read keys without echoing them; yield a function that waits, and returns True early on `q`."""
+    """Disable the echo of keys, and yield a function that waits or returns True early on the key `q`."""
     descriptor = file.fileno()
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor)
@@ -100,13 +103,13 @@ def _wait_for_q(descriptor: int, seconds: float) -> bool:
 
 
 def render(frame: Frame) -> RenderableType:
-    """Return the display of one reading."""
+    """Return the display for one reading."""
     return Group(*_frame_lines(frame), Text(), _attempts_table(frame))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """A named line of facts, which a narrow terminal wraps between two facts."""
+    """A line of facts with a name, which a narrow terminal wraps only between facts."""
 
     name: str
     facts: Sequence[Text]

@@ -1,4 +1,4 @@
-"""Implements commands for operators: examine the daemon, clean up, back up, and show metrics."""
+"""Implements the operators' commands that examine the daemon, clean up, back up, and show metrics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARTIAL = ".partial"
 
 
 def find_state_dir(client: PlainClient) -> Path:
-    """Return the daemon's state directory, or the configured one if no daemon responds.
+    """Return the daemon's state directory, or the configured directory if no daemon responds.
 
     Raises:
         ConfigError: ``backup.database``, if the database isn't a file in that directory.
@@ -50,7 +50,7 @@ def find_state_dir(client: PlainClient) -> Path:
 
 
 def back_up(target: Path, source: Path) -> int:
-    """Copy a state directory; return the number of new bundles.
+    """Copy a state directory, and return the number of bundles that are new.
 
     Raises: RequestError ``backup.failed``, if a file can't be read or written.
     """
@@ -67,7 +67,7 @@ def back_up(target: Path, source: Path) -> int:
 
 
 def _copy_database(source: Path, target: Path) -> None:
-    """Copy by SQLite's backup API, so that a concurrent write is copied completely or not at all."""
+    """Copy the database by SQLite's backup API, which excludes partial concurrent writes."""
     fresh = target.with_name(target.name + PARTIAL)
     fresh.unlink(missing_ok=True)
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -83,13 +83,13 @@ def _copy_database(source: Path, target: Path) -> None:
 
 
 def _referenced_bundles(database: Path) -> list[str]:
-    """Return the locations of the bundles to which a database's verdicts refer."""
+    """Return the locations of all bundles to which the verdicts in a database refer."""
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as copy:
         return [row[0] for row in copy.execute("SELECT bundle FROM verdicts WHERE bundle IS NOT NULL")]
 
 
 def _copy_bundles(source: Path, target: Path, names: Iterable[str] | None) -> int:
-    """Copy the bundles with these locations, or all bundles if None; return the number of new bundles."""
+    """Copy the given bundles, or all bundles if None, and return the number of new bundles."""
     copied = 0
     if names is None:
         names = [str(bundle.relative_to(source)) for bundle in source.glob("*/*/[!.]*")]
@@ -117,7 +117,7 @@ def _copy_bundles(source: Path, target: Path, names: Iterable[str] | None) -> in
 
 
 def _remove_tree(folder: Path) -> None:
-    """Remove a folder, which may contain read-only folders, if it exists."""
+    """Remove a folder if it exists, even if the folder contains read-only folders."""
     for path, _, _ in os.walk(folder):
         Path(path).chmod(0o700)
     with suppress(FileNotFoundError):

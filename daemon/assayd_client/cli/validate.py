@@ -1,4 +1,4 @@
-"""Implements `assay validate`: submits files, waits, and shows or writes the report."""
+"""Implements `assay validate`, which submits files, waits, and shows or writes the report."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from assayd_client.cli.terminal import out as screen_of_results
 
 
 def select(document: Document, fields: str) -> Document:
-    """Return a document with only the named fields: dotted paths, separated by commas.
+    """Return a document with only the fields whose dotted, comma-separated paths are given.
 
-    A path continues into each element of a list. A null in the path of a field stays null.
+    A path through a list applies to each element of the list. A null in the path of a field stays null.
 
-    Raises: RequestError ``usage``, which names the unknown field.
+    Raises: RequestError ``usage``, with the name of the unknown field.
     """
     found: Document = {}
     for field in fields.split(","):
@@ -51,7 +51,7 @@ def _take_path(value: object, path: list[str], field: str) -> object:
 
 
 def _merge(into: object, more: object) -> object:
-    """Merge one selection of a document into another, and return the result."""
+    """Merge a selection of a document into another selection, and return the result."""
     if isinstance(into, dict) and isinstance(more, dict):
         for name, value in more.items():
             into[name] = _merge(into[name], value) if name in into else value
@@ -63,7 +63,7 @@ def _merge(into: object, more: object) -> object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The destination of the validated code.
+    """The destination to which validated code is written.
 
     Attributes:
         out: a file, or a folder for several files; None if the code isn't written.
@@ -74,7 +74,10 @@ class Written:
     in_place: bool = False
 
     def require_possible(self, repair: str | None, files: Sequence[Path]) -> None:
-        """Raise RequestError ``usage`` if options conflict, before anything is submitted."""
+        """Raise RequestError ``usage`` if options conflict.
+
+        This check precedes the submission.
+        """
         if self.in_place and repair is None:
             raise RequestError(
                 "usage", "--in-place needs --repair; to write the submitted code, use --out FILE"
@@ -85,7 +88,7 @@ class Written:
     def write(
         self, client: PlainClient, attempt: Document, submission: Mapping[str, Any], origin: Origin
     ) -> None:
-        """Write the code of a validated attempt; do nothing for another verdict.
+        """Write the code of a validated attempt, or do nothing for any other verdict.
 
         Raises: RequestError ``file.unwritable``, or ``usage`` if no file contains the code.
         """
@@ -113,7 +116,7 @@ def code_of(client: PlainClient, attempt: Document) -> dict[str, str]:
 
 
 def print_code(client: PlainClient, attempt: Document) -> None:
-    """Print the texts of an attempt; on a terminal, control characters are replaced by their codes."""
+    """Print the texts of an attempt. On a terminal, codes replace the control characters."""
     texts = code_of(client, attempt)
     if not texts:
         raise RequestError(
@@ -128,7 +131,7 @@ def print_code(client: PlainClient, attempt: Document) -> None:
 
 
 def texts_by_path(texts: Mapping[str, str], origin: Origin) -> dict[Path, str]:
-    """Return the texts of a submission by the paths of their files."""
+    """Return the texts of a submission, keyed by the paths of their files."""
     if set(texts) == {""} and len(origin.paths) == 1:
         return {Path(next(iter(origin.paths.values()))): texts[""]}
     unknown = [name for name in texts if name not in origin.paths]
@@ -155,9 +158,9 @@ def watch_files(
     clear: bool,
     wait: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Validate now and after each change of the files until an interrupt; return the last exit code.
+    """Validate now and after each change of the files, and return the last exit code.
 
-    Raises: RequestError ``usage``, when there is nothing that can be watched.
+    An interrupt ends the loop. Raises: RequestError ``usage``, if nothing can be watched.
     """
     if not paths or Path("-") in paths:
         raise RequestError("usage", "--watch requires files or folders; standard input can't be watched")
@@ -177,7 +180,7 @@ def watch_files(
 
 
 def signature(paths: Sequence[Path]) -> Signature:
-    """Return a fingerprint of the files, or nothing if one of them doesn't exist."""
+    """Return a fingerprint of the files, or nothing if any of the files doesn't exist."""
     try:
         return tuple(sorted(_file_states(paths)))
     except FileNotFoundError:
@@ -192,7 +195,10 @@ def _file_states(paths: Sequence[Path]) -> Iterator[tuple[str, int, int, int]]:
 
 
 def _validate_once(validate: Callable[[], int], *, clear: bool) -> int:
-    """Validate once; report errors in the submission, which the next save may correct."""
+    """Validate once.
+
+    Errors in the submission are reported without ending the loop, because the next save may correct them.
+    """
     if clear:
         sys.stdout.write(CLEAR)
         sys.stdout.flush()
@@ -210,14 +216,14 @@ STDOUT = Path("-")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFiles:
-    """The destinations of reports; None for reports that weren't requested."""
+    """The destinations of reports, each of which is None if the report wasn't requested."""
 
     sarif: Path | None = None
     junit: Path | None = None
 
     @property
     def take_stdout(self) -> bool:
-        """Return whether a report is written to standard output, which then must not contain other text."""
+        """Return whether a report uses standard output, which must then not contain other text."""
         return STDOUT in {self.sarif, self.junit}
 
     def require_one_on_stdout(self) -> None:
@@ -242,7 +248,7 @@ class ReportFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisplayOptions:
-    """The output options of a command: the format of the attempt, and the reports to write."""
+    """The output options of a command, which determine the attempt's format and the reports."""
 
     as_json: bool
     fields: str | None
@@ -252,7 +258,7 @@ class DisplayOptions:
 
     @property
     def quiet(self) -> bool:
-        """Return whether standard output is read by a program."""
+        """Return whether a program reads standard output."""
         return self.as_json or self.retry_context or self.form is not None or self.reports.take_stdout
 
 
@@ -431,7 +437,7 @@ def validate_once(
 def print_attempt(
     attempt: Document, *, as_json: bool, fields: str | None = None, origin: Origin = UNKNOWN
 ) -> None:
-    """Print an attempt as text, or as JSON with all or some fields."""
+    """Print an attempt as text, or as JSON with all or with selected fields."""
     if as_json:
         print_json(attempt if fields is None else select(attempt, fields))
         return
@@ -448,7 +454,7 @@ def _print_retry_context(attempt: Document) -> None:
 
 
 def put(path: Path, text: str) -> None:
-    """Write a report to a file, or to standard output for ``-``.
+    """Write a report to a file or, for ``-``, to standard output.
 
     Raises: RequestError ``file.unwritable``.
     """

@@ -1,4 +1,4 @@
-"""Implements `assay workflow …`: checks, runs, shows, resumes, and cancels workflows of code nodes."""
+"""Implements `assay workflow …`, which checks, runs, shows, resumes and cancels workflows."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def graph(workflow: Document) -> Iterator[StyledLine]:
 
 
 def node_depths(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return the length of the longest path to each node; if there is a cycle, the lengths are limited."""
+    """Return the length of the longest path to each node, which is limited if there is a cycle."""
     depths = dict.fromkeys(needs, 0)
     for _ in range(len(needs)):
         longer = {
@@ -217,7 +217,10 @@ def _wait_and_print(
 
 
 def _follow_workflow(client: PlainClient, workflow: Document, *, tell: bool) -> Document:
-    """Follow a workflow and print each finished node; a keyboard interrupt cancels the workflow."""
+    """Follow a workflow and print each finished node.
+
+    A keyboard interrupt cancels the workflow.
+    """
     told: set[str] = set()
     try:
         if workflow["verdict"] is None:
@@ -254,7 +257,7 @@ def _read_document(file: Path) -> str:
 
 
 def _read_inputs(input_file: Path | None, settings: Sequence[str] | None) -> dict[str, Any]:
-    """Return the values by node and name; values of --set override values of --input."""
+    """Return the values by node and name. Values of `--set` override values of `--input`."""
     found: dict[str, Any] = {}
     for source in (read_input(input_file) or {}, parse_settings(settings or ())):
         for node, values in source.items():

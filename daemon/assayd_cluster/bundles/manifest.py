@@ -1,4 +1,4 @@
-"""Parses a bundle's manifest, and checks files against it. The location contains the manifest's digest."""
+"""Parses the manifest of a bundle, whose digest is part of the location, and verifies files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assayd.store.folders import parts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """A file of a bundle: its name, size and digest at the time of writing."""
+    """A file of a bundle, with its name, size and digest when it was written."""
 
     name: str
     bytes: int
@@ -23,7 +23,7 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBundle:
-    """The expected content of a bundle: its files by name, including the manifest."""
+    """The expected content of a bundle, with all files by name, including the manifest."""
 
     location: str
     files: dict[str, StoredFile]
@@ -54,7 +54,7 @@ def parse_manifest(location: str, content: bytes) -> StoredBundle:
 async def verify_pieces(
     location: str, file: StoredFile, pieces: AsyncIterator[bytes]
 ) -> AsyncIterator[bytes]:
-    """Yield the pieces of a file; yield the last piece only if the whole file is unchanged.
+    """Yield the pieces of a file, but the last piece only if the complete file is unchanged.
 
     Raises: StoreError ``artifact.damaged``.
     """
@@ -73,7 +73,7 @@ async def verify_pieces(
 
 
 def damaged(location: str, name: str) -> StoreError:
-    """Return the error for a file that differs from its manifest."""
+    """Return the error for a file that doesn't match its manifest."""
     message = (
         f"{location}/{name} was changed: its SHA-256 differs; restore it from a backup of the "
         "bundles, or remove the attempt"

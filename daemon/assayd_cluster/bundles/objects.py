@@ -45,13 +45,13 @@ _CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
 
 
 class ObjectArtifactStore:
-    """Implements `ports.artifacts.ArtifactStore` on a bucket; `VerifiedArtifactStore` checks the files."""
+    """An `ArtifactStore` on a bucket; `VerifiedArtifactStore` checks the files that are read."""
 
     def __init__(self, store: obstore.store.ObjectStore) -> None:
         self._store = store
 
     async def write(self, bundle: Bundle) -> Written:
-        """Write a bundle: durable when this returns. Raises: StoreError."""
+        """Write a bundle, which is durable once this method returns. Raises: StoreError."""
         files, artifacts = bundle_contents(bundle)
         manifest = files.pop(MANIFEST)
         location = "/".join((*bundle_folder(bundle), bundle_name(bundle, manifest)))
@@ -70,7 +70,7 @@ class ObjectArtifactStore:
         return Written(location=location, artifacts=artifacts)
 
     def path(self, location: str) -> Path | None:
-        """Return None, because a bucket has no folders."""
+        """Return None, because bundles in a bucket have no folders."""
         return None
 
     async def read(self, location: str, name: str) -> bytes:
@@ -78,7 +78,7 @@ class ObjectArtifactStore:
         return b"".join([piece async for piece in self.pieces(location, name)])
 
     async def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
-        """Return one file in pieces. Raises: as `read`."""
+        """Return one file in pieces. Raises: the same errors as `read`."""
         location_parts(location)
         key = f"{location}/{MANIFEST}"
         if name != MANIFEST:
@@ -98,7 +98,7 @@ class ObjectArtifactStore:
         return parse_manifest(location, await self.read(location, MANIFEST))
 
     async def tar(self, location: str) -> AsyncIterator[bytes]:
-        """Always raise `StoreError`, because unchecked files aren't streamed."""
+        """Always raise `StoreError`, because files must be checked before they are streamed."""
         raise StoreError("artifact.unchecked", f"{location}: read it through VerifiedArtifactStore")
         yield b""
 
@@ -111,11 +111,11 @@ class ObjectArtifactStore:
             await self._delete_objects(keys)
 
     async def doubles(self) -> Sequence[str]:
-        """Return nothing: every run's bundle has a unique name; unreferenced files are removed by age."""
+        """Return nothing, because each run's bundle has a unique name; old bundles are removed by age."""
         return ()
 
     async def sweep(self) -> int:
-        """Remove old objects that have no manifest; return the number of bundles affected."""
+        """Remove old objects that have no manifest; return the number of affected bundles."""
         swept = 0
         async for location, age_s, is_whole in self.locations():
             if not is_whole and age_s > OTHERS_S:
@@ -124,7 +124,7 @@ class ObjectArtifactStore:
         return swept
 
     async def locations(self) -> AsyncIterator[tuple[str, float, bool]]:
-        """Return each bundle's location, its age in seconds, and whether it is complete."""
+        """Return each bundle's location, its age in seconds, and whether the bundle is complete."""
         now, location, newest, is_whole = time.time(), "", 0.0, False
         with _translate_errors("listing the bundles"):
             async for each in self._list_objects(None):
@@ -139,7 +139,7 @@ class ObjectArtifactStore:
                 yield location, now - newest, is_whole
 
     async def free_bytes(self) -> int:
-        """Return a practically unlimited number, because object storage doesn't report its free space."""
+        """Return a very large number, because object storage doesn't report its free space."""
         return UNLIMITED
 
     async def _list_objects(self, prefix: str | None) -> AsyncIterator[obstore.ObjectMeta]:
@@ -177,7 +177,7 @@ def _translate_errors(what: str) -> Iterator[None]:
 
 
 def _error_line(problem: Exception) -> str:
-    """Return the storage's error message on one line, without the HTML page and options of the library."""
+    """Return the storage's error message on one line, without the HTML page and the library's options."""
     text = str(problem)
     line = text.partition("\n")[0].partition("<")[0].rstrip(" :")
     code = _CODE.search(text)

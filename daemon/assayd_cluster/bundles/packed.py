@@ -3,9 +3,9 @@
     <root>/<category>/<platform>/<created>_<attempt id>-<digest of the manifest>[.run2].tar
 
 Each file is flushed to disk under a temporary name, made read-only and then renamed. Writing a bundle twice
-gives the same file, and no bundle replaces a different one. Seven small files would need eight disk
-flushes; one tar file needs two. A single thread writes the small bundles that arrive during a write as one
-group, with one flush per folder.
+gives the same file, and no bundle replaces a different one. Writing seven separate files would need eight
+disk flushes, whereas one tar file needs two. The small bundles that arrive while a thread is writing are
+then written as one group, with one flush per folder.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _GONE = (FileNotFoundError, NotADirectoryError)
 
 @dataclass(slots=True, eq=False)
 class _QueuedBundle:
-    """A bundle in the write queue; once writing starts, also its group's results and its index in them."""
+    """A bundle in the write queue; once it is written, also its group's results and its index in them."""
 
     bundle: Bundle
     folder: tuple[str, str]
@@ -67,7 +67,7 @@ class _QueuedBundle:
 
 
 class PackedArtifactStore:
-    """Implements `ports.artifacts.ArtifactStore`; `VerifiedArtifactStore` checks the files on reading."""
+    """An `ArtifactStore` in a shared directory; `VerifiedArtifactStore` checks the files that are read."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -77,7 +77,7 @@ class PackedArtifactStore:
         self._lock = Lock()
 
     async def write(self, bundle: Bundle) -> Written:
-        """Write a bundle: durable when this returns. Raises: StoreError."""
+        """Write a bundle, which is durable once this method returns. Raises: StoreError."""
         writing = _QueuedBundle(bundle, bundle_folder(bundle))
         if sum(map(len, bundle.files.values())) > SMALL_BYTES:
             [written] = await asyncio.to_thread(self._write_all, [writing])
@@ -91,14 +91,14 @@ class PackedArtifactStore:
         return _or_raise((await asyncio.shield(writing.group))[writing.place])
 
     def _begin(self) -> None:
-        """Start a thread that writes the waiting bundles, oldest first."""
+        """Start a thread that writes the waiting bundles in the order of their arrival."""
         group, self._waiting = self._waiting[:MOST_TOGETHER], self._waiting[MOST_TOGETHER:]
         self._working = asyncio.get_running_loop().run_in_executor(None, self._write_all, group)
         for place, writing in enumerate(group):
             writing.group, writing.place = self._working, place
 
     def path(self, location: str) -> Path | None:
-        """Return None, because a bundle is a file without a folder."""
+        """Return None, because a bundle is a single file and has no folder."""
         return None
 
     async def read(self, location: str, name: str) -> bytes:
@@ -106,14 +106,17 @@ class PackedArtifactStore:
         return b"".join([piece async for piece in self.pieces(location, name)])
 
     async def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
-        """Return one file in pieces, because the caller may read slowly. Raises: as `read`."""
+        """Return one file in pieces, because the caller may read slowly.
+
+        Raises: the same errors as `read`.
+        """
         within, start = location_parts(location), 0
         while piece := await asyncio.to_thread(self._read_piece, within, name, start):
             yield piece
             start += len(piece)
 
     async def tar(self, location: str) -> AsyncIterator[bytes]:
-        """Always raise `StoreError`, because unchecked files aren't streamed."""
+        """Always raise `StoreError`, because files must be checked before they are streamed."""
         raise StoreError("artifact.unchecked", f"{location}: read it through VerifiedArtifactStore")
         yield b""
 
@@ -122,15 +125,15 @@ class PackedArtifactStore:
         await asyncio.to_thread(self._remove_bundle, location_parts(location))
 
     async def doubles(self) -> Sequence[str]:
-        """Return nothing: every run's bundle has a unique name; unreferenced files are removed by age."""
+        """Return nothing, because each run's bundle has a unique name; old bundles are removed by age."""
         return ()
 
     async def sweep(self) -> int:
-        """Remove the files of interrupted writes, but not of writes in progress; return the number."""
+        """Remove the files of interrupted writes, but not of writes in progress; return their number."""
         return await asyncio.to_thread(self._sweep_leftovers)
 
     async def locations(self) -> AsyncIterator[tuple[str, float, bool]]:
-        """Return each bundle's location and age in seconds; every bundle is reported as complete."""
+        """Return each bundle's location, its age in seconds, and True, because every bundle is complete."""
         found = await asyncio.to_thread(lambda: list(self._root.glob(f"*/*/[0-9]*{SUFFIX}")))
         for path in found:
             with suppress(FileNotFoundError):
@@ -160,7 +163,7 @@ class PackedArtifactStore:
 
     @contextmanager
     def _open_or_create(self, category: str, platform: str) -> Iterator[int]:
-        """Open a folder for bundles, creating it if it is missing."""
+        """Open a folder for bundles, and create the folder if it is missing."""
         with ExitStack() as stack:
             try:
                 parent = stack.enter_context(folders.opened(self._root, category, platform))
@@ -192,7 +195,7 @@ class PackedArtifactStore:
                 raise damaged(location, name) from problem
 
     def _load_index(self, location: str, file: BinaryIO) -> Index:
-        """Return the offsets of a bundle's files; cached until the bundle's file is replaced."""
+        """Return the offsets of a bundle's files, which are cached until the tar file is replaced."""
         facts = os.fstat(file.fileno())
         key = location, facts.st_ino, facts.st_size, facts.st_mtime_ns
         with self._lock:
@@ -233,7 +236,7 @@ class PackedArtifactStore:
 
 
 def _write_and_flush(parent: int, group: Sequence[_QueuedBundle]) -> list[Written | BaseException]:
-    """Write files into an open folder, then flush them; no file is flushed before all are written."""
+    """Write files into an open folder, and flush them only after all have been written."""
     begun = [_result_or_exception(partial(_begin, parent, writing)) for writing in group]
     return [
         each
@@ -244,7 +247,7 @@ def _write_and_flush(parent: int, group: Sequence[_QueuedBundle]) -> list[Writte
 
 
 def _result_or_exception(act: Callable[[], T]) -> T | BaseException:
-    """Return an action's result, or the exception that it raises."""
+    """Return the result of an action, or the exception that the action raises."""
     try:
         with translate_errors("writing a bundle"):
             return act()
@@ -280,7 +283,7 @@ def _begin(parent: int, writing: _QueuedBundle) -> _WrittenFile:
 
 
 def _flush_and_rename(parent: int, begun: _WrittenFile) -> Written:
-    """Flush a file and rename it to its final name; the caller flushes the folder."""
+    """Flush a file and rename it to its final name; the caller must flush the folder."""
     try:
         try:
             os.fsync(begun.handle)
@@ -301,7 +304,7 @@ def _or_raise(written: Written | BaseException) -> Written:
 
 
 def _join_pieces(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Combine small pieces and yield their content in pieces of about `PIECE_BYTES`."""
+    """Join small pieces of content, and yield the content in pieces of about `PIECE_BYTES`."""
     held: list[bytes] = []
     size = 0
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""Bundles whose files are checked when they are read: a modified file is reported as an error."""
+"""Checks the files of bundles when they are read, and reports modified files as errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SharedBundles(ArtifactStore, Protocol):
     """A store of bundles to which several gateways write."""
 
     def locations(self) -> AsyncIterator[tuple[str, float, bool]]:
-        """Return each location, how many seconds ago it was written, and whether it is whole."""
+        """Return each bundle's location, its age in seconds, and whether the bundle is complete."""
         ...
 
 
@@ -37,7 +37,7 @@ KEPT = 256
 
 
 class VerifiedArtifactStore:
-    """An `ArtifactStore` that wraps another one, with manifest digests in its locations."""
+    """An `ArtifactStore` that wraps a store whose locations contain the digests of the manifests."""
 
     def __init__(self, inner: SharedBundles) -> None:
         self._inner = inner
@@ -56,13 +56,16 @@ class VerifiedArtifactStore:
         return b"".join([piece async for piece in self.pieces(location, name)])
 
     async def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
-        """Return one file in pieces; the last piece only if the whole file is intact. Raises: as `read`."""
+        """Yield one file in pieces; yield the last piece only if the file is intact.
+
+        Raises: the same errors as `read`.
+        """
         file = (await self._read_description(location)).file(name)
         async for piece in verify_pieces(location, file, self._inner.pieces(location, name)):
             yield piece
 
     async def tar(self, location: str) -> AsyncIterator[bytes]:
-        """Return a bundle as a tar stream, one file at a time. Raises: as `read`."""
+        """Return a bundle as a tar stream that is read file by file. Raises: the same errors as `read`."""
         described = await self._read_description(location)
         folder = location_parts(location)[-1]
         for name in sorted(described.files):
@@ -80,15 +83,15 @@ class VerifiedArtifactStore:
         await self._inner.remove(location)
 
     async def doubles(self) -> Sequence[str]:
-        """Return the first bundle of every attempt that has two."""
+        """Return the first bundle of every attempt that has two bundles."""
         return await self._inner.doubles()
 
     async def sweep(self) -> int:
-        """Remove the files of interrupted writes; return their number."""
+        """Remove the files of interrupted writes, and return their number."""
         return await self._inner.sweep()
 
     def locations(self) -> AsyncIterator[tuple[str, float, bool]]:
-        """Return each bundle's location, its age in seconds, and whether it is complete."""
+        """Return each bundle's location, its age in seconds, and whether the bundle is complete."""
         return self._inner.locations()
 
     async def free_bytes(self) -> int:
@@ -121,7 +124,7 @@ _COUNTING = select(verdicts.c.bundle).where(verdicts.c.attempt_id.in_(bindparam(
 
 @asynccontextmanager
 async def sweeping(bundles: VerifiedArtifactStore, access: DatabaseAccess) -> AsyncIterator[None]:
-    """Sweep repeatedly while the body runs. Several gateways can do this: a missing file isn't an error."""
+    """Sweep repeatedly while the body runs. Several gateways can sweep at the same time without errors."""
     async with task_group() as tasks:
         keeping = tasks.create_task(_sweep_periodically(bundles, access), name="sweep-bundles")
         try:
@@ -142,7 +145,7 @@ async def _sweep_periodically(bundles: VerifiedArtifactStore, access: DatabaseAc
 
 
 async def remove_unreferenced_bundles(bundles: VerifiedArtifactStore, access: DatabaseAccess) -> int:
-    """Remove complete old bundles that no verdict references; return their number. Raises: StoreError."""
+    """Remove old complete bundles that no verdict references; return their number. Raises: StoreError."""
     removed, old = 0, []
     async for location, age_s, is_whole in bundles.locations():
         if is_whole and age_s > OTHERS_S:

@@ -1,1 +1,1 @@
-"""The gateway: accepts attempts durably, sends them to nodes through the broker, and stores verdicts."""
+"""The gateway, which accepts attempts, sends them to nodes through the broker, and stores the verdicts."""

@@ -1,4 +1,4 @@
-"""Manages a broker account for each node, created and removed together with the node's token.
+"""Manages a broker account for each node; an account is created and removed together with the node's token.
 
 The accounts are managed through RabbitMQ's management API: removing an account closes its connections, so a
 stolen URL stops working when the token is revoked. Without the management API, all nodes share an account
@@ -39,25 +39,25 @@ class BrokerAccounts(Protocol):
         ...
 
     async def remove(self, node: str, token_id: str) -> None:
-        """Remove an account and close its connections; a missing account isn't an error."""
+        """Remove an account and close its connections; do nothing if the account doesn't exist."""
         ...
 
     async def suspend(self, node: str) -> None:
-        """Remove the queue's read permission from a node's accounts, and close their connections."""
+        """Revoke the permission of a node's accounts to read the queue, and close their connections."""
         ...
 
     async def restore(self, node: str) -> None:
-        """Restore the queue's read permission of a node's accounts."""
+        """Grant a node's accounts permission to read the queue again."""
         ...
 
     async def readers(self) -> QueueReaders | None:
-        """Return the accounts that can read the queue; None if that is unknown."""
+        """Return the accounts that can read the queue; None if the accounts are unknown."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueReaders:
-    """The accounts that can read the queue: token ids for the nodes' accounts, names for other accounts."""
+    """The accounts that can read the queue: the nodes' accounts by token id, and other accounts by name."""
 
     tokens: Collection[str] = ()
     others: Sequence[str] = ()
@@ -71,7 +71,7 @@ class SharedAccount:
         return None
 
     async def remove(self, node: str, token_id: str) -> None:
-        """Leave the shared account unchanged."""
+        """Do nothing, because all nodes share one account; return None."""
 
     async def suspend(self, node: str) -> None:
         """Leave the shared account unchanged."""
@@ -80,7 +80,7 @@ class SharedAccount:
         """Leave the shared account unchanged."""
 
     async def readers(self) -> QueueReaders | None:
-        """Return None, because the readers are unknown."""
+        """Return None, because the readers of the queue are unknown."""
         return None
 
 
@@ -91,7 +91,7 @@ class ManagedAccounts:
         management_url: ``https://USER:PASSWORD@HOST:PORT`` of an account with the tag `administrator`.
         broker_url: the gateway's own AMQP URL; the nodes' URLs differ in user and password.
         queue: the only queue that a node can read.
-        ca_file: the CA certificates for verifying the API; None: the system's certificates.
+        ca_file: the CA certificates for verifying the API; None means the system's certificates.
     """
 
     def __init__(self, management_url: str, broker_url: str, *, queue: str, ca_file: Path | None) -> None:
@@ -114,11 +114,14 @@ class ManagedAccounts:
         return ";".join(urlunsplit(broker._replace(netloc=f"{login}@{where}")) for broker, where in urls)
 
     async def remove(self, node: str, token_id: str) -> None:
-        """Remove an account; the broker ends its connections. Raises: RequestError ``broker.accounts``."""
+        """Remove an account; the broker then closes its connections.
+
+        Raises: RequestError ``broker.accounts``.
+        """
         await self._request_api("DELETE", "users", account_name(node, token_id))
 
     async def suspend(self, node: str) -> None:
-        """Remove the read permission of a node's accounts, and close connections, which would keep it.
+        """Revoke the read permission of a node's accounts, and close connections that still have it.
 
         Raises: RequestError ``broker.accounts``.
         """
@@ -127,7 +130,7 @@ class ManagedAccounts:
             await self._request_api("DELETE", "connections", "username", account)
 
     async def restore(self, node: str) -> None:
-        """Restore read permission for a node's accounts. Raises: RequestError ``broker.accounts``."""
+        """Grant a node's accounts read permission again. Raises: RequestError ``broker.accounts``."""
         for account in await self._accounts_of(node):
             await self._set_right(account, self._may_read)
 
@@ -141,7 +144,10 @@ class ManagedAccounts:
         await self._request_api("PUT", "permissions", self._vhost, account, json=rights)
 
     async def readers(self) -> QueueReaders | None:
-        """Return the queue's readers except administrators. Raises: RequestError ``broker.accounts``."""
+        """Return the accounts that can read the queue, except administrators.
+
+        Raises: RequestError ``broker.accounts``.
+        """
         rights = await self._request_api("GET", "vhosts", self._vhost, "permissions")
         users = await self._request_api("GET", "users")
         strong = {user["name"] for user in users if "administrator" in user["tags"]}
@@ -184,7 +190,7 @@ def _hash_password(password: str) -> dict[str, str]:
 
 
 def _matches(pattern: str, queue: str) -> bool:
-    """Return whether a permission pattern covers the queue; True if Python can't parse the pattern."""
+    """Return whether a permission pattern matches the queue; True if Python can't parse the pattern."""
     try:
         return re.search(pattern, queue) is not None
     except re.error:

@@ -1,6 +1,6 @@
 """Decides which run a node gets when it presents a ticket. Pure: other modules read and write the tables.
 
-An attempt has at most two runs across all nodes. A run belongs to its node until the run is over: its
+An attempt has at most two runs across all nodes. A run belongs to its node until one of these events: its
 verdict is recorded, the node has reported that it has no verdict, the node is dead, or the node no longer
 lists it.
 """
@@ -23,10 +23,10 @@ _RUN = tables.runs.c
 
 
 def build_first_claim(claimed: Select[Any]) -> StatementText:
-    """Return the statement that assigns a node the first run of an attempt, if nothing prevents this claim.
+    """Return the statement that assigns an attempt's first run to a node, if nothing prevents the claim.
 
-    Its part `claimed` reads the required facts and locks the attempt. The result column `added` is 0 if the
-    decision requires more facts.
+    The part `claimed` of the statement reads the required facts and locks the attempt. The result column
+    `added` is 0 if the decision requires more facts.
     """
     found = claimed.cte("found")
     values = {
@@ -77,7 +77,7 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRun:
-    """The latest run of an attempt. `alive`: the run isn't over, and its live node lists it."""
+    """The latest run of an attempt. `alive`: the run isn't over, and its node is alive and lists it."""
 
     number: int
     node: str
@@ -86,7 +86,7 @@ class LastRun:
 
 
 class NodeStanding(StrEnum):
-    """The eligibility of a node to claim runs, from its last heartbeat and the operators' settings."""
+    """Whether a node can claim runs, according to its last heartbeat and the operators' settings."""
 
     TAKES_WORK = "takes_work"
     SILENT = "silent"
@@ -103,14 +103,14 @@ def decide_claim(
     others: bool,
     standing: NodeStanding = NodeStanding.TAKES_WORK,
 ) -> int | Refusal:
-    """Return the number of the run that a node gets, or the reason why it gets no run.
+    """Return the number of the run that a node gets, or the reason why the node gets no run.
 
     Args:
         node: the node that makes the claim.
-        last: the latest run; None: the attempt has had no run.
+        last: the latest run; None if the attempt has had no run.
         cancelled: whether the attempt must end.
         others: whether another node accepts work.
-        standing: whether this node accepts work; it keeps a run that it already holds in any case.
+        standing: whether this node accepts new work; the node keeps a run that it already holds.
     """
     if cancelled:
         return Refusal.OVER
@@ -126,7 +126,7 @@ def decide_claim(
 
 
 def _decide_next_run(node: str, last: LastRun, *, others: bool) -> int | Refusal:
-    """Decide which run follows a run that is over."""
+    """Decide which run the attempt gets after its latest run is over."""
     if last.number >= MAX_RUNS:
         return Refusal.EXHAUSTED
     if last.node == node and others:

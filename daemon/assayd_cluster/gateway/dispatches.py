@@ -49,7 +49,7 @@ class Message:
 
 
 class DispatchOutbox:
-    """The outbox of this gateway's messages to the broker."""
+    """The outbox: the messages that this gateway must send to the broker."""
 
     def __init__(
         self, access: DatabaseAccess, messages: dict[str, Message], gateway_id: str, notices: Notices
@@ -60,7 +60,7 @@ class DispatchOutbox:
         self._notices = notices
 
     async def message(self, attempt_id: str) -> Message | None:
-        """Return the message of an attempt; None if it has a verdict or belongs to another gateway."""
+        """Return an attempt's message; None if the attempt has a verdict or belongs to another gateway."""
         message = self._messages.pop(attempt_id, None)
         if message is not None:
             return message
@@ -84,7 +84,7 @@ class DispatchOutbox:
         await self._access.write(lambda connection: connection.execute(statement).close(), durable=False)
 
     async def cancel(self, attempt_id: str) -> bool:
-        """Record durably that an attempt must end; return False if it has already ended."""
+        """Record durably that an attempt must end; return False if the attempt has already ended."""
 
         def apply(connection: Connection) -> bool:
             wanted = {"attempt": attempt_id}

@@ -39,7 +39,7 @@ class GatewayWorkAssignment:
         self._notices = notices
 
     async def take(self, kind: DrivenWork, subject: str) -> bool:
-        """Return whether this gateway drives the work; otherwise notify the gateway that does."""
+        """Return whether this gateway drives the work; if another gateway does, notify that gateway."""
         values = {"kind": kind.value, "subject": subject, "gateway": self._gateway_id}
 
         def apply(connection: Connection) -> bool:
@@ -57,7 +57,7 @@ class GatewayWorkAssignment:
         return whose == self._gateway_id
 
     async def cancel(self, kind: DrivenWork, subject: str) -> bool:
-        """Notify the gateway that drives the work to end it; False if no other gateway drives it."""
+        """Notify the gateway that drives the work to end it; return False if no other gateway drives it."""
         values = {"kind": kind.value, "subject": subject}
 
         def apply(connection: Connection) -> bool:

@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 
 class OtherGatewayAttempts:
-    """Attempts of other gateways for which callers of this gateway wait, or whose events they follow."""
+    """The attempts of other gateways that callers of this gateway wait for or follow."""
 
     def __init__(self, jobs: DatabaseJobStore, hub: EventHub, dispatches: DispatchOutbox) -> None:
         self._jobs = jobs
@@ -29,14 +29,14 @@ class OtherGatewayAttempts:
         self._attended: set[str] = set()
 
     async def attend(self, attempt: Attempt) -> None:
-        """Publish an attempt's events at this gateway too, starting with the recorded ones."""
+        """Publish the events of an attempt at this gateway too, beginning with the recorded events."""
         if attempt.id not in self._attended:
             self._attended.add(attempt.id)
             self._hub.open(attempt.id, attempt.peer.uid)
         await self._publish_missing_events(attempt.id)
 
     async def ended(self, attempt_id: str, timeout_s: float) -> None:
-        """Wait for the verdict of an attempt, up to a timeout."""
+        """Wait until an attempt has a verdict or the timeout expires."""
         changed = self._changed[attempt_id].next  # before the lookup, so that later events aren't missed
         attempt = await self._jobs.get(attempt_id)
         if attempt is not None and attempt.state is not State.FINISHED:
@@ -47,7 +47,7 @@ class OtherGatewayAttempts:
                 return
 
     async def cancel(self, attempt_id: str) -> bool:
-        """Request cancellation of an attempt from its gateway."""
+        """Notify the gateway of an attempt to cancel the attempt."""
         return await self._dispatches.cancel(attempt_id)
 
     def has_followers(self, attempt_id: str) -> bool:
@@ -55,18 +55,18 @@ class OtherGatewayAttempts:
         return attempt_id in self._attended
 
     def show(self, event: Event) -> None:
-        """Publish an event of an attempt that a client of this gateway follows."""
+        """Publish an event of an attempt if a client of this gateway follows the attempt."""
         if event.attempt_id in self._attended and self._hub.knows(event.attempt_id):
             self._hub.show(event)
 
     def wake(self, attempt_id: str) -> None:
-        """Wake the callers that wait for an attempt, because it has a verdict."""
+        """Wake the callers that wait for an attempt, because the attempt has a verdict."""
         waiting = self._changed.pop(attempt_id, None)
         if waiting is not None:
             waiting.give()
 
     def wake_all_waiters(self) -> None:
-        """Wake all waiting callers to check their attempts again, because a notice may have been missed."""
+        """Make all waiting callers check their attempts again, because a notice may have been missed."""
         for attempt_id in list(self._changed):
             self.wake(attempt_id)
 

@@ -1,7 +1,7 @@
-"""Runs attempts on nodes: publishes each attempt, waits for its verdict, and ends attempts that get none.
+"""Runs attempts on nodes: publishes them, waits for the verdicts, and ends attempts without a verdict.
 
-Implements `attempts.execution.Execute`: the scheduler, admission and everything that drives attempts can
-use a node just like a container on this host.
+Implements `attempts.execution.Execute`: the scheduler, admission and other parts can use a node in the same
+way as a container on this host.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ WATCHED_EVERY_S = 5.0
 
 @dataclass(slots=True, kw_only=True)
 class _PendingAttempt:
-    """An attempt between its publishing and its verdict. `again`: publish it once more.
+    """An attempt that is published and has no verdict yet. `again` is set to publish the attempt once more.
 
-    `running` is the newest run whose node has reported it as running, and the monotonic time of this report.
+    `running` contains the newest run that its node has reported as running, and the monotonic time of the
+    report.
     """
 
     job: Job
@@ -65,13 +66,13 @@ class RemoteExecution:
         dispatches: the outbox of messages.
         publisher: sends the messages to the broker.
         watch: tracks the live runs.
-        runs: the runs; those that a node keeps for too long are taken back.
-        failing: tracks the nodes that keep runs for too long.
+        runs: the runs of attempts; a run that a node holds for too long is taken back.
+        failing: tracks the nodes that hold runs for too long.
         jobs: records of attempts.
         conclusion: ends an attempt for which no node sends a verdict.
         verdicts: records the verdicts from `conclusion`.
         hub: events of attempts.
-        stopping: set when no further attempts must be started.
+        stopping: set when further attempts must not be started.
         cancels: notified when an attempt that a node may hold is cancelled.
         on_republished: called when an attempt is republished because no node claimed it or its node is
             gone.
@@ -119,7 +120,7 @@ class RemoteExecution:
                 watching.cancel()
 
     async def __call__(self, job: Job) -> Finished:
-        """Have a node run an attempt; return the attempt with its recorded verdict."""
+        """Run an attempt on a node; return the attempt with its recorded verdict."""
         attempt_id = job.attempt.id
         try:
             with job.traced("dispatch") as span:
@@ -136,7 +137,7 @@ class RemoteExecution:
             del self._flights[attempt_id]
 
     async def _await_verdict(self, flight: _PendingAttempt) -> Failure | None:
-        """Wait for the verdict from a node; return the reason if the attempt gets no verdict."""
+        """Wait for a node's verdict; if the attempt can't get a verdict, return the reason."""
         job = flight.job
         try:
             async with job.deadline.scope():
@@ -152,7 +153,7 @@ class RemoteExecution:
         return flight.failure
 
     async def _publish_until_ended(self, flight: _PendingAttempt) -> None:
-        """Publish the attempt whenever requested, until a verdict arrives or has become impossible."""
+        """Publish the attempt at each request, until it has a verdict or can no longer get one."""
         attempt_id = flight.job.attempt.id
         while not flight.ended.done() and flight.failure is None:
             if flight.again.is_set():
@@ -174,7 +175,7 @@ class RemoteExecution:
             again.cancel()
 
     async def _cancel_at_node(self, flight: _PendingAttempt) -> Failure | None:
-        """Have a node end a cancelled attempt; return the failure if no node holds the attempt."""
+        """Notify a node to end a cancelled attempt; return the failure if no node holds the attempt."""
         attempt_id = flight.job.attempt.id
         await self._dispatches.cancel(attempt_id)
         self._cancels.give()
@@ -201,7 +202,7 @@ class RemoteExecution:
             flight.end(finished)
 
     def publish_again(self, attempt_id: str) -> None:
-        """Publish an attempt again, because its run ended without a verdict."""
+        """Publish an attempt again, because its latest run ended without a verdict."""
         flight = self._flights.get(attempt_id)
         if flight is not None:
             flight.again.set()
@@ -215,7 +216,7 @@ class RemoteExecution:
             flight.again.set()
 
     def show(self, event: Event) -> None:
-        """Publish an event from a node, and apply the state change that the event contains."""
+        """Publish an event from a node, and apply any state change in the event."""
         self._hub.show(event)
         flight = self._flights.get(event.attempt_id)
         if flight is not None and event.kind == "state":
@@ -226,7 +227,7 @@ class RemoteExecution:
                 flight.running = event.run_number, time.monotonic()
 
     def check_verdict(self, attempt_id: str) -> None:
-        """Check whether an attempt has a verdict, because another gateway has announced one."""
+        """Check whether an attempt has a verdict, because another gateway has sent a notice about it."""
         flight = self._flights.get(attempt_id)
         if flight is not None:
             self._tasks.create_task(self._fetch_verdict(flight), name=f"look-{attempt_id}")
@@ -265,7 +266,7 @@ class RemoteExecution:
                 log.error("runs.not_watched", code=trouble.code)
 
     async def watch(self) -> None:
-        """Republish overdue attempts, and attempts that the broker accepted but no live node has."""
+        """Republish overdue attempts, and attempts that the broker accepted but that no live node holds."""
         seen = await self._watch.look()
         for attempt_id in seen.stray:
             if attempt_id in self._flights:
@@ -276,7 +277,7 @@ class RemoteExecution:
             await self._take_back_overdue(kept)
 
     async def _take_back_overdue(self, kept: KeptRun) -> None:
-        """Take runs from nodes that have kept them longer than an honest node needs, and republish them."""
+        """Take back runs that nodes hold longer than an honest node needs, and republish the attempts."""
         flight = self._flights.get(kept.attempt_id)
         if flight is None:
             return

@@ -1,8 +1,9 @@
-"""Tracks nodes whose runs end without verdicts: limits how long they keep runs, and when they are drained.
+"""Tracks nodes whose runs end without verdicts, limits how long they hold runs, and drains them.
 
-Such a node hangs, or an attacker controls it. Each gateway counts what it sees itself; that a node is drained
-is on record for all of them. The last node that takes work is never drained, nor is a node because of the
-attempts of a single tenant, who could have submitted them for this purpose.
+Such a node hangs, or an attacker controls it. Each gateway counts only the runs that it observes; the
+drained state of a node is stored for all gateways. The last node that accepts work is never drained. A node
+is also never drained because of the attempts of a single tenant, who could have submitted them for this
+purpose.
 """
 
 from __future__ import annotations
@@ -56,14 +57,15 @@ def longest_run_s(limits: Limits) -> float:
 
 
 def _reaches(most: int, of_tenant: Counter[int]) -> bool:
-    """Return whether `most` runs have failed, of which a single tenant contributes at most two thirds."""
+    """Return whether `most` runs failed; one tenant's runs count for at most two thirds of this number."""
     return sum(min(count, most * 2 // 3) for count in of_tenant.values()) >= most
 
 
 class FailingNodes:
-    """Counts each node's runs without a verdict, and drains a node that has too many of them.
+    """A counter of each node's runs without a verdict, which drains a node that has too many of them.
 
-    The node's broker accounts are suspended, so that it can't read messages from the queue either.
+    The broker accounts of a drained node are suspended, so that the node can't read messages from the
+    queue.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class FailingNodes:
         self._lost.pop(node, None)
 
     async def note_lost(self, node: str, tenant: int) -> None:
-        """Note that a node has lost a run of a tenant's attempt. Raises: StoreError."""
+        """Record that a node has lost a run of a tenant's attempt. Raises: StoreError."""
         lost = self._lost.setdefault(node, Counter())
         lost[tenant] += 1
         if _reaches(MOST_LOST, lost):
@@ -94,7 +96,7 @@ class FailingNodes:
             await self._drain(node)
 
     async def note_overdue(self, node: str, tenant: int) -> None:
-        """Note that a run of a tenant's attempt was taken back from a node. Raises: StoreError."""
+        """Record that a run of a tenant's attempt was taken back from a node. Raises: StoreError."""
         now = self._monotonic()
         recent = [one for one in self._overdue.get(node, ()) if now - one[0] <= OVERDUE_WITHIN_S]
         self._overdue[node] = recent = [*recent, (now, tenant)]

@@ -1,4 +1,4 @@
-"""Caches the runs that nodes have claimed at this gateway, so that verdicts need no lookup.
+"""Caches the runs that nodes have claimed at this gateway, so that recording a verdict needs no lookup.
 
 The cache makes no decisions: the transaction that records a verdict checks that the run still belongs to
 the node.
@@ -20,7 +20,7 @@ MOST_BYTES = 16 * 2**10
 class HeldRun:
     """A run that a node holds, with its attempt and submission; `leased_at` is in microseconds.
 
-    `finished`: another run's verdict is recorded, or another run is in progress.
+    `finished`: whether the verdict of another run is recorded or another run is in progress.
     """
 
     number: int
@@ -51,12 +51,12 @@ class HeldRunCache:
                 self._held.popitem(last=False)
 
     def find(self, node: str, attempt_id: str, number: int) -> HeldRun | None:
-        """Return the run that a node has claimed; None if it must be read from the database."""
+        """Return the run that a node has claimed; None if the run isn't in the cache."""
         held = self._held.get(attempt_id)
         return held if held is not None and (held.node, held.number) == (node, number) else None
 
     def forget(self, attempt_id: str | None) -> None:
-        """Remove an attempt's run, because it is over or was returned; with None, remove all runs."""
+        """Remove an attempt's run from the cache because it has ended; with None, remove all runs."""
         if attempt_id is None:
             self._held.clear()
         else:

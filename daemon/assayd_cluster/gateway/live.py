@@ -1,4 +1,4 @@
-"""Records the events of runs that nodes send, and passes the events to waiting clients."""
+"""Records the events of runs that nodes send, and forwards the events to waiting clients."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _SHOWN = select(func.count(), func.coalesce(func.max(tables.events.c.seq), 0)).w
 
 
 class RunUpdates:
-    """Records the results that nodes send, and passes them to waiting and following clients.
+    """A recorder of the results that nodes send, which also forwards them to waiting and following clients.
 
-    Args: `cancels` is notified when an attempt is cancelled, at this gateway or another. `on_passed_on` is
-    called when an attempt is republished because a node that accepts no work has claimed it.
+    Args: `cancels` is notified when any gateway cancels an attempt. `on_passed_on` is called when an
+    attempt is republished because a node that accepts no work has claimed it.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -70,7 +70,7 @@ class RunUpdates:
         self._on_passed_on = on_passed_on
 
     async def claim(self, node: str, claim: Claim) -> Claimed:
-        """Assign a node the run to which its message refers. Raises: as `Runs.claim`."""
+        """Assign a node the run to which its message refers. Raises: the same errors as `Runs.claim`."""
         try:
             return await self._runs.claim(node, claim)
         except Exhausted:
@@ -102,11 +102,11 @@ class RunUpdates:
             await self._runs.exhaust(attempt_id)
 
     async def require(self, node: str, attempt_id: str, run: int) -> None:
-        """Ensure that a run belongs to a node before it is read. Raises: RequestError, as `Runs.held`."""
+        """Check that a run belongs to a node before it is read. Raises: the same errors as `Runs.held`."""
         await self._runs.require(node, attempt_id, run)
 
     async def happened(self, node: str, attempt_id: str, run: int, brought: Sequence[LiveEvent]) -> None:
-        """Record and publish the events of a run. Raises: RequestError, as `RunTable.held`."""
+        """Record and publish the events of a run. Raises: the same errors as `Runs.held`."""
         held = await self._require_running(node, attempt_id, run)
         before = (run - 1) * MOST_SEQ
         numbers = {"attempt": attempt_id, "first": before + 2, "last": before + MOST_SEQ}
@@ -135,7 +135,10 @@ class RunUpdates:
             self._others.show(event)
 
     async def upload(self, node: str, attempt_id: str, run: int, sha256: str, content: bytes) -> None:
-        """Store a large file of a bundle. Raises: RequestError, as `Runs.held`, or ``too_large``."""
+        """Store a large file of a bundle.
+
+        Raises: RequestError ``too_large``; the same errors as `Runs.held`.
+        """
         held = await self._require_running(node, attempt_id, run)
         await self._runs.upload(held, sha256, content, most_bytes=MOST_UPLOADED_BYTES)
 
@@ -146,7 +149,7 @@ class RunUpdates:
         return held
 
     async def take(self, node: str, attempt_id: str, run: int, brought: RunVerdict) -> bool:
-        """Record a verdict; return False if another verdict was recorded first. Raises: RequestError."""
+        """Record a verdict; return False if another one was recorded first. Raises: RequestError."""
         held = await self._runs.claimed(node, attempt_id, run)
         try:
             counted = await self._verdicts.take(held, brought)
@@ -158,7 +161,7 @@ class RunUpdates:
         return counted
 
     async def lose(self, node: str, attempt_id: str, run: int, lost: RunLost) -> None:
-        """Record that a run ended without a verdict; another run follows if the attempt has one left."""
+        """Record that a run ended without a verdict; if it was the first run, another one follows."""
         held = await self._require_running(node, attempt_id, run)
         log.warning("run.lost", attempt_id=attempt_id, node=node, run_number=run, reason=lost.reason)
         spent = await self._runs.lose(held, started=lost.started)
@@ -170,10 +173,9 @@ class RunUpdates:
             await self._failing.note_lost(node, held.attempt.peer.uid)
 
     async def distrust(self, node: str, since: int) -> tuple[int, int]:
-        """Mark a node's verdicts of runs since a time (microseconds), and reassign the runs that it holds.
+        """Mark a node's verdicts of runs since a time (in microseconds), and take back the node's runs.
 
-        Returns the number of verdicts that were not marked before, and the number of runs taken from the
-        node.
+        Returns the number of newly marked verdicts, and the number of runs taken from the node.
         """
         marked, taken = await self._runs.distrust(node, since)
         for attempt_id in taken:
@@ -186,16 +188,16 @@ class RunUpdates:
         return await self._runs.is_known(node)
 
     def forget(self, attempt_id: str | None = None) -> None:
-        """Discard the cached run of an attempt, or all runs, because another gateway has newer data."""
+        """Remove an attempt's run, or all runs, from the cache, because another gateway has newer data."""
         self._runs.forget(attempt_id)
 
     def publish_again(self, attempt_id: str) -> None:
-        """Republish a returned attempt if it belongs to this gateway."""
+        """Republish an attempt that a node returned, if the attempt belongs to this gateway."""
         self._runs.forget(attempt_id)
         self._execution.publish_again(attempt_id)
 
     async def cancelled(self, node: str, wait_s: float) -> Sequence[str]:
-        """Return the attempts that a node holds and must end, as soon as there are any."""
+        """Wait until a node holds attempts that it must end, and return them."""
         try:
             async with asyncio.timeout(wait_s):
                 while True:
@@ -209,7 +211,7 @@ class RunUpdates:
 
 
 def _unseen_events(events: Sequence[Event], newest: int) -> Iterator[Event]:
-    """Return the events not published before, by sequence number; output events have no numbers."""
+    """Return the events that weren't published before; this includes all output, which has no numbers."""
     for event in events:
         if event.kind in OUTPUT:
             yield event

@@ -1,9 +1,9 @@
-"""Tracks the live gateways and the work of dead ones: one gateway drives each unfinished item.
+"""Tracks the live gateways, and assigns the work of dead gateways: one gateway drives each unfinished item.
 
 A gateway sends heartbeats timed by the database's clock. If a gateway has sent no heartbeat for 15 seconds,
 or has shut down in an orderly way, another gateway takes over its work in one transaction, and recovers it
-as a daemon does after a crash. A gateway whose row is missing was declared dead: it stops before it does
-anything further.
+as a daemon does after a crash. If a gateway's own row is missing, the others have declared it dead, and it
+stops immediately.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _LIST_UNDRIVEN = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InheritedWork:
-    """The work that a gateway has taken over: attempts, and other work by kind and id."""
+    """The work that a gateway has taken over: attempts, and other work with its kind and id."""
 
     attempts: Sequence[str] = ()
     driven: Sequence[tuple[str, str]] = ()
@@ -103,7 +103,7 @@ class Membership:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Membership]:
-        """Be a member while the body runs; at its end, the other gateways take over unfinished work."""
+        """Be a member while the body runs; afterwards, other gateways take over the unfinished work."""
         own = {"gateway": self._gateway_id}
         unlisted = {"ticket": ticket_digest(new_ticket())}
         await self._access.write(lambda connection: connection.execute(_JOIN, own).close())
@@ -122,7 +122,7 @@ class Membership:
             log.warning("gateway.not_left", code=trouble.code)
 
     async def keep(self, inherit: Inherit) -> None:
-        """Send heartbeats and take over dead gateways' work; return when this gateway was declared dead."""
+        """Send heartbeats and take over dead gateways' work; return once this gateway is declared dead."""
         beats = 0
         while True:
             try:

@@ -1,7 +1,7 @@
-"""Defines a gateway's metrics in addition to a daemon's, in the same registry.
+"""Defines the metrics that a gateway has in addition to a daemon's, in the same registry.
 
-Every gateway reports the shared values (nodes, outbox) from the database: aggregate them with the maximum,
-and the other metrics with the sum.
+Every gateway reports the shared values (nodes, outbox) from the database: dashboards must aggregate these
+values as a maximum, and the other metrics as a sum.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ClusterMetrics:
         )
 
     def show(self, nodes: Sequence[Node], outbox: Outbox, taken: int = 0) -> None:
-        """Set the gauges to the current values, and remove the gauges of nodes no longer in the table."""
+        """Set the gauges to the current values, and remove the gauges of nodes that no longer exist."""
         states = [node.state for node in nodes]
         for state in get_args(NodeState):
             self._nodes.labels(state).set(states.count(state))

@@ -1,4 +1,4 @@
-"""The nodes: the state that each last reported, and which of them can accept work."""
+"""Stores the state that each node last reported, and determines which nodes can accept work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Profiles = Callable[[], Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveNode:
-    """A node that is alive. `why` is the reason why it accepts no work, or empty."""
+    """A node that is alive. `why` is the reason why it accepts no work; empty if it accepts work."""
 
     name: str
     capacity: int
@@ -56,21 +56,21 @@ class ClusterCensus:
 
     @property
     def capacity(self) -> int:
-        """Return the total number of attempts that all nodes which claim work can run at once."""
+        """Return the total number of attempts that the nodes which accept work can run at once."""
         return sum(node.capacity for node in self.nodes if node.consumes)
 
     @property
     def share(self) -> int:
-        """Return the number of attempts that each gateway can have in progress.
+        """Return the number of attempts that this gateway can have in progress.
 
-        The shares of all gateways add up to the number that the nodes can run at once: the broker's queue
-        doesn't distinguish tenants, so no attempt must wait in it.
+        The shares of all gateways add up to the number of attempts that the nodes can run at once. The
+        broker's queue doesn't distinguish tenants, so attempts must not wait in it.
         """
         return -(-self.capacity // self.gateways)
 
 
 def find_objection(beat: NodeBeat, profiles: Mapping[str, str]) -> str:
-    """Return the reason why a node must not accept work; empty if there is none."""
+    """Return the reason why a node must not accept work; empty if it can."""
     if beat.leaving:
         return STOPPED
     if not are_versions_compatible(beat.version, __version__):
@@ -88,7 +88,7 @@ def find_objection(beat: NodeBeat, profiles: Mapping[str, str]) -> str:
 
 
 def are_versions_compatible(one: str, other: str) -> bool:
-    """Return whether two versions have equal major versions, and minor versions at most one apart."""
+    """Return whether the major versions are equal and the minor versions differ by at most one."""
     (major, minor), (other_major, other_minor) = _parse_version(one), _parse_version(other)
     return major == other_major and abs(minor - other_minor) <= 1
 
@@ -99,7 +99,7 @@ def _parse_version(version: str) -> tuple[int, int]:
 
 
 class Nodes:
-    """The database table of nodes, as this gateway uses it."""
+    """The table of nodes in the database, as used by this gateway."""
 
     def __init__(self, access: DatabaseAccess, profiles: Profiles, *, most_capacity: int) -> None:
         self._access = access
@@ -107,7 +107,7 @@ class Nodes:
         self._most_capacity = most_capacity
 
     async def beat(self, name: str, beat: NodeBeat) -> BeatAnswer:
-        """Record the state of a node; return whether it may claim work."""
+        """Record the state of a node; return whether the node can claim work."""
         why = find_objection(beat, self._profiles())
         values = {
             "name": name,

@@ -1,7 +1,7 @@
 """Sends notices between gateways with the database's `LISTEN` and `NOTIFY`.
 
 A notice reports that a record has changed; a gateway that missed the notice finds the change in the record.
-Therefore, after a lost connection, every waiting part reads its records again.
+Therefore, after the connection has been lost, every waiting part reads its records again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Hear = Callable[[Notice], None]
 
 
 class Notices:
-    """The notices that gateways exchange through the database; a gateway ignores its own."""
+    """The notices that gateways exchange through the database; a gateway ignores its own notices."""
 
     def __init__(self, database_url: str, gateway_id: str) -> None:
         url = make_url(database_url).set(drivername="postgresql")
@@ -41,19 +41,19 @@ class Notices:
         self._missed: Callable[[], None] = lambda: None
 
     def on(self, kind: str, hear: Hear) -> None:
-        """Register a callback for notices of a kind."""
+        """Register a callback for a kind of notice."""
         self._hear[kind] = hear
 
     def on_missed(self, missed: Callable[[], None]) -> None:
-        """Register a callback to call when notices may have been missed."""
+        """Register a callback that is called when notices may have been missed."""
         self._missed = missed
 
     def off(self, kind: str) -> None:
-        """Remove the callback for notices of a kind, because its owner is shutting down."""
+        """Remove the callback for a kind of notice, because its owner is shutting down."""
         del self._hear[kind]
 
     def tell(self, connection: Connection, kind: str, **content: object) -> bool:
-        """Notify the other gateways at commit; return False if the content is too long for a notice."""
+        """Send a notice to the other gateways at commit; return False if its content is too long."""
         notice = self.write(kind, **content)
         if len(notice) > MOST_BYTES:
             return False
@@ -92,7 +92,7 @@ class Notices:
                 await asyncio.sleep(back_off_s(failures))
 
     def _dispatch_notice(self, payload: str) -> None:
-        """Pass a notice to its listeners. A listener's error is logged and affects nothing else."""
+        """Call a notice's listener. An error in the listener is only logged."""
         try:
             notice = json.loads(payload)
             hear = self._hear.get(notice["kind"])

@@ -1,4 +1,4 @@
-"""Routes for operators of a gateway, in addition to a daemon's: tokens, and nodes with their runs."""
+"""Defines the additional routes for operators of a gateway: tokens, and nodes with their runs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _json_response_spec(model: type[Any], description: str) -> dict[str, Any]:
     },
 )
 async def create_token(request: Request, call: CallDep) -> Response:
-    """Create a token, and for a node also its broker account; for operators."""
+    """Create a token, and if it is for a node, also a broker account; for operators."""
     call.require_operator()
     wanted = await read_model(request, call, TokenBody)
     terms = TokenTerms(
@@ -75,7 +75,7 @@ async def list_tokens(request: Request, call: CallDep) -> Response:
 
 @router.delete("/tokens/{id}", responses={200: _json_response_spec(TokenDocument, "The token, revoked.")})
 async def revoke_token(request: Request, call: CallDep, token_id: TokenId) -> Response:
-    """Revoke a token, within seconds at every gateway, and remove a node's broker account; for operators.
+    """Revoke a token at every gateway within seconds, and remove a node's broker account; for operators.
 
     A repeated call changes nothing, except that it removes an account that could not be removed before.
     """
@@ -92,7 +92,7 @@ async def revoke_token(request: Request, call: CallDep, token_id: TokenId) -> Re
 
 @router.get("/nodes", responses={200: _json_response_spec(NodeListDocument, "All nodes.")})
 async def list_nodes(request: Request, call: CallDep) -> Response:
-    """List the nodes with the state that each last reported; for operators."""
+    """List the nodes with their last reported states; for operators."""
     call.require_operator()
     found = [NodeDocument.from_value(node) for node in await _get_nodes(request).list()]
     return json_response(NodeListDocument.model_construct(nodes=found))
@@ -124,9 +124,9 @@ async def distrust_node(
         AwareDatetime | None, Query(description="Only verdicts of runs that began then or later.")
     ] = None,
 ) -> Response:
-    """Mark a node's verdicts, drain it, and take back its runs; for operators.
+    """Mark a node's verdicts as distrusted, drain the node, and take back its runs; for operators.
 
-    This also works for a forgotten node, as long as attempts that it ran are stored.
+    The node can already be forgotten, if attempts that it ran are still stored.
     """
     call.require_operator()
     node = await _get_nodes(request).set_drained(name, drained=True)
@@ -144,7 +144,7 @@ async def distrust_node(
     responses={200: _json_response_spec(ForgottenNodeDocument, "The node is not listed any more.")},
 )
 async def forget_node(request: Request, call: CallDep, name: Name) -> Response:
-    """Forget a node that has stopped or is lost, and revoke its tokens; for operators.
+    """Delete the record of a node that has stopped or is lost, and revoke its tokens; for operators.
 
     A repeated call changes nothing, except that it removes broker accounts that could not be removed
     before.

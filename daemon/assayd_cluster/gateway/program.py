@@ -1,4 +1,4 @@
-"""Runs the gateway from start to stop: like the daemon, but other gateways take over unfinished work."""
+"""Runs the gateway from start to stop, like a daemon, but other gateways take over unfinished work."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ log = structlog.get_logger()
 
 
 def run(settings: GatewaySettings) -> int:
-    """Run the gateway until a signal stops it, or others declare it dead; return the exit code.
+    """Run the gateway until it gets a signal or is declared dead; return the exit code.
 
     Raises: ConfigError, StoreError if the gateway can't start.
     """
@@ -68,7 +68,7 @@ async def _run_gateway(settings: GatewaySettings) -> int:
 def _listen_securely(
     settings: GatewaySettings, stack: AsyncExitStack
 ) -> tuple[socket.socket, CertificateFiles] | None:
-    """Return the TLS listener for other hosts; None if none is configured."""
+    """Return the TLS listener for other hosts; None if the settings specify none."""
     chosen = settings.cluster
     if chosen.listen is None:
         return None
@@ -82,7 +82,7 @@ def _listen_securely(
 
 
 def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[], uvicorn.Config]:
-    """Return the function that creates the server settings for one application behind the token gate."""
+    """Return a function that creates the server settings for an application behind the token gate."""
     access, limits = access_of(settings), settings.limits
     basics = gateway.cluster.basics
     tokens = DatabaseTokens(basics.access, basics.clock, basics.ids)

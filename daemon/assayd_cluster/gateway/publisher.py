@@ -52,7 +52,10 @@ class BrokerChannel:
         self._sent = 0
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Send messages; return once all are confirmed. Raises: one of `AWAY`; some may have arrived."""
+        """Send messages; return once all of them are confirmed.
+
+        Raises: one of `AWAY`; some messages may have arrived.
+        """
         if self._connection is not None:  # it may have been lost while nothing was sent
             with suppress(*AWAY):
                 self._send(messages)
@@ -73,7 +76,7 @@ class BrokerChannel:
                 connection.close()
 
     def _drop_connection(self) -> None:
-        """Drop the connection without closing it, because an unresponsive broker would never reply."""
+        """Drop the connection without closing it, because an unresponsive broker wouldn't answer."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.collect()
@@ -144,24 +147,24 @@ class MessagePublisher(Protocol):
     """What keeps messages from there; empty while they get there."""
 
     def running(self, dispatches: DispatchOutbox, count: Count) -> AbstractAsyncContextManager[object]:
-        """Record published messages while the body runs; `count` is called with the result of each try."""
+        """Record published messages while the body runs; `count` is called with the result of each send."""
         ...
 
     async def publish(self, message: Message) -> None:
-        """Return once a message is stored safely, without a timeout."""
+        """Wait, without a timeout, until a message is stored safely."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PendingMessage:
-    """A message to send. `done`: set once the broker has confirmed the message, or to the error."""
+    """A message to send. `done` is set once the broker confirms the message, or when sending fails."""
 
     message: Message
     done: Future[None] = field(default_factory=Future)
 
 
 class BrokerPublisher:
-    """The connection to the broker: one thread that sends all the messages that have arrived as a group."""
+    """A connection to the broker, with one thread that sends all waiting messages as a group."""
 
     def __init__(self, celery: Celery) -> None:
         self._channel = BrokerChannel(celery)
@@ -173,7 +176,7 @@ class BrokerPublisher:
 
     @asynccontextmanager
     async def running(self, dispatches: DispatchOutbox, count: Count) -> AsyncIterator[BrokerPublisher]:
-        """Record published messages while the body runs; `count` is called with the result of each try."""
+        """Record published messages while the body runs; `count` is called with the result of each send."""
         self._count = count
         threading.Thread(target=self._send_queued_messages, name="publisher", daemon=True).start()
         async with task_group() as tasks:
@@ -185,7 +188,7 @@ class BrokerPublisher:
                 self._posts.put(None)
 
     async def publish(self, message: Message) -> None:
-        """Return once the broker has confirmed a message, without a timeout."""
+        """Wait, without a timeout, until the broker has confirmed a message."""
         await AsyncRetrying(retry=retry_if_exception_type(AWAY), wait=tenacity_back_off)(
             self._publish_once, message
         )
@@ -218,7 +221,7 @@ class BrokerPublisher:
         self._channel.close()
 
     def _wait_for_messages(self) -> list[_PendingMessage]:
-        """Wait for a message, and return all waiting messages; return none at shutdown."""
+        """Wait for a message, and return all waiting messages; return an empty list at shutdown."""
         group: list[_PendingMessage] = []
         post = self._posts.get()
         while post is not None:

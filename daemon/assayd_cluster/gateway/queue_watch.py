@@ -1,8 +1,8 @@
-"""Detects messages that were taken from the queue but not claimed, and attempts that were republished.
+"""Detects messages that were read from the queue but not claimed, and attempts that were republished.
 
-A program that takes messages but claims no run is a node that hangs, or uses a stolen broker account. The
-broker reports the number of waiting messages, and the database the number of published attempts that no
-node has claimed: the difference is the number of messages taken.
+If a program reads messages but claims no run, it is a node that hangs, or it uses a stolen broker account.
+The broker reports the number of waiting messages, and the database the number of published attempts that no
+node has claimed; the difference is the number of messages that were read but not claimed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def count_unclaimed(connection: Connection) -> int:
 
 
 class _RecentCounter:
-    """A counter of the events in the last `RECENT_S` seconds, accurate to a sixtieth of that time."""
+    """A counter of the events in the last `RECENT_S` seconds, accurate to a sixtieth of this time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -75,7 +75,7 @@ class _RecentCounter:
 
 
 class QueueMonitor:
-    """A monitor that counts messages missing from the queue, and recently republished attempts."""
+    """A monitor of messages that are missing from the queue, and of recently republished attempts."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._missing: deque[int] = deque(maxlen=LOOKS)
@@ -84,7 +84,7 @@ class QueueMonitor:
 
     @property
     def taken(self) -> int:
-        """Return how many messages were taken but unclaimed for `LOOKS` times `LOOKED_EVERY_S` seconds."""
+        """Return how many messages were read but not claimed for `LOOKS` times `LOOKED_EVERY_S` seconds."""
         return max(0, min(self._missing)) if len(self._missing) == LOOKS else 0
 
     @property
@@ -106,11 +106,11 @@ class QueueMonitor:
         self._passed_on.note()
 
     def note(self, *, waiting: int, unclaimed: int) -> None:
-        """Record the numbers of waiting messages and of unclaimed attempts, counted in this order."""
+        """Record the number of waiting messages, and the number of unclaimed attempts counted after it."""
         self._missing.append(unclaimed - waiting)
 
     async def keep(self, queue: QueueLengthReader, unclaimed: Callable[[], Awaitable[int]]) -> NoReturn:
-        """Measure the queue repeatedly."""
+        """Measure the queue at regular intervals."""
         try:
             while True:
                 await asyncio.sleep(LOOKED_EVERY_S)
@@ -128,7 +128,7 @@ class QueueMonitor:
 
 
 class QueueLengthReader:
-    """A reader of the queue's length, which needs no queue permission. Not thread-safe."""
+    """A reader of the queue's length, which needs no permission for the queue. Not thread-safe."""
 
     def __init__(self, celery: Celery) -> None:
         self._celery = celery

@@ -1,7 +1,7 @@
-"""Reports whether a cluster can run attempts: it can while a live node accepts work.
+"""Reports whether a cluster can run attempts, which requires a live node that accepts work.
 
-Also implements the checks of `assay doctor` for a cluster: its database, broker and bundles, and every node
-with its reason for accepting no work.
+The module also implements the checks of `assay doctor` for a cluster: its database, broker and bundles, and
+every node with the reason if it accepts no work.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def broker_health_row(problem: str, outbox: Outbox) -> HealthRow:
 
 
 def account_health_row(readers: QueueReaders | None, live: Collection[str]) -> HealthRow:
-    """Return the health row for the queue's read access; `live` has the ids of the nodes' valid tokens."""
+    """Return the health row for the queue's read access; `live` contains the ids of nodes' valid tokens."""
 
     def row(status: HealthStatus, detail: str, remedy: str = "") -> HealthRow:
         return HealthRow(check="broker accounts", status=status, detail=detail, remedy=remedy)
@@ -151,7 +151,7 @@ MOST_PASSED_ON = 2 * MOST_CAPACITY
 
 
 def message_row(queue: QueueMonitor) -> HealthRow:
-    """Return the health row that reports whether messages are taken from the queue without a claim."""
+    """Return the health row that reports whether messages are read from the queue without a claim."""
     again = f"{queue.published_again} attempts published again in the last {RECENT_S / 60:.0f} minutes"
     remedy = "docs/operating/cluster.md#find-a-stolen-broker-account says how to find who takes them"
     if queue.taken:
@@ -166,7 +166,7 @@ def message_row(queue: QueueMonitor) -> HealthRow:
 
 
 def node_health_rows(nodes: Sequence[Node]) -> list[HealthRow]:
-    """Return the health row of every node; the cluster fails the check if no node accepts work."""
+    """Return the health row of every node; the check fails if no node accepts work."""
     if not nodes:
         remedy = "start assayd-node on a host; docs/operating/cluster.md says how"
         return [
@@ -206,7 +206,7 @@ LOOKED_EVERY_S = 1.0
 
 
 class ClusterReadiness:
-    """Implements `attempts.execution.Readiness` with the states that nodes report."""
+    """An implementation of `attempts.execution.Readiness` that uses the states reported by nodes."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class ClusterReadiness:
         """Given when the gateway has looked for nodes."""
 
     def ready(self) -> tuple[bool, str]:
-        """Return whether a node accepts work; if none does, also the reason."""
+        """Return whether a node accepts work, and the reason if none does."""
         return not self.problem, self.problem
 
     async def prepare(self) -> None:
@@ -243,7 +243,7 @@ class ClusterReadiness:
             await self.look()
 
     async def look(self) -> None:
-        """Determine which nodes are alive, and how many attempts can be in progress."""
+        """Determine which nodes are alive, and how many attempts can be in progress at once."""
         try:
             self.census = await self._nodes.census()
             self._metrics.show(await self._seen.list(), await self._seen.outbox(), self._queue.taken)
@@ -256,16 +256,16 @@ class ClusterReadiness:
         self.changed.give()
 
     async def keep_sweeping(self) -> None:
-        """Sweep nothing, because nodes remove their own leftovers."""
+        """Do nothing, because nodes remove their own leftovers."""
 
     def image_problem(self, name: str) -> str:
-        """Return no problem: each node refuses attempts whose image it lacks."""
+        """Report no problem, because each node refuses attempts whose image it lacks."""
         return ""
 
     async def image_digest(self, name: str) -> str:
         """Return the digest of an image by its name, as reported by the nodes that claim work.
 
-        Raises: EngineError ``image.missing``, also if nodes have different images.
+        Raises: EngineError ``image.missing``, if no node has the image or nodes have different ones.
         """
         found = {node.images.get(name) for node in self.census.nodes if node.consumes} - {None}
         if len(found) == 1 and (digest := found.pop()) is not None:
@@ -274,7 +274,7 @@ class ClusterReadiness:
         raise EngineError("image.missing", f"image {name}: {fault}; build it on each node")
 
     def show(self, metrics: Metrics) -> None:
-        """Set no container gauges, which belong to the nodes; the cluster's gauges are set by `look`."""
+        """Do nothing: nodes set the gauges for containers, and `look` sets the gauges for the cluster."""
 
     async def examine(self) -> Sequence[HealthRow]:
         """Check the database, the broker and the nodes."""
@@ -282,7 +282,7 @@ class ClusterReadiness:
         return await self._doctor.rows()
 
     async def examine_isolation(self) -> HealthRow:
-        """Return a row which states that the nodes check the isolation."""
+        """Return a row which states that the nodes check isolation."""
         detail = "each node checks its host's isolation, and takes no attempts if the check fails"
         return HealthRow(check="isolation", status=HealthStatus.OK, detail=detail)
 

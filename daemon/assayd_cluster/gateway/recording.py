@@ -1,8 +1,8 @@
-"""Writes the rows of attempts for a gateway: one statement for an acceptance, and one for a verdict.
+"""Writes the rows of attempts for a gateway, with one statement per acceptance and one per verdict.
 
-An acceptance also inserts the attempt's row into the outbox; a verdict deletes that row and notifies the
-other gateways. A combined statement costs the gateway and the server about as much as its parts would as
-separate statements.
+The statement for an acceptance also inserts the attempt into the outbox; the statement for a verdict
+deletes this row and notifies the other gateways. A combined statement takes the gateway and the server
+about as much time as its parts would as separate statements.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def _count_rows(rows: FromClause) -> ScalarSelect[int]:
 
 
 def _new(table: Table) -> Insert:
-    """Return an `INSERT` with parameters named after table and column; existing rows are kept."""
+    """Return an `INSERT` whose parameters are named after table and column; it keeps existing rows."""
     values = {each.name: bindparam(f"{table.name}_{each.name}", type_=each.type) for each in table.c}
     return insert(table).values(values).on_conflict_do_nothing()
 
 
 def _insert_if_found(table: Table, there: FromClause) -> Insert:
-    """Return an insert like `_insert_or_ignore` that runs only if another statement has found a row."""
+    """Return an insert like `_insert_or_ignore` that is run only if another statement has found a row."""
     values = [bindparam(f"{table.name}_{each.name}", type_=each.type) for each in table.c]
     names = [each.name for each in table.c]
     return insert(table).from_select(names, select(*values).select_from(there)).on_conflict_do_nothing()
@@ -112,7 +112,7 @@ _LISTED = listed_rows(tables.events)
 
 
 def _build_finish_statement(verdict: Insert, *held: CTE) -> StatementText:
-    """Return the statement that records a verdict; `held` finds the run if a node sent the verdict."""
+    """Return the statement that records a verdict; `held` selects the run if a node sent the verdict."""
     new = verdict.returning(tables.verdicts.c.attempt_id).cte("verdict")
     events = (
         insert(tables.events)
@@ -149,7 +149,7 @@ _FINISH_HELD = _build_finish_statement(_insert_if_found(tables.verdicts, _HELD),
 
 
 class GatewayJobRows:
-    """Implements `store.recorder.JobRows` on PostgreSQL."""
+    """An implementation of `store.recorder.JobRows` on PostgreSQL."""
 
     def __init__(self, gateway_id: str, notices: Notices) -> None:
         self._gateway_id = gateway_id
@@ -158,7 +158,7 @@ class GatewayJobRows:
         """Those of attempts that were accepted here and are not published yet."""
 
     def accept(self, connection: Connection, attempt: Attempt, row: Values, document: bytes) -> bool:
-        """Write a new attempt with its submission and outbox row; return False if it is already recorded.
+        """Write a new attempt with its submission and outbox row; return False if it already exists.
 
         Raises: StoreError ``gateway.superseded``.
         """
@@ -169,7 +169,7 @@ class GatewayJobRows:
         return accepted
 
     def accepting(self, attempt: Attempt, row: Values, document: bytes) -> OneStatement[bool]:
-        """Return the statement of `accept`; its result is also False if this gateway was declared dead."""
+        """Return the statement of `accept`; its result is also False if the gateway was declared dead."""
         return self._accept_statement(attempt, row, document, lambda found: bool(found and found["accepted"]))
 
     def _accept_statement(

@@ -1,4 +1,4 @@
-"""Routes for nodes, under ``/v1/nodes/{name}``, each of which only the node with that name can use."""
+"""Defines the routes for nodes, under ``/v1/nodes/{name}``. Only the node with this name can use them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _node_services(request: Request) -> NodeServices:
 
 
 def _reserve_bytes(call: Call, name: str) -> AbstractContextManager[GrowingReservation]:
-    """Reserve bytes from the node's own budget, because all nodes share one tenant."""
+    """Reserve bytes from a node's own budget, because all nodes belong to the same tenant."""
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
     return call.budget.growing(-1 - number)
 
@@ -118,7 +118,7 @@ async def put_node(request: Request, call: CallDep, name: Name) -> Response:
 
 @router.post("/runs", responses={200: {"model": Claimed}})
 async def claim_run(request: Request, call: CallDep, name: Name) -> Response:
-    """Claim the run that a broker message refers to."""
+    """Claim the run to which a broker message refers."""
     require_node(request, name)
     with _reserve_bytes(call, name) as holding:
         claim = await _read_model(request, call, holding, _CLAIM)
@@ -145,7 +145,7 @@ async def list_cancelled_runs(
     name: Name,
     wait_s: Annotated[float, Query(ge=0, le=MOST_WAIT_S, allow_inf_nan=False)] = 0,
 ) -> Response:
-    """Return the attempts that the node holds and must end, as soon as there are any."""
+    """Wait until the node holds attempts that it must end, and return them."""
     require_node(request, name)
     found = await _node_services(request).runs.cancelled(name, wait_s)
     return json_response(CancelledRuns(attempts=list(found)))
@@ -155,7 +155,7 @@ async def list_cancelled_runs(
 async def put_run_events(
     request: Request, call: CallDep, name: Name, attempt: AttemptId, run: Number
 ) -> Response:
-    """Accept events of a run in progress."""
+    """Accept events of a run that is in progress."""
     require_node(request, name)
     door = _node_services(request)
     await door.runs.require(name, attempt, run)
@@ -169,7 +169,7 @@ async def put_run_events(
 async def put_run_file(
     request: Request, call: CallDep, name: Name, attempt: AttemptId, run: Number, sha256: Sha256
 ) -> Response:
-    """Accept a large file of a bundle before the verdict is sent."""
+    """Accept a large file of a bundle before the verdict arrives."""
     require_node(request, name)
     door = _node_services(request)
     await door.runs.require(name, attempt, run)

@@ -1,4 +1,4 @@
-"""Manages the runs of attempts across all nodes: claimed, held or lost."""
+"""Manages the claimed, held and lost runs of attempts across all nodes."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ _UPLOADED = select(uploads.c.sha256, uploads.c.content).where(
 
 
 class Held(RequestError):
-    """The node gets no run at this time. `elsewhere`: the message belongs to another node."""
+    """The node gets no run at this time. `elsewhere`: whether the message belongs to another node."""
 
     def __init__(
         self, message: str = "another node has the run; ask again later", *, elsewhere: bool = False
@@ -196,7 +196,7 @@ class Held(RequestError):
 
 
 class Idle(RequestError):
-    """The node accepts no work: operators or the gateway decided so, or the node is overloaded."""
+    """The node accepts no work, because it is overloaded, or operators or the gateway excluded it."""
 
     def __init__(self, node: str, why: str = "takes no work") -> None:
         message = f"node {node} {why}; another message has another node run it, drop this one"
@@ -204,14 +204,14 @@ class Idle(RequestError):
 
 
 class Exhausted(RequestError):
-    """Both runs of an attempt are lost; the attempt's gateway ends the attempt."""
+    """Both runs of an attempt are lost; the attempt's gateway must end the attempt."""
 
     def __init__(self) -> None:
         super().__init__("run.over", "both runs of the attempt are lost")
 
 
 class Runs:
-    """The database table of runs, as used by this gateway."""
+    """The table of runs in the database, as used by this gateway."""
 
     def __init__(self, access: DatabaseAccess, notices: Notices, *, longest_run_s: float = 21_600) -> None:
         self._access = access
@@ -266,7 +266,7 @@ class Runs:
         )
 
     def _first_claim_statement(self, node: str, claim: Claim) -> OneStatement[HeldRun | None]:
-        """Return the statement that assigns a node the first run; the result is None if it can't decide."""
+        """Return the statement that assigns the first run to a node; it returns None if it can't decide."""
         ticket = ticket_digest(claim.ticket)
         values = {"attempt": claim.attempt, "node": node, "ticket": ticket, "lasts": self._lasts}
 
@@ -276,7 +276,7 @@ class Runs:
         return OneStatement(_CLAIM_FIRST, values, read)
 
     async def require(self, node: str, attempt_id: str, number: int) -> None:
-        """Ensure that a run belongs to a node. Raises: RequestError ``run.foreign``, ``run.over``."""
+        """Check that a run belongs to a node. Raises: RequestError ``run.foreign``, ``run.over``."""
         if self._kept.find(node, attempt_id, number) is not None:
             return
         wanted = {"attempt": attempt_id, "run_number_": number, "node": node}
@@ -287,16 +287,16 @@ class Runs:
             raise _run_over_error(attempt_id)
 
     async def claimed(self, node: str, attempt_id: str, number: int) -> HeldRun:
-        """Return a run as cached at this gateway by its claim, or as `held` does. Raises: as `held`."""
+        """Return a run from the cache or the database. Raises: the same errors as `held`."""
         kept = self._kept.find(node, attempt_id, number)
         return kept if kept is not None else await self.held(node, attempt_id, number)
 
     def forget(self, attempt_id: str | None) -> None:
-        """Discard the cached run of an attempt, or all runs, because it has ended or was returned."""
+        """Remove an attempt's run, or all runs, from the cache, because it has ended or was returned."""
         self._kept.forget(attempt_id)
 
     async def held(self, node: str, attempt_id: str, number: int) -> HeldRun:
-        """Return a run that a node claims to hold, or that has a verdict.
+        """Return a run if the node holds it or if the run has a verdict.
 
         Raises: RequestError ``run.foreign``, ``run.over``.
         """
@@ -321,9 +321,9 @@ class Runs:
         return await self._access.read(fetch)
 
     async def lose(self, held: HeldRun, *, started: bool) -> bool:
-        """Record that a run ended without a verdict; return whether the run counts.
+        """Record that a run ended without a verdict; return whether the run is counted.
 
-        A run that never started doesn't count, unless the attempt has had many such runs.
+        A run that never started isn't counted, unless the attempt has had many such runs.
         """
         values = {"attempt": held.attempt_id, "run_number_": held.number, "node": held.node}
 
@@ -336,7 +336,7 @@ class Runs:
         return await self._access.write(apply)
 
     async def take_back(self, attempt_id: str, node: str, number: int) -> bool:
-        """End a run that its node has kept too long; return False if the run ended in the meantime."""
+        """End a run that its node has held too long; return False if the run has ended in the meantime."""
         values = {"attempt": attempt_id, "run_number_": number, "node": node}
 
         def apply(connection: Connection) -> bool:
@@ -349,7 +349,7 @@ class Runs:
         return await self._access.write(apply)
 
     async def publish_again(self, attempt_id: str) -> None:
-        """Have the attempt's gateway republish it, because a node has returned it."""
+        """Notify the attempt's gateway to republish the attempt, because a node has returned it."""
 
         def apply(connection: Connection) -> None:
             _count_returned(connection, attempt_id)
@@ -358,7 +358,7 @@ class Runs:
         await self._access.write(apply, durable=False)
 
     async def request_republish(self, attempt_id: str) -> None:
-        """Ask the attempt's gateway to republish it, because the node that got it accepts no work."""
+        """Notify the attempt's gateway to republish the attempt, because its node accepts no work."""
         await self._access.write(
             lambda connection: self._notices.tell(connection, "again", attempt=attempt_id), durable=False
         )
@@ -370,10 +370,10 @@ class Runs:
         )
 
     async def distrust(self, node: str, since: int) -> tuple[int, Sequence[str]]:
-        """Mark the verdicts of a drained node, and take back its runs.
+        """Mark the verdicts of a drained node as distrusted, and take back its runs.
 
         Args: `since`, in microseconds: only verdicts of runs that began at this time or later. Returns the
-        number of verdicts that were not marked before, and the attempts that the node held.
+        number of newly marked verdicts, and the attempts that the node held.
         """
 
         def apply(connection: Connection) -> tuple[int, Sequence[str]]:
@@ -437,7 +437,7 @@ def _build_held_run(row: Mapping[Any, Any], node: str, number: int, leased_at: i
 
 
 def _count_returned(connection: Connection, attempt_id: str) -> int:
-    """Count a message that was returned without a run; return the number of such returns."""
+    """Record that a message was returned without a run; return how often this has happened."""
     return connection.execute(_RETURN, {"attempt": attempt_id}).scalar() or 0
 
 
@@ -469,7 +469,7 @@ def _run_over_error(attempt_id: str) -> RequestError:
 
 
 async def _build_node_document(document: bytes) -> str:
-    """Return a submission in the form for nodes; parse a large one in a thread."""
+    """Return a submission in the form for nodes; large submissions are parsed in a thread."""
     # A canonical document without a parent has `"parent_id":null`; such a document usually needs no parsing.
     if b'"parent_id":"' not in document and not any(name in document for name in (b'"repair"', b'"webhook"')):
         return document.decode()

@@ -1,8 +1,8 @@
-"""Signs verdicts from nodes with the gateway's key: the signature covers the files and texts stored here.
+"""Signs verdicts from nodes with the gateway's key; the signature covers the files and texts stored here.
 
-The gateway derives the checked and executed texts from the submission and doesn't trust the node for them.
-Facts that only the node can know, such as the container, are signed as the node reported them. The node's
-policy must be equal to the gateway's.
+The gateway derives the checked and executed texts from the submission instead of trusting the node. Facts
+that only the node can know, such as the container, are signed as the node reported them. The node's policy
+must be equal to the gateway's.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _SignedFinding(_SignedModel):
 
 
 class _SignedReport(_SignedModel):
-    """The signed part of a node's report."""
+    """The parts of a node's report that are signed."""
 
     policy_digest: Short
     effective_limits: dict[Short, Short | int | float | None] = Field(max_length=MOST_LIMITS)
@@ -98,7 +98,7 @@ def read_facts(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAttester:
-    """A signer of nodes' verdicts. A worker of the analyst prepares submissions, as in a daemon."""
+    """A signer of nodes' verdicts. As in a daemon, a worker of the analyst prepares submissions."""
 
     attester: Attester
     analyst: Analyst
@@ -132,7 +132,7 @@ class RunAttester:
     async def _checked_sources(
         self, attempt: Attempt, document: bytes, facts: SignedFacts
     ) -> Sequence[tuple[str, str]]:
-        """Return the submission's checked texts by name. Raises: AssaydError ``attestation.failed``."""
+        """Return the checked texts of a submission by name. Raises: AssaydError ``attestation.failed``."""
         if attempt.verdict not in {Verdict.VALIDATED, Verdict.FAILED}:
             return ()
         try:

@@ -1,7 +1,7 @@
-"""Accepts the results that a node sends for its run: checks them, writes the bundle, then records them.
+"""Accepts the results that a node sends for its run: checks them, writes the bundle, and then records them.
 
-The results are untrusted until they are compared with the records of the attempt's owner, the submission
-and the run. This module creates the file names and computes the digests.
+The results are untrusted until they have been compared with the records of the attempt's owner, the
+submission and the run. This module creates the file names and computes the digests.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ JsonObject = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RunRecords:
-    """A run's cases, or the errors that prevented the run, for kinds that store records."""
+    """The cases of a run, or the errors that prevented the run; only for kinds that store such records."""
 
     cases: Sequence[Case]
     refusals: Sequence[str]
@@ -84,7 +84,7 @@ class _RunRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CheckedVerdict:
-    """A checked verdict from a node: files by their names in the bundle, cases, and the facts to sign."""
+    """The checked verdict of a node: the bundle's files by name, the cases, and the facts to sign."""
 
     files: dict[str, bytes]
     ran: _RunRecords
@@ -102,7 +102,7 @@ class RunVerdicts:
         clock: provides the time of verdicts.
         hub: events of attempts.
         execution: the attempts of this gateway.
-        attester: signs verdicts; None: verdicts aren't signed.
+        attester: signs verdicts; None if verdicts aren't signed.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -163,7 +163,7 @@ class RunVerdicts:
     async def _write_bundle(
         self, attempt: Attempt, held: HeldRun, brought: RunVerdict, checked: _CheckedVerdict
     ) -> Attempt:
-        """Write the bundle, signed if there is a key; a verdict that can't be signed becomes an error."""
+        """Write the bundle, signed if there is a key; if signing fails, the verdict becomes an error."""
         files = checked.files
         try:
             if self._attester is not None and checked.facts is not None:
@@ -181,9 +181,9 @@ class RunVerdicts:
     async def _record_verdict(
         self, held: HeldRun, attempt: Attempt, events: Sequence[Event], ran: _RunRecords
     ) -> bool:
-        """Record a verdict whose bundle is already written; remove the bundle if the verdict doesn't count.
+        """Record a verdict whose bundle is already written; remove the bundle if the verdict is rejected.
 
-        The cached run may be outdated: the transaction checks that the run still belongs to the node.
+        The cached run can be outdated, so the transaction checks that the run still belongs to the node.
         """
         try:
             first = await self._jobs.finish(attempt, events, ran.cases, ran.refusals, held_by=held.node)
@@ -225,7 +225,7 @@ class RunVerdicts:
         return [*(known or [queued]), *middle, *ends]
 
     def _show_missing_events(self, durable: Sequence[Event], told: Sequence[Event]) -> None:
-        """Publish the remaining events; a short run sends its output only together with the verdict."""
+        """Publish the remaining events; a short run's output arrives only with the verdict."""
         hub, attempt_id = self._hub, durable[0].attempt_id
         newest, shown = hub.newest(attempt_id), {event.seq for event in hub.durable(attempt_id)}
         output = (event for event in told if event.kind in OUTPUT and event.seq > newest)
@@ -234,7 +234,7 @@ class RunVerdicts:
             hub.show(event)
 
     async def _remove_bundle(self, attempt_id: str, location: str | None) -> None:
-        """Remove a bundle that doesn't count, unless it is also the recorded one (two gateways got it)."""
+        """Remove a bundle that isn't recorded, unless another gateway has recorded the same bundle."""
         try:
             recorded = await self._jobs.get(attempt_id)
             if location is not None and (recorded is None or recorded.bundle != location):
@@ -244,7 +244,7 @@ class RunVerdicts:
 
 
 def renumber_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[Event]:
-    """Return events renumbered across all nodes: with the run's number and gapless sequence numbers."""
+    """Return the events with the run's number, and with sequence numbers that have no gaps across nodes."""
     before = held.number - 1
     return [
         Event(
@@ -263,11 +263,11 @@ def renumber_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[Event]:
 def _check_verdict(
     attempt: Attempt, brought: RunVerdict, uploaded: Mapping[str, bytes], *, signs: bool = False
 ) -> _CheckedVerdict:
-    """Return the files under their names in the bundle, with verified digests, and the prepared payload.
+    """Return the bundle's files by name, after verifying their digests, and the prepared payload.
 
-    `signs`: also read the facts to sign.
+    `signs`: whether to read the facts to sign as well.
 
-    Responses contain the report and the execution record unchanged, so both are rewritten as one line of
+    The API returns the report and the execution record unchanged, so both are rewritten as one line of
     JSON.
     """
     theirs, ours = stamp(brought.attempt.created_at.astimezone(UTC)), stamp(attempt.created_at)
@@ -293,7 +293,7 @@ def _check_verdict(
 
 
 def _rename_file(name: str, theirs: str, ours: str) -> str:
-    """Return a file name with the gateway's timestamp of the attempt instead of the node's."""
+    """Return a file name with the node's timestamp replaced by the gateway's timestamp of the attempt."""
     kind, _, rest = name.partition("_")
     known = kind in STAMPED and rest.startswith(theirs + ".") and "/" not in rest
     if known:
@@ -403,7 +403,7 @@ def _build_bundle(attempt: Attempt, held: HeldRun, brought: RunVerdict, files: M
 
 
 def _strip_timestamp(name: str) -> str:
-    """Return a file's type: its name without the timestamp."""
+    """Return the type of a file: its name without the timestamp."""
     kind = name.partition("_")[0]
     return kind if kind in STAMPED else name
 
@@ -418,7 +418,7 @@ def _read_refusals(report: JsonObject) -> Sequence[str]:
 
 
 def _read_cases(report: JsonObject) -> Sequence[Case]:
-    """Return the payload that was run, for kinds that record cases."""
+    """Return the cases in the payload that was run, for kinds that record cases."""
     results = report.get("runtime_results")
     found = results.get("cases") if isinstance(results, dict) else None
     if not isinstance(found, list):
@@ -435,7 +435,7 @@ def _read_cases(report: JsonObject) -> Sequence[Case]:
 
 
 def _build_case(document: CaseDocument) -> Case:
-    """Return a case whose texts are truncated to the maximum length that an honest node sends."""
+    """Build a case whose texts are truncated to the maximum length that an honest node sends."""
     values = {
         name: getattr(document, name)
         for name in CaseDocument.model_fields

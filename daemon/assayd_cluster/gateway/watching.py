@@ -1,4 +1,4 @@
-"""Finds dead runs, and attempts that the broker accepted but no node has."""
+"""Finds runs that are dead, and attempts that the broker accepted but that no node holds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _LISTED = select(nodes.c.name, nodes.c.runs).where(nodes.c.beat_at > LIVE_SINCE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchedAttempt:
-    """An attempt without a verdict, with its latest run, if any; times are in microseconds."""
+    """An attempt without a verdict, and its latest run, if any; times are in microseconds."""
 
     attempt_id: str
     published_at: int | None
@@ -64,7 +64,7 @@ class DispatchedAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptRun:
-    """A run of a live node, and its age in seconds."""
+    """A run that a live node holds, and the run's age in seconds."""
 
     attempt_id: str
     node: str
@@ -74,7 +74,7 @@ class KeptRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A snapshot of a gateway's attempts: those to republish, and the runs on nodes."""
+    """A snapshot of a gateway's attempts: the attempts to republish, and the runs on nodes."""
 
     stray: Sequence[str]
     kept: Sequence[KeptRun]
@@ -90,8 +90,8 @@ def is_alive(one: DispatchedAttempt, listed: Mapping[str, frozenset[str]], now: 
 def is_stray(one: DispatchedAttempt, listed: Mapping[str, frozenset[str]], now: int) -> bool:
     """Return whether an attempt must be republished.
 
-    An aborted attempt is republished at once; an unclaimed one later, because its message may still be
-    waiting.
+    An aborted attempt is republished immediately. An unclaimed attempt is republished later, because its
+    message may still be waiting.
     """
     if one.published_at is None or is_alive(one, listed, now):
         return False
@@ -108,7 +108,7 @@ class RunMonitor:
         self._gateway_id = gateway_id
 
     async def look(self) -> Seen:
-        """Return the attempts to republish, and the runs on nodes, except runs that have just begun."""
+        """Return the attempts to republish, and the runs on nodes, except those that have just begun."""
 
         def fetch(connection: Connection) -> Seen:
             rows = connection.execute(_OLD, {"gateway": self._gateway_id}).all()

@@ -1,4 +1,4 @@
-"""Builds a gateway: like the daemon, but attempts run on nodes, and bundles are in shared storage."""
+"""Builds a gateway: a daemon whose attempts run on nodes, and whose bundles are in shared storage."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ TENANTS_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterParts:
-    """The parts of a gateway in addition to those of a daemon."""
+    """The parts that a gateway has in addition to those of a daemon."""
 
     gateway_id: str
     basics: Basics
@@ -80,13 +80,13 @@ class ClusterParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """A gateway: the parts of a daemon and the parts of the cluster."""
+    """A gateway, which consists of the parts of a daemon and the parts for the cluster."""
 
     parts: Assembly
     cluster: ClusterParts
 
     async def inherit(self, estate: InheritedWork) -> None:
-        """Continue the work of a dead gateway that this gateway has taken over."""
+        """Continue the work that this gateway has taken over from a dead gateway."""
         found = await self.parts.jobs.many(estate.attempts)
         unfinished = sorted(
             (attempt for attempt in found.values() if not self.cluster.execution.is_pending_here(attempt.id)),
@@ -100,7 +100,7 @@ class Gateway:
         await self.parts.workflows.recover(of[DrivenWork.WORKFLOW])
 
     async def look(self, kind: DrivenWork, subject: str) -> None:
-        """Check work that this gateway drives, because another gateway has sent a notice about it."""
+        """Check work that this gateway drives, because another gateway sent a notice about the work."""
         match kind:
             case DrivenWork.BATCH:
                 await self.parts.batches.look(subject)
@@ -110,7 +110,7 @@ class Gateway:
                 await self.parts.workflows.recover({subject})
 
     def end(self, kind: DrivenWork, subject: str) -> None:
-        """End work that this gateway drives, because its end was requested at another gateway."""
+        """End work that this gateway drives, because a caller of another gateway requested this."""
         if kind is DrivenWork.WORKFLOW:
             self.parts.workflows.end(subject)
         elif kind is not DrivenWork.BATCH:
@@ -123,11 +123,11 @@ async def build_gateway(
     publish: MessagePublisher | None = None,
     overrides: PartOverrides = OWN,
 ) -> Gateway:
-    """Build every part; parts with a lifecycle are entered into the stack.
+    """Build all parts of the gateway, and enter parts with a lifecycle into the stack.
 
-    For tests, `publish` replaces the broker, and `overrides` replace other parts.
+    In tests, `publish` replaces the broker, and `overrides` replaces other parts.
 
-    Raises: ConfigError, for unusable settings.
+    Raises: ConfigError, if the settings are unusable.
     """
     chosen = settings.cluster
     database_url = read_secret(chosen.database_url_file, "cluster.database_url_file")
@@ -200,7 +200,7 @@ def _count_passed_on(queue: QueueMonitor, metrics: ClusterMetrics) -> None:
 
 
 class _ClusterBuilder:
-    """Builds the cluster's parts after the daemon's first parts are built."""
+    """A builder of the cluster's parts, used after the daemon's first parts are built."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class _ClusterBuilder:
         self._built: ClusterParts
 
     def leads(self) -> bool:
-        """Return whether this gateway cleans up and sends webhooks, because it is the oldest."""
+        """Return whether this gateway is the oldest one, which cleans up and sends webhooks."""
         return self._built.readiness.census.eldest == self._gateway_id
 
     def built(self) -> ClusterParts:
@@ -311,7 +311,7 @@ class _ClusterBuilder:
 
 
 def _own_verdicts(basics: Basics) -> Verdicts:
-    """Return the recorder for verdicts of attempts that no node has judged."""
+    """Return the recorder for verdicts of attempts that weren't judged by a node."""
     return Verdicts(
         jobs=basics.jobs,
         artifacts=basics.artifacts,
@@ -326,7 +326,7 @@ def _count_message(metrics: ClusterMetrics, outcome: str) -> None:
 
 
 async def _keep_sized(scheduler: Scheduler, readiness: ClusterReadiness) -> NoReturn:
-    """Keep the number of attempts in progress equal to this gateway's share of the nodes' capacity."""
+    """Limit the attempts in progress to this gateway's share of the nodes' capacity, which can change."""
     while True:
         changed = readiness.changed.next
         scheduler.resize(readiness.census.share)
@@ -355,7 +355,7 @@ def _build_verdicts(basics: Basics, runs: Runs, remote: RemoteExecution) -> RunV
 
 
 def _subscribe_to_drivers(notices: Notices, gateway: Gateway, tasks: asyncio.TaskGroup) -> None:
-    """Pass other gateways' notices about batches, repairs and generations to this gateway's parts."""
+    """Pass notices about batches, repairs and generations to the parts of this gateway that drive them."""
     driving = gateway.cluster.driving
 
     async def look(kind: DrivenWork, subject: str) -> None:

@@ -1,1 +1,1 @@
-"""The node: receives attempts from the broker, has its host's daemon run them, and sends the verdicts."""
+"""The node, which receives attempts from the broker, runs them at its daemon, and sends the verdicts."""

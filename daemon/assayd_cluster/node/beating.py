@@ -1,7 +1,7 @@
-"""Reports this node's state to the gateway every few seconds, and consumes messages if the gateway agrees.
+"""Reports this node's state to the gateway every few seconds, and starts or stops message consumption.
 
-The node consumes messages while its daemon can run attempts, the gateway answers and agrees, and the node
-isn't draining.
+The node consumes messages while its daemon can run attempts, the gateway answers and allows this, and the
+node isn't draining.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class HeartbeatSender:
         self.sooner.clear()
 
     def _send_heartbeat(self) -> bool:
-        """Send a heartbeat; return whether the gateway has answered."""
+        """Send a heartbeat; return whether the gateway has answered it."""
         try:
             state = self._build_heartbeat()
             answer = self._gateway.beat(state)
@@ -107,7 +107,7 @@ class HeartbeatSender:
         )
 
     def _log_change(self, why: str) -> None:
-        """Log the reason why no messages are consumed, whenever the reason changes."""
+        """Log the reason why the node consumes no messages, whenever this reason changes."""
         if why != self._why:
             self._why = why
             log.warning("node.idle", why=why) if why else log.info("node.consuming")

@@ -1,7 +1,7 @@
-"""Starts and stops message consumption: passes the decision from the heartbeat to Celery's own thread.
+"""Starts and stops message consumption, which the heartbeat decides, in Celery's own thread.
 
-A cancelled consumer keeps its connection, on which it acknowledges the messages that it still holds; after
-a reconnection, consumption stays on or off as before.
+A cancelled consumer keeps its connection, because it must still acknowledge the messages that it holds.
+After a reconnection, consumption stays on or off as before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 
 class MessageConsumption:
-    """Controls whether this node consumes messages; initially, it consumes none."""
+    """A switch for this node's message consumption, which is initially off."""
 
     def __init__(self, app: Any, queue: str) -> None:
         self._queue = app.amqp.queues[queue]
@@ -49,7 +49,7 @@ class MessageConsumption:
                 self._consumer.hub.call_soon(self._apply_change)
 
     def _apply_change(self) -> None:
-        """Apply the decision in Celery's thread, which reconnects if the connection breaks here."""
+        """Apply the decision in Celery's thread; if the connection breaks, Celery reconnects."""
         consumer, queues = self._consumer, self._consumer.app.amqp.queues
         if consumer.connection is None or consumer.task_consumer is None:
             select = queues.select_add if self._wanted else queues.deselect

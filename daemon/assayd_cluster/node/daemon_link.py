@@ -1,4 +1,4 @@
-"""Requests of a node to the daemon on its host, through the project's own client."""
+"""Sends a node's requests to the daemon on its host, through the project's own client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ class File:
 
 
 class DaemonClient:
-    """A thread-safe client of the daemon. Raises: ClientError; DaemonUnreachable if it doesn't answer."""
+    """A thread-safe client of the daemon.
+
+    Raises: ClientError; DaemonUnreachable, if the daemon doesn't answer.
+    """
 
     def __init__(self, socket: Path) -> None:
         self._client = PlainClient(socket)
@@ -46,14 +49,14 @@ class DaemonClient:
         return "" if found.get("max_runs") else "its daemon is older than assayd-node; restart assayd"
 
     def profiles(self) -> dict[str, str]:
-        """Return the digests of the daemon's profiles, by name."""
+        """Return the digests of the daemon's profiles by profile name."""
         listed = self._client.policies()["policies"]
         return {str(policy["name"]): str(policy["digest"]) for policy in listed}
 
     def submit(
         self, attempt_id: str, document: str, *, wait_s: float, trace: TraceContext | None = None
     ) -> Document:
-        """Submit an attempt that a gateway has accepted, under its id; return its state within `wait_s`."""
+        """Submit an attempt from a gateway under its id; return its state within `wait_s` seconds."""
         asked = requests.submit(json.loads(document), attempt_id=attempt_id, wait_s=wait_s)
         headers = {} if trace is None else trace.headers
         once = (*asked.query, ("max_runs", "1"))  # the gateway counts over all nodes
@@ -62,12 +65,12 @@ class DaemonClient:
         return answer
 
     def attempt(self, attempt_id: str, *, wait_s: float) -> Document:
-        """Return an attempt, after waiting up to the given time for its verdict."""
+        """Return an attempt after it has a verdict or the timeout expires."""
         answer: Document = self._client.send(requests.attempt(attempt_id, wait_s=wait_s))
         return answer
 
     def events(self, attempt_id: str) -> Iterator[StreamEvent]:
-        """Yield the events of an attempt, from the first event to the end of the attempt."""
+        """Yield all events of an attempt until the attempt ends."""
         return self._client.events(attempt_id)
 
     def files(self, attempt: Document) -> list[File]:
@@ -83,7 +86,7 @@ class DaemonClient:
             ]
 
     def cancel(self, attempt_id: str) -> None:
-        """Cancel an attempt; do nothing if it has ended or was never received."""
+        """Cancel an attempt; do nothing if the attempt has ended or the daemon never received it."""
         try:
             self._client.cancel(attempt_id)
         except (Conflict, NotFound):

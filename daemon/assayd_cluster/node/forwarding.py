@@ -1,4 +1,4 @@
-"""Forwards the events of all running runs together, a few times a second.
+"""Forwards the events of all running runs to the gateway, together and several times a second.
 
 Events that can't be sent are dropped: the verdict contains all durable events.
 """
@@ -25,7 +25,7 @@ Event = dict[str, object]
 
 
 class EventForwarder:
-    """A collector of events from all threads; a single thread calls `send`."""
+    """A collector of events from all threads; only one thread calls `send`."""
 
     def __init__(self, gateway: GatewayClient) -> None:
         self._gateway = gateway
@@ -34,7 +34,7 @@ class EventForwarder:
 
     @contextmanager
     def forwarding(self, run: Run) -> Iterator[Callable[[StreamEvent], None]]:
-        """Provide a callback that forwards the events of a run while the body runs."""
+        """Provide a callback that forwards a run's events while the body runs."""
 
         def forward(event: StreamEvent) -> None:
             told = to_live_event(event)
@@ -50,7 +50,7 @@ class EventForwarder:
                 self._waiting.pop(run, None)
 
     def send(self) -> None:
-        """Send the events collected since the last call."""
+        """Send the events that were collected since the last call."""
         with self._lock:
             batches = [(run, events) for run, events in self._waiting.items() if events]
             self._waiting.update((run, []) for run, _ in batches)

@@ -1,6 +1,6 @@
-"""Requests of a node to its gateway, and the meaning of the responses.
+"""Sends a node's requests to its gateway, and interprets the responses.
 
-Callers decide when to retry. Every request can be sent twice: the gateway applies only the first.
+Callers decide when to retry. A request can be sent twice, because the gateway ignores repetitions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ANSWERS_S = 20.0
 
 
 class GatewayAway(AssaydError):
-    """The gateway doesn't respond, or is temporarily unable to; the request can be repeated."""
+    """The gateway doesn't respond or reports a temporary failure, so the request can be repeated."""
 
 
 class RunHeld(AssaydError):
@@ -34,11 +34,11 @@ class RunHeld(AssaydError):
 
 
 class RunOver(AssaydError):
-    """The attempt requires nothing further from this node."""
+    """The run needs no further work on this node."""
 
 
 class NodeRefused(AssaydError):
-    """The gateway refuses the request; a retry changes nothing."""
+    """The gateway has refused the request; a retry would have the same result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,10 @@ class Run:
 
 
 class GatewayClient:
-    """A thread-safe client of the gateway. Raises: GatewayAway, and the errors that each method lists."""
+    """A thread-safe client of the gateway.
+
+    Raises: GatewayAway, and the errors that each method lists.
+    """
 
     def __init__(self, name: str, address: str, *, token: str, ca_file: Path | None = None) -> None:
         socket = address.removeprefix(_SOCKET) if address.startswith(_SOCKET) else None
@@ -73,7 +76,7 @@ class GatewayClient:
         self._http.close()
 
     def beat(self, beat: NodeBeat) -> BeatAnswer:
-        """Report the state of this node; return whether it should consume messages."""
+        """Report the state of this node; return whether the node should consume messages."""
         return self._parse_answer(
             BeatAnswer, self._send_request("PUT", self._node, json=beat.model_dump(mode="json"))
         )
@@ -84,7 +87,7 @@ class GatewayClient:
         return self._parse_answer(Claimed, self._send_request("POST", f"{self._node}/runs", json=asked))
 
     def cancelled(self, wait_s: float) -> Sequence[str]:
-        """Return the attempts on this node that must be cancelled; wait at most this long for one."""
+        """Return the attempts on this node that must be cancelled; wait for one up to the timeout."""
         path, query = f"{self._node}/cancelled", {"wait_s": f"{wait_s:g}"}
         answer = self._send_request("GET", path, params=query, timeout=wait_s + ANSWERS_S)
         return self._parse_answer(CancelledRuns, answer).attempts

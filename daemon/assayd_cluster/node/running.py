@@ -1,9 +1,9 @@
 """Processes one message on a node: claims the attempt, has the daemon run it, and sends the verdict.
 
-This module decides how each failure affects the message. A normal return acknowledges the message, once the
-gateway has the verdict or needs none; `PutBack` requeues it for another node; `Untrue` rejects it. Every
-step can be repeated, here or on another node: the claim returns the same run, the daemon returns the same
-attempt, and only the first verdict counts.
+This module decides how each failure affects the message. A normal return acknowledges the message, when the
+gateway has the verdict or needs none; `PutBack` requeues the message for another node; `Untrue` rejects it.
+Every step can be repeated, here or on another node: the claim returns the same run, the daemon returns the
+same attempt, and the gateway records only the first verdict.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ PREFIX = "assayd/"
 class Tries:
     """The delays in seconds before failed operations are retried; the last one is repeated.
 
-    If the daemon doesn't respond for `daemon_away_s`, its runs are left to other nodes.
+    If the daemon doesn't respond for `daemon_away_s` seconds, other nodes take over its runs.
     """
 
     again_s: Sequence[float] = (0.2, 0.5, 1.0, 2.0, 5.0)
@@ -66,15 +66,15 @@ class Tries:
 
 
 class PutBack(AssaydError):
-    """The message must be requeued for another node, or for a later delivery to this one."""
+    """The message must be requeued, to be delivered to another node or again to this node."""
 
 
 class Untrue(AssaydError):
-    """The message isn't from the gateway and is rejected without requeuing."""
+    """The message isn't from the gateway, so it is rejected and not requeued."""
 
 
 class StopSignals:
-    """The progress of this node's shutdown, for every operation that waits."""
+    """The progress of this node's shutdown, which every waiting operation checks."""
 
     def __init__(self) -> None:
         self.draining = threading.Event()
@@ -82,7 +82,7 @@ class StopSignals:
 
 
 class Runner:
-    """Runs attempts, each in one of Celery's threads."""
+    """A runner of attempts; each attempt runs in one of Celery's threads."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Runner:
 
     @contextmanager
     def _hold_attempt(self, attempt_id: str) -> Iterator[None]:
-        """Hold an attempt while the body runs; a redelivered message waits until the first one finishes."""
+        """Hold an attempt while the body runs; if its message is redelivered, the second one waits."""
         with self._lock:
             while attempt_id in self._in_hand:
                 self._lock.wait()
@@ -135,7 +135,7 @@ class Runner:
                 self._lock.notify_all()
 
     def _claim_run(self, attempt_id: str, ticket: str) -> Claimed | None:
-        """Claim a run, waiting while another node holds it; return None if the attempt needs no run."""
+        """Claim a run, and wait while another node holds it; return None if no run is needed."""
         try:
             retry = retry_if_exception_type((RunHeld, GatewayAway))
             return self._build_retrying("claim.failed", retry)(self._claim_once, attempt_id, ticket)
@@ -152,7 +152,7 @@ class Runner:
         return self._gateway.claim(attempt_id, ticket)
 
     def _run_at_daemon(self, run: Run, claimed: Claimed, trace: TraceContext | None) -> Document:
-        """Return the daemon's verdict of the attempt, or the report that the run is lost."""
+        """Return the verdict of the daemon, or the report that the run is lost."""
         accepted = False
 
         def judge() -> Document:
@@ -174,7 +174,7 @@ class Runner:
             return _lost_run(f"{trouble.code}: {trouble.message}", started=True, refused=refused)
 
     def _wait_for_verdict(self, run: Run, attempt: Document) -> Document:
-        """Wait for the verdict while forwarding events; return it with its files."""
+        """Wait for the verdict and forward events in the meantime; return the verdict with its files."""
         if attempt["verdict"] is None:
             with self._forwarder.forwarding(run) as forward:
                 for event in self._daemon.events(run.attempt):
@@ -211,7 +211,7 @@ class Runner:
         }
 
     def _deliver_verdict(self, run: Run, verdict: Document) -> None:
-        """Send a verdict until the gateway accepts it or no longer needs it."""
+        """Send a verdict repeatedly until the gateway accepts it or no longer needs it."""
         try:
             self._build_retrying("verdict.kept", retry_if_exception_type(GatewayAway))(
                 self._send_verdict, run, verdict
@@ -235,7 +235,7 @@ class Runner:
     def _build_retrying(
         self, event: str, retry: RetryBaseT, stop: Callable[[RetryCallState], bool] = stop_never
     ) -> Retrying:
-        """Return a retrying caller that logs failures, and whose pauses end when the node stops."""
+        """Return a caller that retries operations and logs failures; its pauses end when the node stops."""
 
         def tell(state: RetryCallState) -> None:
             problem = state.outcome.exception() if state.outcome is not None else None
@@ -271,7 +271,7 @@ def _lost_run(reason: str, *, started: bool, refused: bool = False) -> Document:
 
 
 def _describe_file(file: File, artifact: Document) -> Document:
-    """Return a bundle file's description, with its content included or to be sent separately before."""
+    """Return the description of a bundle's file, with the content unless it is sent separately."""
     described: Document = {
         "name": file.name,
         "media_type": artifact.get("media_type", "application/json"),  # the manifest is in no list

@@ -1,8 +1,8 @@
-"""The program of a node: a Celery worker with separate threads for heartbeats, events and cancellations.
+"""Implements the node as a Celery worker, with threads for heartbeats, events and cancellations.
 
-On SIGTERM or SIGINT, the node claims nothing more, returns the attempts that it hasn't begun, and finishes
-the others. A second signal ends the node at once: the broker redelivers its messages to other nodes, and
-the daemon ends its runs.
+On SIGTERM or SIGINT, the node claims no further runs, returns the attempts that it hasn't begun, and
+finishes the running attempts. A second signal ends the node at once: the broker redelivers its messages to
+other nodes, and the daemon ends its runs.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _DELAYED = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
 
 
 class ReadingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
-    """Celery's consumer without the step that declares exchanges for delayed messages, which aren't used."""
+    """Celery's consumer without the step that declares exchanges for delayed messages, which are unused."""
 
     class Blueprint(Consumer.Blueprint):  # type: ignore[misc]
-        """The blueprint with the consumer's steps."""
+        """The steps of this consumer."""
 
         default_steps = tuple(step for step in Consumer.Blueprint.default_steps if step != _DELAYED)
 
@@ -134,7 +134,7 @@ class Node:
             raise Reject("internal", requeue=True) from problem
 
     def _on_worker_ready(self, sender: Any, **_: object) -> None:
-        """Install signal handlers and start consumption, in Celery's thread, once Celery is connected."""
+        """Install signal handlers and start consumption in Celery's thread, once Celery is connected."""
         self._consumption.begin(sender)
         self._heart.sooner.set()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -151,7 +151,7 @@ class Node:
         threading.Thread(target=self._stop_when_idle, name="drain", daemon=True).start()
 
     def _stop_when_idle(self) -> None:
-        """Stop Celery once all messages are acknowledged and the gateway knows that this node leaves."""
+        """Stop Celery after all messages are acknowledged and the gateway knows that the node leaves."""
         while self._consumption.busy():
             self._stopping.hurried.wait(0.1)
         self._heart.leaving = True
@@ -173,7 +173,7 @@ class Node:
 
 
 def _run_forever(turn: Callable[[], None]) -> None:
-    """Repeat an action endlessly. An internal error shuts the node down, because it needs this thread."""
+    """Repeat an action until the process ends; if the action fails, shut the node down."""
     try:
         while True:
             turn()
@@ -184,4 +184,4 @@ def _run_forever(turn: Callable[[], None]) -> None:
 
 
 def _skip_logging_setup(**_: object) -> None:
-    """Prevent Celery from configuring logging, which is already done."""
+    """Prevent Celery from configuring logging, because the node has already configured it."""

@@ -1,1 +1,1 @@
-"""The pages: each module has the routes of one subject, its requests to the daemon, and its HTML."""
+"""The pages of the console: each module contains the routes, requests and HTML of one subject."""

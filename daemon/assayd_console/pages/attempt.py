@@ -1,4 +1,4 @@
-"""The page of one attempt: live progress, then the results, and the available actions."""
+"""The page of one attempt, which shows its progress, then its results, and the available actions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MIB = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """A run's usage of one resource. `share` is the used share of the limit, at most 1."""
+    """The usage of one resource by a run. `share` is the used share of the limit, which is at most 1."""
 
     name: str
     shown: str
@@ -34,12 +34,12 @@ class Used:
 
     @property
     def near(self) -> bool:
-        """Return whether the usage came close to the limit."""
+        """Return whether the usage is close to the limit."""
         return self.share >= 0.9
 
 
 def used(attempt: Document) -> Iterator[Used]:
-    """Yield the resource usage of an attempt's run; nothing if it didn't run."""
+    """Yield the resource usage of an attempt's run; yield nothing if the attempt didn't run."""
     run, report = attempt["execution"], attempt["report"]
     if run is None or report is None:
         return
@@ -75,7 +75,7 @@ MOST_TEXTS = 20
 
 @dataclass(slots=True, kw_only=True)
 class AttemptCourse:
-    """The progress of an attempt, from its events."""
+    """The progress of an attempt, as derived from its events."""
 
     state: str
     stages: dict[str, Document] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class AttemptCourse:
     output: dict[str, str] = field(default_factory=lambda: {"stdout": "", "stderr": ""})
 
     def note(self, event: StreamEvent) -> None:
-        """Update the progress from an event."""
+        """Update the progress with an event."""
         match event.kind:
             case "state":
                 self.state = event.body["state"]
@@ -96,7 +96,7 @@ class AttemptCourse:
 
 
 async def show_attempt(request: Request) -> Response:
-    """Show an attempt, finished or not."""
+    """Show a running or finished attempt."""
     daemon: ConsoleDaemon = request.app.state.daemon
     attempt = await daemon.ask(requests.attempt(request.path_params["id"]))
     course = None if attempt["state"] == "finished" else AttemptCourse(state=attempt["state"])
@@ -105,7 +105,7 @@ async def show_attempt(request: Request) -> Response:
 
 
 async def follow_attempt(request: Request) -> Response:
-    """Send the progress of an attempt and, at its end, all results."""
+    """Send the progress of an attempt and, when it ends, all results."""
     daemon: ConsoleDaemon = request.app.state.daemon
     attempt_id = request.path_params["id"]
 
@@ -125,7 +125,7 @@ async def follow_attempt(request: Request) -> Response:
 
 
 async def download(request: Request) -> Response:
-    """Send one file of a bundle, or all as a tar archive, as a download that browsers never display."""
+    """Send a file of a bundle, or all files as a tar archive, as a download that browsers never display."""
     daemon: ConsoleDaemon = request.app.state.daemon
     attempt_id, name = request.path_params["id"], request.path_params.get("name")
     asked = requests.bundle(attempt_id) if name is None else requests.artifact(attempt_id, name)
@@ -140,7 +140,7 @@ async def download_retry_context(request: Request) -> Response:
 
 
 async def download_source(request: Request) -> Response:
-    """Return one source text of the submission as a download."""
+    """Return one of the submission's source texts as a download."""
     daemon: ConsoleDaemon = request.app.state.daemon
     attempt = await daemon.ask(requests.attempt(request.path_params["id"]))
     texts = texts_of((await submission_of(daemon, attempt)).get("payload") or {})
@@ -151,7 +151,7 @@ async def download_source(request: Request) -> Response:
 
 
 def attachment(content: bytes, name: str) -> Response:
-    """Return a download response; its file name has only safe characters."""
+    """Return a download response with a file name that contains only safe characters."""
     plain = "".join(
         c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name.rpartition("/")[2]
     )
@@ -219,7 +219,7 @@ async def _details(daemon: ConsoleDaemon, attempt: Document) -> dict[str, Any]:
 
 
 async def _load_batch_name(daemon: ConsoleDaemon, attempt: Document) -> str | None:
-    """Return the name of an attempt's batch; None without a batch, or if it was removed."""
+    """Return the name of an attempt's batch; None if the attempt has no batch or the batch was removed."""
     if attempt["batch_id"] is None:
         return None
     try:
@@ -229,19 +229,19 @@ async def _load_batch_name(daemon: ConsoleDaemon, attempt: Document) -> str | No
 
 
 def select_cases(cases: list[Document]) -> list[Document]:
-    """Return the cases that a page shows: all, or a limited number with failed ones first."""
+    """Return the cases that a page shows: all cases, or a limited number that begins with failed ones."""
     if len(cases) <= MOST_CASES:
         return cases
     return sorted(cases, key=lambda case: bool(case["status"] == "passed"))[:MOST_CASES]
 
 
 def sent_file(attempt: Document) -> Document | None:
-    """Return the submission file's entry in the bundle; None if the bundle was removed."""
+    """Return the bundle's entry for the submission file; None if the bundle was removed."""
     return next((each for each in attempt["artifacts"] if each["name"].startswith("submission_")), None)
 
 
 async def submission_of(daemon: ConsoleDaemon, attempt: Document) -> Mapping[str, Document]:
-    """Return the submission from the bundle; empty if it was removed or is too large for a page."""
+    """Return the submission from the bundle; empty if the bundle was removed or is too large for a page."""
     sent = sent_file(attempt)
     if sent is None or sent["bytes"] > SOURCE_BYTES:
         return {}

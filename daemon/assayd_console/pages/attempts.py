@@ -1,4 +1,4 @@
-"""The list of attempts: filters in the URL, pagination, and a first page that is updated live."""
+"""The list of attempts, with filters in the URL, and pages of which the first one is updated live."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Asked = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFilters:
-    """The filters as entered by the user; an empty string means no filter."""
+    """The filters that the user entered; an empty string means no filter."""
 
     typed: Mapping[str, str]
     cursor: str | None = None
@@ -59,13 +59,13 @@ class AttemptFilters:
 
 
 def parse_filters(query: QueryParams) -> AttemptFilters:
-    """Parse the filters of a URL; several labels are joined by spaces, as in the input field."""
+    """Parse the filters of a URL, in which labels are separated by spaces as in the input field."""
     typed = {name: " ".join(query.getlist(name)).strip() for name in NAMES}
     return AttemptFilters(typed=typed, cursor=query.get("cursor"))
 
 
 def since(text: str, now: datetime) -> str | None:
-    """Return a time for the API: ``30m``, ``24h`` and ``7d`` are relative to now; other values are dates.
+    """Return a time for the API: ``30m``, ``24h`` and ``7d`` count back from now; other values are dates.
 
     Raises: RequestError ``invalid``.
     """
@@ -111,7 +111,7 @@ async def list_attempts(request: Request) -> Response:
 
 
 async def follow_attempts(request: Request) -> Response:
-    """Stream the rows of the first page again after each change."""
+    """Send the rows of the first page again after each change."""
     daemon: ConsoleDaemon = request.app.state.daemon
     filters = parse_filters(request.query_params)
 

@@ -1,4 +1,4 @@
-"""Batches: progress, reasons of failures, and downloads of results in common formats."""
+"""The pages of batches: their progress, the reasons of failures, and downloads of results."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ async def list_batches(request: Request) -> Response:
 
 
 async def show_batch(request: Request) -> Response:
-    """Show one batch; slow parts are loaded afterwards."""
+    """Show one batch; the slow parts of its page are loaded afterwards."""
     values = await _load_batch(request)
     return page("batch.html", title=f"Batch {values['batch']['name']}", **values)
 
 
 async def _load_batch(request: Request) -> dict[str, Any]:
-    """Return the values of a batch's page."""
+    """Return the values that a batch's page shows."""
     daemon: ConsoleDaemon = request.app.state.daemon
     batch = await daemon.ask(requests.batch(request.path_params["name"]))
     return {
@@ -70,7 +70,7 @@ async def _load_batch(request: Request) -> dict[str, Any]:
 
 
 def _duration_s(batch: Document) -> float | None:
-    """Return the duration of a batch in seconds; None before its end."""
+    """Return the duration of a batch in seconds; None if the batch hasn't ended."""
     if batch["finished_at"] is None:
         return None
     begin, end = (datetime.fromisoformat(batch[name]) for name in ("created_at", "finished_at"))
@@ -78,7 +78,7 @@ def _duration_s(batch: Document) -> float | None:
 
 
 async def show_details(request: Request) -> Response:
-    """Show the results of a batch: reasons of failures, the slowest items, and a cell per item."""
+    """Show a batch's results: the reasons of failures, the slowest items, and a cell for each item."""
     batch, first, summary, items = await _load_details(request)
     return page(
         "_batch_details.html",
@@ -96,7 +96,7 @@ async def show_details(request: Request) -> Response:
 
 
 async def _load_tasks(daemon: ConsoleDaemon, batch: Document) -> list[Document]:
-    """Return one row per task of an evaluation, the hardest first; an empty list for other batches."""
+    """Return one row per task of an evaluation, starting with the hardest; other batches have no rows."""
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     cursor: str | None = None
     for _ in range(MOST_PAGES):
@@ -120,7 +120,7 @@ async def _load_tasks(daemon: ConsoleDaemon, batch: Document) -> list[Document]:
 
 
 async def download_picture(request: Request) -> Response:
-    """Return one chart as a file."""
+    """Return one chart as a downloadable file."""
     batch, _, summary, items = await _load_details(request)
     name = request.path_params["picture"]
     pictures = _draw_pictures(batch, summary, items["items"])
@@ -130,7 +130,7 @@ async def download_picture(request: Request) -> Response:
 
 
 async def _load_details(request: Request) -> tuple[Document, int, Document, Document]:
-    """Return a batch, the line after which its items are shown, its summary, and these items."""
+    """Return a batch, the line after which items are shown, the summary, and the shown items."""
     daemon: ConsoleDaemon = request.app.state.daemon
     batch = await daemon.ask(requests.batch(request.path_params["name"]))
     after = request.query_params.get("after", "0")
@@ -159,9 +159,9 @@ def _build_cell(item: Document) -> tuple[str, str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedItems:
-    """Failed items of a batch with the same rules and cause.
+    """The failed items of a batch that have the same rules and cause.
 
-    `message` is the message of the first item. `labels` are the labels that all compared items share.
+    `message` is the message of the first item. `labels` contains the labels that all compared items share.
     """
 
     rules: Sequence[str]
@@ -172,7 +172,7 @@ class FailedItems:
 
 
 def _group_failures(items: list[Document]) -> list[FailedItems]:
-    """Return the failed items grouped by rules and cause, the largest groups first."""
+    """Return the failed items in groups with the same rules and cause, starting with the largest group."""
     groups: dict[tuple[tuple[str, ...], str], list[Document]] = {}
     for item in items:
         if item["verdict"] in {"failed", "error"} and item["attempt_id"]:
@@ -182,7 +182,7 @@ def _group_failures(items: list[Document]) -> list[FailedItems]:
 
 
 async def _explain_groups(daemon: ConsoleDaemon, groups: Sequence[FailedItems]) -> Sequence[FailedItems]:
-    """Return groups of failed items, each with the message of one item and the shared labels."""
+    """Return the groups of failed items, each with an example message and the shared labels."""
     return [await _explain_group(daemon, group) for group in groups]
 
 
@@ -198,13 +198,13 @@ async def _explain_group(daemon: ConsoleDaemon, group: FailedItems) -> FailedIte
 
 
 def _select_spread(items: Sequence[Document], most: int) -> Sequence[Document]:
-    """Return at most `most` items, from the beginning, the middle and the end."""
+    """Return at most `most` items, taken from the beginning, the middle and the end."""
     step = max((len(items) - 1) / max(most - 1, 1), 1)
     return [items[round(place * step)] for place in range(min(most, len(items)))]
 
 
 async def follow_batch(request: Request) -> Response:
-    """Send the progress of a batch and, at its end, its actions and results."""
+    """Send the progress of a batch and, when it ends, its actions and results."""
     daemon: ConsoleDaemon = request.app.state.daemon
     name = request.path_params["name"]
 
@@ -235,7 +235,7 @@ async def cancel(request: Request) -> Response:
 
 
 async def resume(request: Request) -> Response:
-    """Send the missing lines of a batch, and redirect to its page."""
+    """Submit the missing lines of a batch, and redirect to the batch's page."""
     if request.headers.get("content-type", "") != "application/x-ndjson":
         raise RequestError("invalid", "send a batch as application/x-ndjson lines")
     daemon: ConsoleDaemon = request.app.state.daemon
@@ -246,7 +246,10 @@ async def resume(request: Request) -> Response:
 
 
 async def _load_own_batch(daemon: ConsoleDaemon, name: str) -> Document:
-    """Return a batch of the console's user. Raises: RequestError ``invalid``, for another user's."""
+    """Return a batch that belongs to the console's user.
+
+    Raises: RequestError ``invalid``, if it doesn't.
+    """
     batch = await daemon.ask(requests.batch(name))
     if batch["peer"]["uid"] != os.geteuid():
         message = f"batch {batch['name']} belongs to another user; only its owner can send lines"
@@ -255,7 +258,7 @@ async def _load_own_batch(daemon: ConsoleDaemon, name: str) -> Document:
 
 
 async def run_again(request: Request) -> Response:
-    """Submit the lines that failed as a new batch, and redirect to its page."""
+    """Submit the failed lines as a new batch, and redirect to the new batch's page."""
     daemon: ConsoleDaemon = request.app.state.daemon
     batch = await _load_own_batch(daemon, request.path_params["name"])
     # A second click makes another batch: with the same name, it would continue the first one.
@@ -267,7 +270,7 @@ async def run_again(request: Request) -> Response:
 
 
 async def _failed_lines(daemon: ConsoleDaemon, batch: Document) -> AsyncIterator[bytes]:
-    """Yield the submissions of items that didn't pass, as lines; items without a stored one are omitted."""
+    """Yield the stored submissions of items that didn't pass, one per line."""
     async for item in daemon.lines(requests.batch_results(batch["id"])):
         attempt = item["attempt"] or {"artifacts": ()}
         sent = sent_file(attempt)
@@ -276,7 +279,7 @@ async def _failed_lines(daemon: ConsoleDaemon, batch: Document) -> AsyncIterator
 
 
 class ResultWriter(Protocol):
-    """A writer of items in a file format with a beginning and an end."""
+    """A writer that writes items in a file format with a beginning and an end."""
 
     def __enter__(self) -> Self:
         """Write the beginning."""
@@ -292,7 +295,7 @@ FORMULA_BEGINS = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 
 
 class CsvWriter:
-    """A writer of one row per item for spreadsheets; possible formulas get a leading apostrophe."""
+    """A CSV writer with one row per item; possible spreadsheet formulas get a leading apostrophe."""
 
     HEADS = ("line", "attempt_id", "verdict", "cause", "rules", "took_ms", "labels", "error")
 
@@ -319,7 +322,7 @@ class CsvWriter:
         self._rows.writerow([_escape_formula(cell) for cell in cells])
 
     def __exit__(self, *_: object) -> None:
-        """Do nothing: the format has no end."""
+        """Do nothing, because CSV files have no end marker."""
 
 
 def _escape_formula(value: object) -> object:
@@ -327,7 +330,7 @@ def _escape_formula(value: object) -> object:
 
 
 async def download(request: Request) -> Response:
-    """Send the results of a batch, item by item."""
+    """Send the results of a batch one item at a time."""
     daemon: ConsoleDaemon = request.app.state.daemon
     name, form = request.path_params["name"], request.path_params["form"]
     batch = await daemon.ask(requests.batch(name))

@@ -1,4 +1,4 @@
-"""Repairs and generations: chains of answers, shown as timelines with the changes of each answer."""
+"""The pages of repairs and generations, which show each chain as a timeline with each answer's changes."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ WRITE = "write"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffLine:
-    """A line of a diff. `sign` is `added`, `removed`, `place` or empty."""
+    """A line of a diff. `sign` is `added`, `removed`, `place` or an empty string."""
 
     sign: str
     text: str
 
 
 def parse_diff(diff: str) -> list[DiffLine]:
-    """Return the lines of a unified diff with their types; lines beyond the limit are only counted."""
+    """Return the lines of a unified diff with their types; lines above the limit are only counted."""
     signs = {"+": "added", "-": "removed", "@": "place"}
     lines = [line for line in diff.splitlines() if not line.startswith(("--- ", "+++ "))]
     shown = [DiffLine(sign=signs.get(line[:1], ""), text=line) for line in lines[:MOST_DIFF_LINES]]
@@ -48,7 +48,7 @@ def parse_diff(diff: str) -> list[DiffLine]:
 
 
 def steps_of(chain: Document, last: str | None = None) -> Iterator[dict[str, object]]:
-    """Yield the answers of a chain, each with its changes and failure; `last` is the last failure."""
+    """Yield each answer of a chain with its changes and failure; `last` is the last answer's failure."""
     before = None
     answers = chain["attempts"]
     for answer, following in zip_longest(answers, answers[1:]):
@@ -62,7 +62,7 @@ def steps_of(chain: Document, last: str | None = None) -> Iterator[dict[str, obj
 
 
 def _find_failure(answer: Document, following: Document | None, last: str | None) -> str | None:
-    """Return the failure of an answer, from its record, the next repair or `last`; None if unknown."""
+    """Return an answer's failure from its record, the next repair or `last`; None if it is unknown."""
     if answer["strategy"] == WRITE and answer["original_error"]:  # The answer wasn't a valid submission.
         return str(answer["original_error"])
     if answer["verdict"] != "failed":
@@ -74,14 +74,14 @@ def _find_failure(answer: Document, following: Document | None, last: str | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainPage:
-    """The chain to which a page's URL refers, with the requests to the daemon about this chain."""
+    """The chain that a page's URL specifies, and the requests to the daemon for this chain."""
 
     sort: str
     id: str
 
     @property
     def name(self) -> str:
-        """Return the chain's title for its page."""
+        """Return the title of the chain's page."""
         return f"{'Repair' if self.sort == 'repairs' else 'Generation'} {self.id}"
 
     def state(self) -> ClientRequest[Any]:
@@ -95,7 +95,7 @@ class ChainPage:
         )
 
     def step(self, number: int) -> ClientRequest[Any]:
-        """Return the request for one prompt and the answer to it."""
+        """Return the request for one prompt and its answer."""
         if self.sort == "repairs":
             return requests.repair_step(self.id, number)
         return requests.generation_step(self.id, number)
@@ -121,7 +121,7 @@ def _parse_chain(request: Request) -> ChainPage:
 
 
 async def show_chain(request: Request) -> Response:
-    """Show one chain, finished or not."""
+    """Show one running or finished chain."""
     return page("chain.html", **await _load_values(request.app.state.daemon, _parse_chain(request)))
 
 
@@ -142,7 +142,7 @@ async def _load_values(daemon: ConsoleDaemon, named: ChainPage) -> dict[str, Any
 
 
 async def _load_last_attempt(daemon: ConsoleDaemon, chain: Document) -> Document | None:
-    """Return the attempt of a finished chain's last answer; None if it was removed."""
+    """Return the attempt of a finished chain's last answer; None if the attempt was removed."""
     if chain["state"] != "finished" or not chain["attempts"] or not chain["attempts"][-1]["attempt_id"]:
         return None
     try:
@@ -152,7 +152,7 @@ async def _load_last_attempt(daemon: ConsoleDaemon, chain: Document) -> Document
 
 
 async def follow_chain(request: Request) -> Response:
-    """Stream a chain after each step until it ends."""
+    """Send a chain again after each of its steps, until the chain ends."""
     daemon: ConsoleDaemon = request.app.state.daemon
     named = _parse_chain(request)
 
@@ -181,7 +181,7 @@ async def cancel(request: Request) -> Response:
 
 
 async def hint(request: Request) -> Response:
-    """Try again with a user's hint: a generation continues, but a repair starts from the beginning."""
+    """Try again with a user's hint: a generation continues, whereas a repair starts again."""
     daemon: ConsoleDaemon = request.app.state.daemon
     named, form = _parse_chain(request), await read_form(request)
     said = form.get("hint", "")
@@ -202,7 +202,7 @@ async def approve(request: Request) -> Response:
 
 
 async def accept_fallback(request: Request) -> Response:
-    """Accept the fallback rules that a repair offers."""
+    """Accept the fallback rules that a repair proposes."""
     named = _parse_chain(request)
     await request.app.state.daemon.ask(requests.accept_fallback(named.id))
     return RedirectResponse(f"/repairs/{named.id}", status_code=303)

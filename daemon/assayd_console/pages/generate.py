@@ -1,4 +1,4 @@
-"""Starts generations: a request in natural language, and context fields from the kind's schema."""
+"""The form that starts a generation, with a request and the context fields of the kind's schema."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def show_form(request: Request) -> Response:
 
 
 async def generate(request: Request) -> Response:
-    """Start a generation and redirect to its page; errors are shown next to their fields."""
+    """Start a generation and redirect to its page; in case of errors, show them next to their fields."""
     daemon: ConsoleDaemon = request.app.state.daemon
     typed = await read_form(request)
     kind = await find_kind(daemon, typed.get("kind", ""))
@@ -39,7 +39,10 @@ async def generate(request: Request) -> Response:
 
 
 def parse_generation(kind: Document, typed: Mapping[str, str]) -> Document:
-    """Return the generation request in a form. Raises: RequestError ``invalid``, with the field name."""
+    """Return the generation request in a form.
+
+    Raises: RequestError ``invalid``, with the name of the field.
+    """
     return {
         "kind": kind["kind"],
         "intent": typed.get("intent", ""),

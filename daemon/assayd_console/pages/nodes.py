@@ -1,4 +1,4 @@
-"""The nodes of a cluster: their runs, why a node accepts no work, and draining for maintenance."""
+"""The pages of a cluster's nodes: their runs, the reasons for accepting no work, and draining."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BADGES = {"ready": "ok", "draining": "warn", "not_ready": "fail", "lost": "fail"
 
 
 async def has_nodes(daemon: ConsoleDaemon) -> bool:
-    """Return whether there is a cluster whose nodes this user can see."""
+    """Return whether there is a cluster, and this user can see its nodes."""
     try:
         await daemon.ask(requests.nodes())
     except ClientError:  # A single-host daemon, no operator rights, or no answer yet.

@@ -1,4 +1,4 @@
-"""The daemon's current state, updated live: rates, queue, containers, engine, and the last hour."""
+"""The page of the daemon's current state: rates, queue, containers, engine, and the last hour."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def show_now(request: Request) -> Response:
 
 
 async def follow_now(request: Request) -> Response:
-    """Stream the page again at intervals of a few seconds."""
+    """Send the page again every few seconds."""
 
     async def produce(tell: Tell) -> None:
         while True:
@@ -45,7 +45,7 @@ async def follow_now(request: Request) -> Response:
 
 
 async def _load_page_values(request: Request) -> dict[str, Any]:
-    """Return the daemon's metrics, or the reason why it doesn't answer and the time of its last answer."""
+    """Return the daemon's metrics, or if it doesn't answer, the reason and the time of its last answer."""
     pulse: DaemonSampler = request.app.state.pulse
     try:
         return await _build_values(request, await pulse.look())
@@ -94,7 +94,7 @@ async def _build_values(request: Request, look: Look) -> dict[str, Any]:
 
 
 def _list_pools(now: MetricsSample) -> Iterator[tuple[str, str, float]]:
-    """Yield the image, key and number of idle containers of each pool."""
+    """Yield the image, the key and the number of idle containers of each pool."""
     for labels, number in now.values.get("assayd_idle_containers", {}).items():
         named = dict(labels)
         yield named.get("image", ""), named["pool_key"], number
@@ -106,7 +106,7 @@ async def _load_running_attempts(daemon: ConsoleDaemon) -> list[Document]:
 
 
 def _step_latencies(seen: Span) -> Iterator[tuple[str, str, str]]:
-    """Yield each step's p50 and p95 since the previous sample, or without new data, since startup."""
+    """Yield the p50 and p95 of each step since the previous sample, or since startup without new data."""
     start = Span(now=seen.now, before=type(seen.now)(taken_s=0.0), seconds=1.0)
     for step in STEPS:
         of = next(
@@ -126,7 +126,7 @@ def _step_latencies(seen: Span) -> Iterator[tuple[str, str, str]]:
 
 
 def fill_buckets(summary: Document, until: datetime, long_s: int) -> list[tuple[str, dict[str, int]]]:
-    """Return the time buckets up to a moment in order; missing buckets are added with no attempts."""
+    """Return the buckets up to a time, in order; add missing buckets without attempts."""
     step_s = summary["bucket_s"]
     known = {bucket["at"][:19]: bucket["verdicts"] for bucket in summary["buckets"]}
     last = int(until.timestamp()) // step_s * step_s
@@ -136,7 +136,7 @@ def fill_buckets(summary: Document, until: datetime, long_s: int) -> list[tuple[
 
 
 def build_count_bars(counts: Document, most: int, address: str = "") -> list[ChartBar]:
-    """Return bars for the first counts except ``completed``, each linked to `address` plus its name."""
+    """Return bars for the first counts except ``completed``; each bar links to `address` and its name."""
     failed = [(name, number) for name, number in counts.items() if name != "completed"]
     return [
         ChartBar(name=name, number=number, shown=f"{number:,}", href=address and f"{address}{quote(name)}")

@@ -1,4 +1,4 @@
-"""Shows the effects of a profile on stored submissions, and suggests additions to the profile."""
+"""The page that shows a profile's effects on stored submissions, and suggests additions to the profile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ USUAL = "7d"
 
 
 async def review_policy(request: Request) -> Response:
-    """Show the verdicts that a profile would change, and the additions that rejected code needs."""
+    """Show the verdicts that a profile would change, and the additions that rejected code requires."""
     daemon: ConsoleDaemon = request.app.state.daemon
     policy = await daemon.ask(requests.policy(request.path_params["name"]))
     typed = {name: request.query_params.get(name, "").strip() for name in ("since", "batch", "label")}

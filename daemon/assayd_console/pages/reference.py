@@ -1,4 +1,4 @@
-"""The pages for policies, the library, and the daemon's health."""
+"""The pages of the policies, the library, and the health checks of the daemon."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _explain_url(policy: Document, url: str) -> tuple[bool, str]:
 
 
 def explain_import(policy: Document, module: str) -> tuple[bool, str]:
-    """Return whether a profile allows an import, and the value that determines this."""
+    """Return whether a profile allows an import, and which value of the profile determines this."""
     shown = policy["imports"]
     rules = ImportPolicy(
         allowed=frozenset(shown["allowed"]),
@@ -78,14 +78,14 @@ def explain_import(policy: Document, module: str) -> tuple[bool, str]:
 
 
 async def list_library(request: Request) -> Response:
-    """Show the library: the newest version of each name."""
+    """Show the newest version of each name in the library."""
     cursor = request.query_params.get("cursor")
     found = await request.app.state.daemon.ask(requests.library(cursor=cursor, limit=PAGE))
     return page("library.html", title="Library", entries=found["entries"], next_cursor=found["next_cursor"])
 
 
 async def show_entry(request: Request) -> Response:
-    """Show one version of a library entry with its source, and links to its other versions."""
+    """Show one version of a library entry, with its source and links to other versions."""
     daemon: ConsoleDaemon = request.app.state.daemon
     name = request.path_params["name"]
     history = (await daemon.ask(requests.library_history(name)))["entries"]
@@ -112,7 +112,10 @@ async def show_entry(request: Request) -> Response:
 
 
 def _draw_rows_by_run(runs: list[Document]) -> list[tuple[str, Markup]]:
-    """Return a small chart per file and table with its rows by run, oldest first; None for refused runs."""
+    """Return a chart for each file and table with its rows by run, oldest run first.
+
+    Refused runs are shown with None.
+    """
     counts = [{**run["inputs"], **run["outputs"], **run["tables"]} for run in runs]
     names = list(dict.fromkeys(name for each in counts for name in each))[:MOST_CHARTS]
     marked = [(run["verdict"] or "waiting", run["created_at"][:16]) for run in runs]
@@ -124,7 +127,7 @@ def _draw_rows_by_run(runs: list[Document]) -> list[tuple[str, Markup]]:
 
 
 async def show_doctor(request: Request) -> Response:
-    """Show the available checks, which start only on request, because they need containers."""
+    """Show the available checks, which start only at the user's request, because they need containers."""
     return page("doctor.html", title="Doctor", checks=None)
 
 

@@ -1,4 +1,4 @@
-"""Submits code from a page whose fields come from the schema of a kind's payload; no kind is hardcoded."""
+"""The form for submitting code of any kind, with fields from the schema of the kind's payload."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ LIMITS_AT = "overrides.resources"
 
 
 def read_submission(kind: Document, typed: Mapping[str, str]) -> Document:
-    """Return the submission in a form. Raises: RequestError ``invalid``, with the field name."""
+    """Return the submission in a form.
+
+    Raises: RequestError ``invalid``, with the name of the field.
+    """
     overrides = parse_settings(typed.get("overrides", "").split(), "overrides")
     limits = value_of(LIMITS, typed, LIMITS_AT)
     submission: Document = {
@@ -47,7 +50,7 @@ def _parse_labels(text: str) -> dict[str, str]:
 
 
 async def show_form(request: Request) -> Response:
-    """Show the form of a kind with its example, or with the submission of another attempt."""
+    """Show the form of a kind, filled with the kind's example or another attempt's submission."""
     daemon: ConsoleDaemon = request.app.state.daemon
     parent, first = request.query_params.get("parent"), None
     if parent is None:
@@ -66,7 +69,7 @@ async def show_form(request: Request) -> Response:
 
 
 def _refill_form(kind: Document, attempt_id: str, submission: Mapping[str, Document]) -> dict[str, str]:
-    """Return the form values for a follow-up of an attempt. Raises: RequestError ``too_large``."""
+    """Return the form values for resubmitting an attempt. Raises: RequestError ``too_large``."""
     if not submission:
         raise RequestError(
             "too_large", f"the submission of {attempt_id} was removed, or is too large for a form"
@@ -86,7 +89,7 @@ def _refill_form(kind: Document, attempt_id: str, submission: Mapping[str, Docum
 
 
 async def submit(request: Request) -> Response:
-    """Submit a form and redirect to its attempt; errors are shown next to their fields."""
+    """Submit a form and redirect to its attempt; in case of errors, show them next to their fields."""
     daemon: ConsoleDaemon = request.app.state.daemon
     typed = await read_form(request)
     kind = await find_kind(daemon, typed.get("kind", ""))
@@ -124,7 +127,7 @@ async def _render_form(
 
 
 async def find_kind(daemon: ConsoleDaemon, name: str) -> Document:
-    """Return a kind by its name; return the first kind if the name is unknown."""
+    """Return the kind with this name; return the first kind if the name is unknown."""
     kinds = await daemon.kinds()
     return next((kind for kind in kinds if kind["kind"] == name), kinds[0])
 

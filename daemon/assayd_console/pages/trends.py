@@ -1,4 +1,4 @@
-"""Charts of many attempts: pass rate over time, failures by rule, and latency by step."""
+"""The page with charts of many attempts: the pass rate over time, failures by rule, latency by step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LIMITS = ("time", "unit time", "memory", "output", "disk", "files")
 
 
 async def show_trends(request: Request) -> Response:
-    """Show the page; the charts, which require database queries, are loaded afterwards."""
+    """Show the page; the charts are loaded afterwards, because they need slow database queries."""
     return page("trends.html", title="Trends", **await _parse_query(request), spans=list(SPANS))
 
 
@@ -43,7 +43,7 @@ async def show_pictures(request: Request) -> Response:
 
 
 async def show_answers(request: Request) -> Response:
-    """Show the models' mistakes: counts of providers' answers by week, kind and provider."""
+    """Show the models' mistakes: the number of providers' answers by week, kind and provider."""
     daemon: ConsoleDaemon = request.app.state.daemon
     kinds = [kind["kind"] for kind in await daemon.kinds()]
     kind = request.query_params.get("kind", "")
@@ -63,7 +63,7 @@ async def show_answers(request: Request) -> Response:
 
 
 async def download(request: Request) -> Response:
-    """Return one chart as a file."""
+    """Return one chart as a downloadable file."""
     asked = await _parse_query(request)
     pictures, _ = await _draw_pictures(request.app.state.daemon, asked)
     name = request.path_params["name"]
@@ -140,7 +140,7 @@ def _format_seconds(seconds: float) -> str:
 def _read_histogram(
     sample: MetricsSample, name: str, write: Callable[[float], str], **labels: str
 ) -> list[tuple[str, float]]:
-    """Return the number of attempts per bucket, computed from a metric's cumulative counts."""
+    """Return the number of attempts per bucket, which is computed from a metric's cumulative counts."""
     counts = span(sample, None, 1.0).buckets(name, **labels)
     found, below = [], 0.0
     for end, number in sorted(counts.items()):

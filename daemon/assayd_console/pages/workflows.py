@@ -1,4 +1,4 @@
-"""The pages of workflows: the graph with the states of the nodes, the findings and the outputs."""
+"""The pages of workflows, which show the graph with the nodes' states, the findings and the outputs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def _load_values(daemon: ConsoleDaemon, workflow: Document) -> dict[str, A
 
 
 async def follow_workflow(request: Request) -> Response:
-    """Stream a workflow again after each change, until it ends."""
+    """Send a workflow again after each of its changes, until the workflow ends."""
     daemon: ConsoleDaemon = request.app.state.daemon
     newest: list[Document] = []
 

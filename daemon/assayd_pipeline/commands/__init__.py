@@ -1,4 +1,4 @@
-"""The command `assay pipeline`: shows stored pipelines, and applies the result of a validated attempt."""
+"""Implements `assay pipeline`, which shows stored pipelines and applies results of validated attempts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def show(
     ],
     as_json: Json = False,
 ) -> None:
-    """Show a pipeline: its steps, and the result of each step in each attempt."""
+    """Show a pipeline with its steps and the result of each step in each attempt."""
     from assayd_client.cli.ids import record_id
     from assayd_client.cli.terminal import out, plain, print_json
 
@@ -68,7 +68,7 @@ def show(
 
 
 def _describe_origin(attempt: Document) -> Iterator[str]:
-    """Yield the origin of an attempt: its predecessor, and the fix that the attempt tries."""
+    """Yield lines about the origin of an attempt: its predecessor, and the fix that it tries."""
     from assayd_client.cli.terminal import shorten
 
     if attempt["parent_id"] is not None:
@@ -123,7 +123,7 @@ def rollback(
         bool, typer.Option("--force", help="Also discard later changes, and list the discarded changes.")
     ] = False,
 ) -> None:
-    """Undo a commit if nothing has changed since then; needs no daemon."""
+    """Undo a commit if nothing has changed since then; no daemon is needed."""
     from assayd_pipeline.commands.rollback import foretell, roll_back
 
     for line in (foretell if dry_run else roll_back)(reference, database, directory, force=force):
@@ -184,7 +184,7 @@ def history(
 
 
 def _find_attempt(client: PlainClient, said: str) -> tuple[str, str | None]:
-    """Return the attempt, and its approved name if the caller used this name.
+    """Return the attempt, and its approved name if the caller specified this name.
 
     Raises: NotFound; RequestError.
     """

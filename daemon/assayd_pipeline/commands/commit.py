@@ -1,8 +1,9 @@
-"""Applies the result of a validated pipeline attempt: its database and its changed files.
+"""Applies the result of a validated pipeline attempt: the database and the changed files.
 
-The commit changes nothing unless everything is still as submitted. Replaced content is kept as a backup
+The commit changes nothing if anything differs from the submission. Replaced content is kept as a backup
 next to the original, and the database's journal records every change, so that `rollback` can undo the
-commit. Repeating an interrupted commit completes it; completed steps are skipped.
+commit. If a commit was interrupted, repeating it completes the remaining steps and skips the completed
+ones.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ Checkpoint = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """An attempt's inputs and results. `base_database` is None if it started without a database."""
+    """The inputs and results of an attempt. `base_database` is None if it started without a database."""
 
     attempt_id: str
     base_files: Mapping[str, bytes]
@@ -64,7 +65,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class _FileChange:
-    """A file to replace; `base` is None if the file must not exist before."""
+    """A file to replace; `base` is None if the file must not exist before the commit."""
 
     name: str
     path: Path
@@ -74,7 +75,7 @@ class _FileChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CommitPlan:
-    """The remaining steps, and the record of the whole commit, including the completed steps."""
+    """The remaining steps, and the record of the whole commit, which includes the completed steps."""
 
     connection: sqlite3.Connection | None
     database_due: bool
@@ -83,7 +84,7 @@ class _CommitPlan:
 
 
 def fetch_result(client: PlainClient, attempt_id: str) -> Result:
-    """Fetch an attempt's inputs and results.
+    """Fetch the inputs and results of an attempt.
 
     Raises: RequestError ``commit.refused``; StoreError ``artifact.damaged``.
     """
@@ -130,8 +131,8 @@ def apply(
     Args:
         result: the return value of `fetch_result`.
         database: the real database.
-        directory: the real folder of the attempt's files; required if the attempt changed any.
-        checkpoint: called at each step, for tests.
+        directory: the real folder of the attempt's files; required if the attempt changed any file.
+        checkpoint: called at each step, for use in tests.
         name: the library name by which the pipeline was requested, if any.
 
     Raises: RequestError ``commit.refused``, before any change; StoreError ``commit.failed``.
@@ -155,7 +156,7 @@ def apply(
 
 
 def foretell(result: Result, database: Path, directory: Path | None) -> list[str]:
-    """Return a line for each step that `apply` would do, and for each table that would change.
+    """Return a line for each step that `apply` would take, and for each table that would change.
 
     Raises: RequestError ``commit.refused``; StoreError ``commit.failed``.
     """
@@ -237,7 +238,7 @@ def _replaced(result: Result, change: _FileChange) -> ReplacedObject:
 
 
 def _close_interrupted(plan: _CommitPlan, database: Path) -> None:
-    """Record the end of a commit that a crash interrupted before its end was recorded."""
+    """Record the end of a commit if a crash prevented the record after the last change."""
     known = last(read_journal(database), plan.record.attempt_id)
     if known is not None and (known.action, known.state) == (COMMIT, BEGUN):
         with open_journal(database) as journal:
@@ -245,7 +246,7 @@ def _close_interrupted(plan: _CommitPlan, database: Path) -> None:
 
 
 def _list_changes(result: Result, directory: Path | None) -> list[_FileChange]:
-    """Return all submitted or changed files, each with its old and new content.
+    """Return all submitted or changed files, each with its old and its new content.
 
     Raises: RequestError ``commit.refused``.
     """
@@ -264,7 +265,7 @@ def _list_changes(result: Result, directory: Path | None) -> list[_FileChange]:
 
 
 def _is_due(change: _FileChange) -> bool:
-    """Return whether a file must still be replaced; False if it already has the new content."""
+    """Return whether a file must still be replaced; False if the file already has the new content."""
     current = read(change.path) if change.path.exists() else None
     if current == change.new:
         return False
@@ -298,7 +299,7 @@ def _rename_into_place(result: Result, due: Sequence[_FileChange], checkpoint: C
 
 
 def _is_database_due(result: Result, connection: sqlite3.Connection, database: Path) -> bool:
-    """Return whether the database must still be replaced; False if it already has its new content.
+    """Return whether the database must still be replaced; False if it already has the new content.
 
     Raises: RequestError ``commit.refused``.
     """

@@ -1,6 +1,6 @@
-"""Compares two states of a database table by table: the number of rows that exist in only one state.
+"""Compares two states of a database, and counts the rows of each table that exist in only one of them.
 
-Both states can be untrusted: only ordinary tables are read, within a time limit.
+Both states can be untrusted, so only ordinary tables are read, and a time limit applies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TABLES = (
 
 
 def differences(old: bytes, new: bytes) -> list[str]:
-    """Return a line for each table that differs between two states of a database."""
+    """Return a line for each table in which two states of a database differ."""
     try:
         with _open_both(old, new) as connection:
             return _list_differences(connection)
@@ -77,7 +77,7 @@ def _quote_identifier(name: str) -> str:
 
 @contextmanager
 def _open_both(old: bytes, new: bytes) -> Iterator[sqlite3.Connection]:
-    """Open two databases in memory; the older one is attached as schema ``old``."""
+    """Open two databases in memory, with the older one attached as schema ``old``."""
     with opened(new) as connection:
         connection.execute("ATTACH ':memory:' AS old")
         connection.deserialize(to_rollback_mode(old), name="old")

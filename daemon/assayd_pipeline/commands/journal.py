@@ -1,7 +1,8 @@
-"""The journal of a database's commits and rollbacks: JSON lines in a file next to the database.
+"""Keeps the journal of a database's commits and rollbacks as JSON lines in a file next to the database.
 
-A `begun` line is written durably before the first change, and a `done` line after the last one. So after a
-crash, the journal shows the interrupted operation, and repeating the operation completes it.
+A `begun` line is written durably before the first change, and a `done` line after the last change.
+Therefore, after a crash, the journal shows the interrupted operation, and repeating the operation completes
+it.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ BEGUN, DONE = "begun", "done"
 class ReplacedObject:
     """An object (a file or the database) that a commit replaced.
 
-    A digest is None if the object doesn't exist; the digest of a database excludes its counters.
+    A digest is None if the object doesn't exist; a database's digest is computed without its counters.
 
-    `name` is relative to the folder of the commit; `backup` names the backup file next to it.
+    `name` is relative to the folder of the commit; `backup` is the name of the backup file in the object's
+    folder.
     """
 
     name: str
@@ -41,7 +43,7 @@ class ReplacedObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One line of the journal. `name` is the library name with which the pipeline was requested, if any."""
+    """A line of the journal. `name` is the library name with which the pipeline was requested, if any."""
 
     action: str
     state: str
@@ -51,19 +53,19 @@ class Record:
     files: tuple[ReplacedObject, ...]
 
     def matches_reference(self, reference: str) -> bool:
-        """Return whether the record belongs to this attempt or pipeline name."""
+        """Return whether the record belongs to this attempt or this pipeline name."""
         return reference in {self.attempt_id, self.name}
 
 
 class Journal:
-    """The journal of one database, opened with an exclusive lock."""
+    """The journal of one database, which is opened with an exclusive lock."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
         self._path = path
 
     def records(self) -> Sequence[Record]:
-        """Return all lines, oldest first, except a truncated last line.
+        """Return all records in the order of their time, without a truncated last line.
 
         Raises: StoreError ``commit.journal``, if the journal is damaged.
         """
@@ -78,7 +80,7 @@ class Journal:
             raise StoreError("commit.journal", message) from problem
 
     def append(self, record: Record) -> None:
-        """Append a line durably, with the current user and time."""
+        """Append a line durably, together with the current user and time."""
         line = json.dumps(_to_json_record(record), sort_keys=True).encode() + b"\n"
         size = os.fstat(self._descriptor).st_size
         cut = size and os.pread(self._descriptor, 1, size - 1) != b"\n"
@@ -110,7 +112,7 @@ def open_journal(database: Path) -> Iterator[Journal]:
 
 
 def read_journal(database: Path) -> Sequence[Record]:
-    """Return the records of a database's journal, without creating the journal if it is missing."""
+    """Return the records of a database's journal; a missing journal isn't created."""
     path = database.with_name(database.name + SUFFIX)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -123,7 +125,7 @@ def read_journal(database: Path) -> Sequence[Record]:
 
 
 def last(records: Sequence[Record], reference: str) -> Record | None:
-    """Return the last record of an attempt or a pipeline name."""
+    """Return the last record for an attempt or a pipeline name."""
     return next((record for record in reversed(records) if record.matches_reference(reference)), None)
 
 

@@ -1,8 +1,8 @@
-"""Replaces a database's content in place, and files by renaming, with backups of both.
+"""Replaces the content of databases in place, and files by renaming, and makes backups of both.
 
-A database is replaced through SQLite's backup API, in one transaction under SQLite's own lock. So programs
-that have the database open continue with the new content, and a crash leaves either the old or the new
-content.
+A database is replaced through SQLite's backup API, in one transaction under SQLite's own lock. Therefore,
+programs that have the database open continue with the new content, and a crash leaves either the old or the
+new content.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ def opened(content: bytes) -> Iterator[sqlite3.Connection]:
 
 
 def to_rollback_mode(content: bytes) -> bytes:
-    """Return a WAL-mode database converted to rollback mode, the only mode for in-memory databases."""
+    """Return a copy of a WAL-mode database in rollback mode, which in-memory databases require."""
     return content[:18] + _PLAIN + content[20:] if content[18:20] == _WAL else content
 
 
 def same(one: bytes, other: bytes) -> bool:
-    """Return whether two databases have equal content, ignoring their counters."""
+    """Return whether two databases have equal content, apart from their counters."""
     return clear_counters(one) == clear_counters(other)
 
 
 def content_digest(content: bytes) -> str:
-    """Return the digest of a database's content, ignoring its counters."""
+    """Return the digest of a database's content without its counters."""
     return digest(clear_counters(content))
 
 
@@ -99,12 +99,12 @@ def inside(root: Path, name: str) -> Path:
 
 
 def remark(name: str) -> str:
-    """Return a note about a file that doesn't appear in a listing of its folder."""
+    """Return a note for a hidden file, which doesn't appear in listings of its folder."""
     return " (hidden)" if any(part.startswith(".") for part in PurePosixPath(name).parts) else ""
 
 
 def read(path: Path) -> bytes:
-    """Return a regular file's content, without following links."""
+    """Return the content of a regular file; links aren't followed."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -113,7 +113,7 @@ def read(path: Path) -> bytes:
 
 
 def write(path: Path, content: bytes, *, like: Path | None = None) -> None:
-    """Write a file durably and atomically, with the same permissions as another file."""
+    """Write a file durably and atomically, with the permissions of another file."""
     draft = path.with_name(f"{path.name}.draft")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -134,7 +134,7 @@ def move(path: Path, target: Path) -> None:
 
 
 def sync(folder: Path) -> None:
-    """Flush a folder's entries to disk."""
+    """Flush the entries of a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""Undoes a commit: restores the previous database and files.
+"""Undoes a commit by restoring the previous database and files.
 
 Unless forced, the rollback restores only objects that haven't changed since the commit. The current content
-is always kept as a backup. Repeating an interrupted rollback completes it.
+is always kept as a backup. If a rollback was interrupted, repeating it completes the remaining steps.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Checkpoint = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RestoreStep:
-    """One object to restore: its location, its former content (None if missing) and its current content."""
+    """An object to restore, with its location, former content (None if missing) and current content."""
 
     path: Path
     name: str
@@ -56,7 +56,7 @@ class _RestoreStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RollbackPlan:
-    """The remaining steps; `lost` lists the later changes that would be lost."""
+    """The remaining steps; `lost` describes later changes that the rollback would remove."""
 
     record: Record
     connection: sqlite3.Connection | None
@@ -73,14 +73,14 @@ def roll_back(
     force: bool = False,
     checkpoint: Checkpoint = lambda _: None,
 ) -> list[str]:
-    """Undo the last commit of an attempt or name; return a line for each completed step.
+    """Undo the last commit of an attempt or a name; return a line for each completed step.
 
     Args:
         reference: the attempt's id, or the name under which it was committed.
         database: the database of the commit.
         directory: the folder of the commit; required if the commit changed files.
         force: also restore objects that changed since the commit; the lines report the lost changes.
-        checkpoint: called at each step, for tests.
+        checkpoint: called at each step, for use in tests.
 
     Raises: RequestError ``commit.refused``, before any change; StoreError ``commit.failed``.
     """
@@ -95,7 +95,7 @@ def roll_back(
 
 
 def foretell(reference: str, database: Path, directory: Path | None, *, force: bool = False) -> list[str]:
-    """Return a line for each step that `roll_back` would do. Raises: as `roll_back`."""
+    """Return a line for each step that `roll_back` would take. Raises: the same errors as `roll_back`."""
     database = database.resolve()
     with _translate_errors(database), _lock_and_plan(reference, database, directory, force=force) as plan:
         things = [plan.database, *plan.files] if plan.database is not None else plan.files
@@ -164,7 +164,7 @@ def _find_commit(records: Sequence[Record], reference: str, database: Path) -> R
 
 
 def _find_later_commit(records: Sequence[Record], commit: Record) -> str | None:
-    """Return a later attempt that was committed and not undone, or None."""
+    """Return a later attempt that was committed and hasn't been undone, or None."""
     since = records[max(n for n, each in enumerate(records) if each.attempt_id == commit.attempt_id) + 1 :]
     standing: dict[str, None] = {}
     for record in since:
@@ -185,7 +185,7 @@ def _plan_database(  # noqa: PLR0913 - the facts about one database
     *,
     force: bool,
 ) -> _RestoreStep | None:
-    """Return the database's restore step; None if the database already has its former content."""
+    """Return the restore step of the database; None if the database already has its former content."""
     current = connection.serialize() if connection is not None else _read_content(database)
     found = content_digest(current) if current is not None else None
     if found == replaced.before:
@@ -206,7 +206,7 @@ def _plan_database(  # noqa: PLR0913 - the facts about one database
 def _plan_files(
     commit: Record, directory: Path | None, lost: list[str], *, force: bool
 ) -> list[_RestoreStep]:
-    """Return the restore steps of the files that differ from their former content."""
+    """Return the restore steps of the files whose content differs from the former content."""
     if not commit.files:
         return []
     if directory is None:
@@ -233,7 +233,7 @@ def _plan_files(
 def _read_backup(
     path: Path, commit: Record, replaced: ReplacedObject, digest_of: Callable[[bytes], str]
 ) -> bytes | None:
-    """Return the content before a commit. Raises: RequestError, if the backup is missing or changed."""
+    """Return the content before a commit. Raises: RequestError, if the backup is missing or was changed."""
     if replaced.before is None:
         return None
     backup = beside(path, commit.attempt_id, "backup")
@@ -270,7 +270,7 @@ def _restore_all(plan: _RollbackPlan, checkpoint: Checkpoint) -> list[str]:
 
 
 def _restore_file(thing: _RestoreStep, attempt_id: str) -> str:
-    """Restore a file, or remove it if it didn't exist before the commit."""
+    """Restore a file, or remove the file if it didn't exist before the commit."""
     path = plain(str(thing.path))
     if thing.before is None:
         kept = beside(thing.path, attempt_id, KEPT)
@@ -282,7 +282,7 @@ def _restore_file(thing: _RestoreStep, attempt_id: str) -> str:
 
 
 def _keep_current_content(thing: _RestoreStep, attempt_id: str) -> str:
-    """Keep the current content as a backup; return the name of the backup file."""
+    """Save the current content as a backup; return the name of the backup file."""
     kept = beside(thing.path, attempt_id, KEPT)
     if thing.current is None:
         return "nothing"

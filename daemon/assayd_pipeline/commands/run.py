@@ -1,4 +1,4 @@
-"""`assay pipeline run` and `history`: approved steps on new data, applied only if all checks pass."""
+"""Implements `assay pipeline run` and `history`, which run approved steps on new data."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Run:
     directory: Path | None
 
     def execute(self, client: PlainClient, name: str, *, webhook: str | None, as_json: bool) -> int:
-        """Run the pipeline, show the report, apply the result with `commit`, and return the exit code.
+        """Run the pipeline, show the report, apply the result if `commit` is set, and return the exit code.
 
-        Raises: RequestError; ClientError; StoreError, as for `commit`.
+        Raises: RequestError; ClientError; StoreError, under the same conditions as `commit`.
         """
         from assayd_client.cli.validate import print_attempt
 
@@ -78,7 +78,7 @@ class Run:
         return code
 
     def _read_replaced_files(self, result: Result) -> Mapping[str, bytes]:
-        """Return the current content of the files that a result replaces.
+        """Return the current content of the files that the result will replace.
 
         Other submitted files were read by this command, from any folder. A file that the run created may
         already exist from an earlier run.
@@ -91,7 +91,7 @@ class Run:
         return submitted | {name: read(path) for name, path in paths.items() if path.exists()}
 
     def _read_data_files(self) -> Mapping[str, object]:
-        """Return the data files, keyed by their paths in the sandbox."""
+        """Return the data files keyed by their paths in the sandbox."""
         found: dict[str, object] = {}
         for said in self.files:
             name, equals, path = said.rpartition("=")
@@ -112,7 +112,7 @@ def _parse_range(text: str) -> Mapping[str, float]:
 
 
 def _copy_database(database: Path) -> bytes:
-    """Return a database's committed content. Raises: RequestError ``file.unreadable``."""
+    """Return the committed content of a database. Raises: RequestError ``file.unreadable``."""
     try:
         uri = f"{database.resolve(strict=True).as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as connection:

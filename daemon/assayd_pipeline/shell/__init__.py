@@ -1,4 +1,4 @@
-"""Checks bash scripts: syntax, commands, and the paths that they read and write.
+"""Checks the syntax and the commands of bash scripts, and the paths that the scripts read and write.
 
     text ─reader─> tree (nodes) ─variables─> Script ─rules─> findings
 

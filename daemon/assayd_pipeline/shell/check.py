@@ -1,4 +1,4 @@
-"""Checks one bash script: the rules on commands, paths and variables.
+"""Checks one bash script with the rules for commands, paths and variables.
 
 Every command is checked, regardless of its position: in a function, a loop, a substitution, a here-document
 or an arithmetic expression. All violations are reported at once, in source order. The modules of the rules
@@ -37,7 +37,7 @@ MOST_TRAPS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command that a script can run, with its line."""
+    """A command that a script can run, and the line of the command."""
 
     name: str
     line: int
@@ -45,7 +45,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellCheck:
-    """The findings about a script and the commands in it, both in source order."""
+    """The findings about a script, and the commands in the script, both in source order."""
 
     findings: tuple[Finding, ...]
     commands: tuple[Command, ...] = ()
@@ -54,12 +54,12 @@ class ShellCheck:
 
 
 def parse_script(text: str) -> tuple[Finding, ...]:
-    """Return the finding about invalid syntax, with its correction; empty if the text is valid bash."""
+    """Return the finding about invalid syntax with its correction; empty if the text is valid bash."""
     return tuple(_best_explanation(text, finding) for finding in source.parse(text).findings)
 
 
 def _best_explanation(text: str, finding: Finding) -> Finding:
-    """Return ShellCheck's explanation of a syntax error, unless only the parser's one has an edit."""
+    """Return ShellCheck's explanation of a syntax error, unless only the parser's has an edit."""
     if finding.rule != "shell.syntax":
         return finding
     explained = unreadable(text, finding)
@@ -75,7 +75,7 @@ def check_script(
     network: NetworkPolicy = _CLOSED,
     files: WorkFiles | None = None,
 ) -> ShellCheck:
-    """Check a script; if its syntax is invalid, return only that finding.
+    """Check a script; if the script's syntax is invalid, return only the finding about this.
 
     Args:
         text: the script, in the form in which it will run.
@@ -136,7 +136,7 @@ def _check_all(script: ParsedScript) -> None:
 
 
 def _check_traps(script: ParsedScript) -> None:
-    """Check the text of each trap as a script with the same functions and variables."""
+    """Check the text of each trap as a script that has the same functions and variables."""
     actions = [
         (call.word, literal(word)) for call in script.calls if (word := get_trap_action(call)) is not None
     ]

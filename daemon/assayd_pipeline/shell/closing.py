@@ -1,4 +1,4 @@
-"""Proposes ends for open blocks, quotes and here-documents in bash, and the correct form of calls.
+"""Proposes ends of open blocks, quotes and here-documents in bash, and correct forms of calls.
 
 Callers check each proposal: an edit is offered only if bash can parse the edited script.
 """
@@ -21,7 +21,7 @@ _ARGUMENT = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|\$\([^()]*\)|[^,"'])+)\s*(?:,|
 
 
 def closed(text: str, line: int, closer: str) -> Iterator[str]:
-    """Yield the script with a construct closed that was opened on a line."""
+    """Yield versions of the script that close a construct which a line opens."""
     if closer == "quote":
         yield from close_quotes(text, '"')
     elif closer == "heredoc":
@@ -33,7 +33,7 @@ def closed(text: str, line: int, closer: str) -> Iterator[str]:
 
 
 def _insert_closer(text: str, line: int, closer: str) -> Iterator[str]:
-    """Yield the script with a block closed after the more deeply indented lines, or at the end."""
+    """Yield versions with a block closed after the more deeply indented lines, or at the end."""
     lines = text.rstrip("\n").split("\n")
     indent = _indentation(lines[line - 1])
     last = line
@@ -48,7 +48,7 @@ def _insert_closer(text: str, line: int, closer: str) -> Iterator[str]:
 
 
 def called(text: str, line: int, seen: re.Match[str], found: Finding) -> Finding | None:
-    """Return the finding for a call or definition written in another language's syntax, or None."""
+    """Return the finding for a call or definition in the syntax of another language, or None."""
     indent, name, inside, opens = seen.groups()
     lines = text.split("\n")
     if opens:

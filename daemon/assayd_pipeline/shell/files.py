@@ -1,4 +1,4 @@
-r"""Finds files to be read, and folders for written files, that won't exist when the step uses them.
+r"""Finds paths that won't exist when a step uses them: files to read, and folders of files to write.
 
     cp data/nothere.csv out.csv; echo done     path.missing   the file is neither submitted nor created before
     wc -l sales.csv                            path.missing   the file is data/sales.csv
@@ -7,9 +7,9 @@ r"""Finds files to be read, and folders for written files, that won't exist when
     echo x > tmp/reports/a.txt                 path.missing   no command creates the folder
     cat data/x.csv || echo none                nothing        the script deals with a missing file
 
-Bash and its tools print an error for each of these, and the step often continues to its end. Only literal
-paths are checked, and only if no earlier command could create them; other cases are detected during the
-run.
+Bash and its tools print an error for each of these paths, but the step often continues to its end. Only
+literal paths are checked, and only if no earlier command could create them; other cases are detected during
+the run.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MOST_PATHS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkFiles:
-    """The files at a step's start: submitted paths, and prefixes of paths that earlier steps write."""
+    """The files at the start of a step: submitted paths, and prefixes of paths that earlier steps write."""
 
     submitted: frozenset[str] = frozenset()
     written: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class WorkFiles:
 
 
 def written_by(script: ParsedScript) -> tuple[str, ...]:
-    """Return the literal prefixes of the paths that a script writes; an empty prefix means any path."""
+    """Return the literal prefixes of the paths that a script writes; an empty prefix matches any path."""
     found = (
         _normalize_path(_literal_prefix(one.value), "") for one in script.paths if one.use is PathUse.WRITES
     )
@@ -69,7 +69,7 @@ def written_by(script: ParsedScript) -> tuple[str, ...]:
 
 
 def check_files(script: ParsedScript, files: WorkFiles) -> None:
-    """Add a finding for each literal path that won't exist when the script uses it."""
+    """Add a finding for each literal path that doesn't exist when the script uses the path."""
     folders = _CurrentFolders(script)
     if not folders.certain or len(script.paths) > _MOST_PATHS:
         return
@@ -126,7 +126,7 @@ def _report_missing(script: ParsedScript, one: NamedPath, path: str, files: Work
 
 
 def _report_path(script: ParsedScript, one: NamedPath, message: str, meant: str) -> None:
-    """Add the finding for a path, with its replacement if that is obvious."""
+    """Add the finding for a path; if the correct path is obvious, also its edit."""
     raw = script.source.written(one.node)
     quote = raw[0] if raw[:1] in {"'", '"'} and raw[-1:] == raw[:1] else ""
     plain = raw.strip("\"'") == one.value or "\\" in raw
@@ -176,7 +176,7 @@ def _normalize_path(path: str, folder: str) -> str:
 
 
 class _CurrentFolders:
-    """The current folder at each position of a script, if all `cd` calls are literal and top-level."""
+    """The current folder at each position of a script, if all `cd` calls are literal and at top level."""
 
     def __init__(self, script: ParsedScript) -> None:
         self.certain = True
@@ -200,7 +200,7 @@ class _CurrentFolders:
 
 
 class _GuardedPaths:
-    """The paths and positions for which a script handles a missing file."""
+    """The paths, and the positions in a script, for which the script handles a missing file."""
 
     def __init__(self, script: ParsedScript) -> None:
         self._places = [
@@ -220,7 +220,7 @@ class _GuardedPaths:
 
 
 def _guarded_parts(node: Node) -> Iterator[Node]:
-    """Yield the parts of a node whose failure is expected: conditions, and commands before `||`."""
+    """Yield the parts of a node that are expected to fail: conditions, and commands before `||`."""
     match node.kind:
         case "BinaryCmd" if node.text("Op") == "||" and (left := node.node("X")) is not None:
             yield left

@@ -1,4 +1,4 @@
-"""Explains mistakes in bash with ShellCheck's comments and a table of its codes.
+"""Explains mistakes in bash by ShellCheck's comments and a table of ShellCheck's codes.
 
     if [ -s x ] then            shell.syntax      SC1010    edit: if [ -s x ]; then
     limit = 5                   command.not_allowed, SC2283    edit: limit=5
@@ -65,7 +65,7 @@ _PASSING_FORMS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptMistake:
-    """The meaning of a ShellCheck code in this project; the table's header describes the fields."""
+    """The meaning of a ShellCheck code in this project; the header of the table describes the fields."""
 
     code: int
     level: str
@@ -88,7 +88,7 @@ class ScriptMistake:
 
 @cache
 def slips() -> tuple[ScriptMistake, ...]:
-    """Return the table, with the most helpful entries first; a code can have several entries."""
+    """Return the table, which begins with the most helpful entries; a code can have several entries."""
     return tuple(ScriptMistake(**told) for told in tomllib.loads(_TABLE.read_text(encoding="utf-8"))["code"])
 
 
@@ -101,7 +101,7 @@ def _mistakes_by_code() -> dict[int, list[ScriptMistake]]:
 
 
 def unreadable(text: str, found: Finding) -> Finding | None:
-    """Return the explanation of a script that bash can't parse; None if there is none."""
+    """Return the explanation of a script that bash can't parse, or None."""
     told = linter.comments(text)
     for slip in slips():
         at = (one for one in told if one.code == slip.code) if slip.code else _find_matches(text, slip)
@@ -113,7 +113,7 @@ def unreadable(text: str, found: Finding) -> Finding | None:
 
 
 def _find_matches(text: str, slip: ScriptMistake) -> Iterator[LinterComment]:
-    """Yield the positions of an entry without a code: the lines that match its pattern."""
+    """Yield the positions for an entry without a code, at which lines match the entry's pattern."""
     pattern = re.compile(slip.find)
     for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
         found = pattern.search(line[:_LINE_CHARS])
@@ -124,7 +124,7 @@ def _find_matches(text: str, slip: ScriptMistake) -> Iterator[LinterComment]:
 
 
 def add_mistakes(text: str, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return the findings about a valid script, with the mistakes that ShellCheck has found."""
+    """Return the findings about a valid script, together with the mistakes that ShellCheck reports."""
     suspicious = _PASSING_FORMS.search(text) is not None or _overwrites_input(text)
     if not suspicious and not any(one.is_error for one in findings):
         return tuple(findings)
@@ -149,13 +149,13 @@ def add_mistakes(text: str, findings: Sequence[Finding]) -> tuple[Finding, ...]:
 def _find_consequences(
     slip: ScriptMistake, comment: LinterComment, found: Sequence[Finding]
 ) -> list[Finding]:
-    """Return the findings that result from a mistake because bash misreads a command or test there."""
+    """Return the findings that result from a mistake, because bash misreads a command or test there."""
     covered = range(comment.line, comment.line + slip.covers + 1)
     return [one for one in found if slip.cause and one.rule in _FOLLOWING and one.line in covered]
 
 
 def _overwrites_input(text: str) -> bool:
-    """Return whether a line redirects output to a file that the line also names elsewhere."""
+    """Return whether a line redirects output to a file that the same line also uses."""
     return any(
         len(line) <= _LINE_CHARS and line.find(found[1]) < found.start(1)
         for line in text.split("\n")
@@ -175,7 +175,7 @@ def _build_finding(*, certain: bool) -> Finding:
 def _place_comment(
     slip: ScriptMistake, comment: LinterComment, told: Sequence[LinterComment]
 ) -> LinterComment:
-    """Return the comment, moved to the position that the table specifies."""
+    """Return the comment with the position that the table specifies."""
     other = next((one for one in told if one.code == slip.at), None)
     place = comment if other is None else other
     if slip.above and place.line > 1:
@@ -186,7 +186,7 @@ def _place_comment(
 def _explain_mistake(
     text: str, slip: ScriptMistake, comment: LinterComment, found: Finding
 ) -> Finding | None:
-    """Return the finding for a mistake, with its edit; None if the table's pattern isn't on the line."""
+    """Return the finding for a mistake, with its edit; None if the line doesn't match the pattern."""
     line = line_at(text, comment.line)
     if line is None or len(line) > _LINE_CHARS:
         return None
@@ -221,7 +221,7 @@ def _explain_mistake(
 
 @lru_cache(maxsize=1)
 def _assigned_names(text: str) -> frozenset[str]:
-    """Return the variables that a script gives a value; a word after `read` counts as a variable."""
+    """Return the variables to which a script gives a value; these include words after `read`."""
     read = (_READ.search(command) for command in _COMMAND_END.split(text))
     words = (_WORD.findall(found.string, found.end()) for found in read if found is not None)
     return frozenset(chain(_ASSIGNMENT.findall(text), _LOOP.findall(text), *words))
@@ -244,7 +244,7 @@ def _show_correction(edit: Edit) -> str:
 def _find_edit(
     text: str, line: str, slip: ScriptMistake, comment: LinterComment, seen: re.Match[str] | None
 ) -> Edit | None:
-    """Return the edit of a mistake if bash can parse the edited script; otherwise None."""
+    """Return the edit for a mistake; None unless bash can parse the edited script."""
     for candidate in _candidate_texts(text, line, slip, comment, seen):
         if candidate != text and reader.read(candidate).tree is not None:
             return edit_between(text, candidate)

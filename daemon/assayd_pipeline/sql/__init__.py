@@ -1,4 +1,4 @@
-"""Static rules for the SQL of pipelines, in SQLite's dialect.
+"""Checks the SQL of pipelines, in SQLite's dialect, with static rules.
 
 tokens (split as in SQLite) -> statements (classified by their first word) -> tree (sqlglot) -> rules.
 SQLite makes the final decision at run time; these rules report faults earlier and explain more.

@@ -1,6 +1,6 @@
-"""The interface to the reader of database files: it takes bytes and returns a description of the tables.
+"""Defines the interface to the reader of database files, which takes bytes and describes the tables.
 
-Kinds never open an untrusted database. The analysis worker installs the function that does, once per
+Kinds never open an untrusted database. The analysis worker installs a function that does so, once per
 process.
 """
 
@@ -15,12 +15,12 @@ _installed: list[CatalogReader] = []
 
 
 def install(read: CatalogReader) -> None:
-    """Set the function that reads the databases of later calls."""
+    """Set the function that later calls of `describe` use."""
     _installed[:] = [read]
 
 
 def describe(content: bytes, rows: int = 0) -> str:
-    """Return a database file's tables with columns and keys, or the reason why it can't be read."""
+    """Return the tables of a database file with columns and keys, or the reason why it can't be read."""
     if not _installed:
         return "(nothing that reads databases was installed in this process)"
     return _installed[0](content, rows)

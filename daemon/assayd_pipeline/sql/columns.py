@@ -1,4 +1,4 @@
-"""Simplifies a `CREATE TABLE` before sqlglot parses it: removes parts of columns that no rule needs.
+"""Simplifies `CREATE TABLE` statements for sqlglot by removing parts of columns that no rule needs.
 
 a UNSIGNED BIG INT              a TEXT              SQLite takes any words for a type
 a GENERATED ALWAYS AS (b)       a TEXT GENERATED …  and none
@@ -19,7 +19,7 @@ _CONSTRAINTS = (
 
 
 def simplify_create(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
-    """Yield the tokens of a `CREATE` statement without table options and with simplified columns."""
+    """Yield the tokens of a `CREATE` statement with simplified columns and without table options."""
     end = len(tokens)
     while tokens[end - 1].says("WITHOUT", "ROWID", "STRICT", ","):
         end -= 1
@@ -62,7 +62,7 @@ def _simplify_columns(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
 
 
 def _find_type_end(tokens: Sequence[SqlToken], place: int) -> int:
-    """Return the index after the words of a type and its lengths: ``DECIMAL (10, 2)``."""
+    """Return the index after a type's words and lengths: ``DECIMAL (10, 2)``."""
     while place < len(tokens) and tokens[place].kind in {
         SqlTokenKind.WORD,
         SqlTokenKind.NAME,

@@ -39,7 +39,7 @@ _INTERVAL = re.compile(r"INTERVAL\s*+(?:'\s*+)?(-?\d++)\s*+(?:'\s*+)?([a-z]+?)s?
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlSlip:
-    """One entry of the table; the table's header describes the fields."""
+    """One entry of the table; the header of the table describes the fields."""
 
     of: str
     hint: str
@@ -61,7 +61,7 @@ class SqlSlip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """A construct that SQLite lacks: `start` is its offset in the statement, `new` the rewrite."""
+    """A construct that SQLite lacks; `start` is its offset in the statement, and `new` is the rewrite."""
 
     start: int
     written: str
@@ -75,18 +75,18 @@ class Explained:
 
 @cache
 def slips() -> tuple[SqlSlip, ...]:
-    """Return the table of constructs."""
+    """Return the table of constructs from other databases."""
     read = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["slip"]
     return tuple(SqlSlip(**{**told, "call": tuple(told.get("call", ()))}) for told in read)
 
 
 def mask_literals(statement: str) -> str:
-    """Return a statement in which strings and comments are masked; offsets don't change."""
+    """Return a statement with its strings and comments masked, so that offsets stay the same."""
     return _HIDDEN.sub(lambda one: ("·" if one[0][0] == "'" else " ") * len(one[0]), statement)
 
 
 def explain(statement: str, tables: Prepared | None) -> Explained | None:
-    """Explain a statement that SQLite rejects, with a rewrite if one can be prepared; otherwise None."""
+    """Explain a statement that SQLite rejects, with a rewrite if SQLite can prepare one; otherwise None."""
     if len(statement) > MOST_CHARS:
         return None
     first, text = _apply_table(statement)
@@ -119,7 +119,7 @@ def has_different_meaning(statement: str) -> bool:
 
 
 def _try_rewrite(statement: str, text: str, tables: Prepared | None) -> tuple[str, bool]:
-    """Return the rewritten statement, by sqlglot if necessary, and whether SQLite can prepare it."""
+    """Return the rewritten statement, and whether SQLite can prepare it; sqlglot is used if necessary."""
     if text == statement or not text.strip() or tables is None:
         return text, text != statement and not text.strip()
     if tables.complaint(text) is None:
@@ -131,7 +131,7 @@ def _try_rewrite(statement: str, text: str, tables: Prepared | None) -> tuple[st
 
 
 def _apply_table(statement: str) -> tuple[Explained | None, str]:
-    """Apply all matching entries; return the explanation of the statement and the resulting text.
+    """Apply all entries that match; return the explanation of the statement and the new text.
 
     The explanation names the first construct in the statement, and the replacement for each construct.
     """
@@ -162,7 +162,7 @@ def _apply_table(statement: str) -> tuple[Explained | None, str]:
 
 
 def _join_form(one: Explained) -> str:
-    """Return the hint of a further form of the statement, which the finding's line doesn't show."""
+    """Return the hint for another form of the statement, which isn't on the finding's line."""
     written = " ".join(one.written.split()).removeprefix(")").lstrip()
     return f"Instead of `{written[:_SHOWN_CHARS]}`: {one.hint[:1].lower()}{one.hint[1:]}"
 
@@ -201,7 +201,7 @@ def _replacement(slip: SqlSlip, seen: re.Match[str], values: list[str]) -> str |
 
 
 def _match_call(slip: SqlSlip, text: str, masked: str) -> Match | None:
-    """Return the match of a function call outside strings, with its arguments, or None."""
+    """Return the match of a function call outside strings, together with its arguments, or None."""
     for found in re.finditer(rf"\b({'|'.join(slip.call)})\s*\(", masked, re.IGNORECASE):
         end = _find_closing(masked, found.end())
         if end is None:
@@ -254,7 +254,7 @@ def _pad_values(slip: SqlSlip, arguments: list[str], name: str) -> list[str]:
 
 
 def _format_hint(hint: str, values: list[str]) -> str:
-    """Fill a hint's placeholders; a hint whose placeholders don't match is shown unchanged."""
+    """Fill the placeholders of a hint; if the placeholders don't match, return the hint unchanged."""
     try:
         unit = _UNITS.get(values[0].lower(), "%Y") if values else ""
         return hint.format(*values, unit=unit, sign="-", number=7)
@@ -272,7 +272,7 @@ def _find_closing(masked: str, start: int) -> int | None:
 
 
 def _split_arguments(inside: str, masked: str) -> list[str]:
-    """Split arguments at the commas outside parentheses and strings."""
+    """Split arguments at the commas that are outside parentheses and strings."""
     if not inside.strip():
         return []
     parts, depth, last = [], 0, 0
@@ -285,7 +285,7 @@ def _split_arguments(inside: str, masked: str) -> list[str]:
 
 
 def _translate_dialects(statement: str) -> Iterator[tuple[str, str]]:
-    """Yield a statement as parsed in each dialect and then written for SQLite."""
+    """Yield the SQLite form of a statement for each dialect in which it can be parsed."""
     import sqlglot
 
     ignore = sqlglot.ErrorLevel.IGNORE

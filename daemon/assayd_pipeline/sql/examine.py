@@ -1,4 +1,4 @@
-"""Checks the SQL of one step: its syntax, and the policy's rules for its statements.
+"""Checks the SQL of one step for valid syntax and against the policy's rules.
 
 SELCT * FROM t                       sql.syntax      (near "SELCT")          edit: SELECT * FROM t
 CREATE TABLE … (a INT,)              sql.syntax      (near ")")              edit: … (a INT)
@@ -40,7 +40,7 @@ _SPLIT = "Split the step, or read rows from a CSV file."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """The findings: `syntax` findings prevent parsing, `rules` findings are violations."""
+    """The findings about SQL: `syntax` findings prevent parsing, and `rules` findings are violations."""
 
     syntax: tuple[Finding, ...] = ()
     rules: tuple[Finding, ...] = ()
@@ -48,7 +48,7 @@ class Examined:
 
 @lru_cache(maxsize=256)
 def examine(content: str, policy: SqlPolicy) -> Examined:
-    """Check a step's SQL; the result is cached, because two stages check the same texts."""
+    """Check a step's SQL, and cache the result, because two stages check the same texts."""
     text = split_sql(content)
     examined = _examine_text(text, policy)
     if len(examined.syntax) != 1 or examined.syntax[0].rule != "sql.syntax" or examined.syntax[0].edit:
@@ -58,7 +58,7 @@ def examine(content: str, policy: SqlPolicy) -> Examined:
 
 
 def _add_repair(text: SqlText, found: Finding, policy: SqlPolicy) -> Finding:
-    """Add the edit to a syntax error, and the intended word if that is certain."""
+    """Add the edit to a syntax error; if the intended word is certain, add it too."""
 
     def reads(other: str) -> bool:
         return not _examine_text(split_sql(other), policy).syntax
@@ -84,14 +84,14 @@ def _add_repair(text: SqlText, found: Finding, policy: SqlPolicy) -> Finding:
 
 
 def _place_at_edit(text: SqlText, found: Finding, edit: Edit) -> Finding:
-    """Move a finding to the line of the missing sign, which can be far before SQLite's position."""
+    """Move a finding to the line of the missing sign, which can be far before the reported position."""
     shown = snippet(text.content, edit.start_line)
     column = len(text.content.split("\n")[edit.start_line - 1]) + 1
     return replace(found, line=edit.start_line, column=column, snippet=shown, edit=edit)
 
 
 def _place_at_string(text: SqlText, found: Finding, quote: str) -> Finding:
-    """Move a finding to the first string that continues on the next line, where a quote may be missing."""
+    """Move a finding to the first string that spans several lines, because a quote may be missing there."""
     ends = find_open_string_lines(text.content, quote)
     line, column = text.place(ends[0]) if ends else (found.line, found.column)
     if line is None or line == found.line:
@@ -101,7 +101,7 @@ def _place_at_string(text: SqlText, found: Finding, quote: str) -> Finding:
 
 
 def _contains_finding(statement: SqlStatement, text: SqlText, finding: Finding) -> bool:
-    """Return whether the position of a finding is within a statement."""
+    """Return whether a finding is located within a statement."""
     if finding.line is None or finding.column is None:
         return False
     lines = text.content.split("\n", finding.line)[: finding.line - 1]
@@ -126,7 +126,7 @@ def _examine_text(text: SqlText, policy: SqlPolicy) -> Examined:
 
 
 def _find_unreadable(text: SqlText, policy: SqlPolicy) -> Finding | None:
-    """Return the finding for a fault that prevents the parsing of the text, or None."""
+    """Return the finding for a fault because of which the text can't be parsed, or None."""
     size = len(text.content.encode())
     if size > policy.max_bytes:
         message = f"The step has {size} bytes of SQL; {policy.max_bytes} are allowed."
@@ -160,7 +160,7 @@ def _parse_failure_finding(text: SqlText, statement: SqlStatement, problem: tree
 
 
 def _judge_statement(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Iterator[Finding]:
-    """Check one statement, first by its words and then by its tree. Raises: SqlParseError."""
+    """Check a statement by its words and then by its tree. Raises: SqlParseError."""
     if explained := statement.after("EXPLAIN", "QUERY", "PLAN") or statement.after("EXPLAIN"):
         place = statement.tokens.index(explained)
         statement = replace(statement, tokens=statement.tokens[place:])
@@ -178,12 +178,12 @@ def _judge_statement(text: SqlText, statement: SqlStatement, policy: SqlPolicy) 
 
 
 def _is_checked_by_words(statement: SqlStatement) -> bool:
-    """Return whether a statement is checked only by its words: it doesn't create plain tables."""
+    """Return whether only the words of a statement are checked, because it creates no plain table."""
     return statement.is_trigger or statement.after("CREATE", "VIRTUAL") is not None
 
 
 def _judge_words(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Sequence[Finding]:
-    """Return the first fault of a statement that is visible in its words."""
+    """Return the first fault that a statement's words show."""
     complaints = (
         each for each in _find_faults(statement, policy) if policy.level(each[0]) is not RuleLevel.OFF
     )
@@ -194,7 +194,7 @@ def _judge_words(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> S
 
 
 def _find_faults(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[str, str, int, str]]:
-    """Yield rule, message, offset and suggestion of each fault."""
+    """Yield the rule, message, offset and suggestion of each fault."""
     start, verb = statement.tokens[0].start, statement.verb
     yield from _find_call_faults(statement)
     if verb in rules.REFUSED:
@@ -222,7 +222,7 @@ def _find_faults(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[s
 
 
 def _find_value_faults(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[str, str, int, str]]:
-    """Yield faults of `PRAGMA` values and of placeholders."""
+    """Yield the faults of placeholders and of values in `PRAGMA` statements."""
     start = statement.tokens[0].start
     if statement.verb == "PRAGMA" and (name := _refused_pragma(statement, policy)) is not None:
         hint = "Foreign keys are enforced. " if name == "foreign_keys" else ""
@@ -243,7 +243,7 @@ _MADE_OR_CHANGED = {
 
 
 def _find_misspelt_object(statement: SqlStatement) -> tree.NotUnderstood | None:
-    """Return the fault of ``ALTER TALBE``: an invalid second word."""
+    """Return the fault for an invalid second word, as in ``ALTER TALBE``."""
     words = _MADE_OR_CHANGED.get(statement.verb)
     if words is None or len(statement.tokens) < 2 or statement.tokens[1].says(*words, "OR"):
         return None
@@ -258,7 +258,7 @@ def _find_misspelt_object(statement: SqlStatement) -> tree.NotUnderstood | None:
 
 
 def _unknown_verb_fault(statement: SqlStatement) -> tree.NotUnderstood:
-    """Return the fault for a first word that SQLite doesn't know."""
+    """Return the fault for a statement whose first word SQLite doesn't know."""
     first = statement.tokens[0]
     near = close_names(statement.verb, _ALLOWED)
     suggestion = f"Did you mean {near[0]}?" if near else "Begin with a statement of SQLite, such as SELECT."
@@ -268,14 +268,14 @@ def _unknown_verb_fault(statement: SqlStatement) -> tree.NotUnderstood:
 
 
 def _find_alter_faults(statement: SqlStatement) -> Iterator[tuple[str, str, int, str]]:
-    """Yield the faults in the words of a statement without a tree."""
+    """Yield the faults in the words of a statement that has no tree."""
     if not _adds_column(statement):
         start = statement.tokens[0].start
         yield "sql.alter", "ALTER TABLE can only add columns.", start, "Write ALTER TABLE … ADD COLUMN …"
 
 
 def _find_call_faults(statement: SqlStatement) -> Iterator[tuple[str, str, int, str]]:
-    """Yield the faults of function calls in a statement without a tree."""
+    """Yield the faults of function calls in a statement that has no tree."""
     called = (
         _find_outside_call(statement)
         if statement.verb == "ALTER" or _is_checked_by_words(statement)
@@ -289,7 +289,7 @@ def _find_call_faults(statement: SqlStatement) -> Iterator[tuple[str, str, int, 
 def _find_virtual_table_faults(
     statement: SqlStatement, start: int, policy: SqlPolicy
 ) -> Iterator[tuple[str, str, int, str]]:
-    """Yield the faults of a virtual table, by its module."""
+    """Yield the faults of a virtual table, which depend on its module."""
     using = (later for token, later in pairwise(statement.tokens) if token.says("USING"))
     module = next(using, None)
     named = module.text.strip('"`[]').lower() if module is not None else ""
@@ -308,7 +308,7 @@ def _find_virtual_table_faults(
 
 
 def _find_outside_call(statement: SqlStatement) -> SqlToken | None:
-    """Return the token of a function that accesses anything outside the database, or None."""
+    """Return the token of a function that accesses data outside the database, or None."""
     names = (token for token in statement.tokens if token.kind in {SqlTokenKind.WORD, SqlTokenKind.NAME})
     return next((token for token in names if token.text.strip('"`[]').lower() in rules.REACHING_OUT), None)
 
@@ -332,7 +332,7 @@ def _adds_column(statement: SqlStatement) -> bool:
 
 
 def _refused_pragma(statement: SqlStatement, policy: SqlPolicy) -> str | None:
-    """Return the name of a rejected `PRAGMA`: ``PRAGMA [schema.]name [(argument)]``, without ``=``."""
+    """Return the name in a rejected ``PRAGMA [schema.]name …`` statement, or None."""
     tokens = statement.tokens
     place = 3 if len(tokens) > 2 and tokens[2].says(".") else 1
     name = tokens[place].text.strip("\"'`[]").lower() if len(tokens) > place else ""
@@ -345,6 +345,6 @@ def _refused_pragma(statement: SqlStatement, policy: SqlPolicy) -> str | None:
 
 
 def _sets_on(tokens: Sequence[SqlToken]) -> bool:
-    """Return whether the value is ``= ON`` or ``(1)``, the permanent value of `foreign_keys`."""
+    """Return whether the value of `foreign_keys` is its permanent value: ``= ON`` or ``(1)``."""
     words = [token.text.strip("\"'").upper() for token in tokens if not token.says("=", "(", ")")]
     return len(words) == 1 and words[0] in {"1", "ON", "TRUE", "YES"}

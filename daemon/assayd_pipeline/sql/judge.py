@@ -1,4 +1,4 @@
-"""Checks one statement by its syntax tree.
+"""Checks one statement with rules on its syntax tree.
 
 UPDATE sales SET amount = 0                     sql.update_without_where
 DELETE FROM sales -- WHERE id = 1               sql.delete_without_where   (a comment isn't a condition)
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def judge_tree(text: SqlText, statement: SqlStatement, root: exp.Expr) -> Iterator[Finding]:
-    """Yield the findings about violations in a statement's tree."""
+    """Yield the findings about the violations in a statement's tree."""
     from sqlglot import exp
 
     start = statement.tokens[0].start
@@ -45,7 +45,7 @@ def judge_tree(text: SqlText, statement: SqlStatement, root: exp.Expr) -> Iterat
 
 
 def _leaves_database(call: exp.Anonymous) -> bool:
-    """Return whether a function loads code or accesses files; `readfile` can read files below ``data/``."""
+    """Return whether a function loads code or accesses files, except `readfile` below ``data/``."""
     from sqlglot import exp
 
     name, first = call.name.lower(), next(iter(call.expressions), None)
@@ -73,7 +73,7 @@ def _judge_condition(text: SqlText, start: int, node: exp.Update | exp.Delete) -
 
 
 def _is_constant(condition: exp.Expr) -> bool:
-    """Return whether a condition is equal for all rows: no column, or a column compared with itself."""
+    """Return whether a condition is the same for all rows: no column, or a column compared with itself."""
     from sqlglot import exp
 
     match condition:
@@ -113,7 +113,7 @@ def _insertion_edit(text: SqlText, offset: int, added: str) -> Edit:
 
 
 def _deletes_on_conflict(statement: SqlStatement, root: exp.Expr) -> bool:
-    """Return whether conflicts delete rows: ``INSERT OR REPLACE``, ``UPDATE OR REPLACE``."""
+    """Return whether rows are deleted on conflicts: ``INSERT OR REPLACE``, ``UPDATE OR REPLACE``."""
     update = statement.after("UPDATE", "OR")
     alternative = str(root.args.get("alternative") or "")
     return alternative.upper() == "REPLACE" or (update is not None and update.says("REPLACE"))

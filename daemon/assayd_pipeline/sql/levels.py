@@ -1,4 +1,4 @@
-"""Applies a profile's severities (error, warning or off) to findings of SQL rules.
+"""Applies a profile's severities (error, warning or off) to the findings of SQL rules.
 
 DROP TABLE t        sql.drop      an error under `pipeline`, a warning under `analysis`
 ATTACH 'x' AS x     sql.attach    an error under both

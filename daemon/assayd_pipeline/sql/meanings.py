@@ -1,4 +1,4 @@
-"""Finds unknown names, and constructs that SQLite interprets differently than intended.
+"""Finds unknown names, and constructs whose meaning in SQLite differs from the intended one.
 
 WHERE city = NULL           never true               edit: city IS NULL
 WHERE status = "paid"       text, since no column    edit: 'paid'
@@ -50,7 +50,7 @@ def refused(statement: str, complaint: str, tables: Prepared) -> Explained | Non
 
 
 def explain_misreadings(statement: str, tables: Callable[[], Prepared | None]) -> Iterator[Explained]:
-    """Yield explanations of constructs that SQLite accepts but interprets differently."""
+    """Yield explanations of constructs that SQLite accepts, but whose meaning isn't the intended one."""
     if len(statement) > MOST_CHARS:
         return
     masked = mask_literals(statement)
@@ -123,7 +123,7 @@ def _build_explanation(statement: str, start: int, end: int, new: str, hint: str
 
 
 def _explain_name(statement: str, complaint: str, tables: Prepared) -> Explained | None:
-    """Explain a name that is unknown to SQLite, or ambiguous."""
+    """Explain a name that SQLite doesn't know or that is ambiguous."""
     if (twice := _AMBIGUOUS.search(complaint)) is not None:
         return _qualify_column(statement, twice[1], tables)
     missing = _MISSING.search(complaint)
@@ -161,7 +161,7 @@ def _explain_name(statement: str, complaint: str, tables: Prepared) -> Explained
 
 
 def _correct_prefix(statement: str, table: str, name: str, tables: Prepared) -> Explained | None:
-    """Correct ``customers.id`` for a table with another name in the statement."""
+    """Correct ``customers.id`` if the statement gives the table another name."""
     for found in _SOURCE.finditer(statement):
         alias = found[2] or found[1]
         new = re.sub(rf"(?<![\w.]){re.escape(table)}\.", f"{alias}.", statement)
@@ -181,7 +181,7 @@ def _correct_prefix(statement: str, table: str, name: str, tables: Prepared) -> 
 
 
 def _explain_value_count(statement: str, complaint: str, tables: Prepared) -> Explained | None:
-    """Explain an `INSERT` with more or fewer values than columns."""
+    """Explain an `INSERT` in which the number of values differs from the number of columns."""
     found = _COUNTS.search(complaint)
     into = _INTO.search(statement)
     if found is None or into is None:
@@ -213,7 +213,7 @@ _INTO = re.compile(
 
 
 def _explain_unknown(statement: str, complaint: str, tables: Prepared) -> Explained | None:
-    """Explain a name without similar names, or a function with the wrong arguments."""
+    """Explain a name that has no similar names, or a function with the wrong arguments."""
     missing = _MISSING.search(complaint) or _NO_COLUMN.search(complaint)
     arguments = _ARGUMENTS.search(complaint)
     if arguments is not None:
@@ -284,7 +284,7 @@ _USAGE = {
 
 
 def _explain_window_filter(statement: str, alias: str, tables: Prepared) -> Explained | None:
-    """Explain a filter on a window function outside the `SELECT` that computes the function."""
+    """Explain a filter on a window function that is outside the `SELECT` with the function."""
     found = _FILTERED.match(statement)
     if found is None:
         return None
@@ -305,7 +305,7 @@ _FILTERED = re.compile(r"(?is)^(SELECT\b.*?\bFROM\b.*?)\s+WHERE\s+(.*?)(\s+ORDER
 
 
 def _qualify_column(statement: str, name: str, tables: Prepared) -> Explained | None:
-    """Add the name of the first table to a column that several tables have."""
+    """Add the name of the first table to a column that exists in several tables."""
     sources = [found[2] or found[1] for found in _SOURCE.finditer(statement)]
     place = re.search(rf"(?<![\w.]){re.escape(name)}\b", statement)
     if not sources or place is None:

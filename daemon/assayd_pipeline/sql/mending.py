@@ -1,4 +1,4 @@
-"""Computes the edit for SQL with a syntax error, if a single small change corrects it.
+"""Finds the edit for SQL with a syntax error, if a single small change corrects the error.
 
     SELECT a, b, FROM t                       sql.syntax    edit: SELECT a, b FROM t
     CREATE TABLE … (a INT, b INT,)            sql.syntax    edit: … (a INT, b INT)
@@ -35,7 +35,7 @@ Reads = Callable[[str], bool]
 
 
 def mended(content: str, statement: SqlStatement | None, reads: Reads) -> Edit | None:
-    """Return the edit for SQL with an unparsable statement; None if several edits would work."""
+    """Return the edit for SQL that can't be parsed; None if several edits would work."""
     inside = text_inside_fences(content)
     if inside is not None:
         return edit_between(content, inside) if reads(inside) else None
@@ -47,7 +47,7 @@ def mended(content: str, statement: SqlStatement | None, reads: Reads) -> Edit |
 
 
 def find_respelled_word(content: str, edit: Edit) -> str | None:
-    """Return the keyword that a one-line edit corrects; None if the edit makes another change."""
+    """Return the keyword that a one-line edit corrects; None if the edit makes a different change."""
     if edit.start_line != edit.end_line:
         return None
     before = content.split("\n")[edit.start_line - 1].split()
@@ -60,7 +60,7 @@ def find_respelled_word(content: str, edit: Edit) -> str | None:
 
 
 def stray(statement: SqlStatement) -> NotUnderstood | None:
-    """Return the error for a token that only sqlglot accepts: a final comma, another database's word."""
+    """Return the error for a token that SQLite rejects: a final comma, or a word of another database."""
     for before, token, after in zip(
         statement.tokens, statement.tokens[1:], (*statement.tokens[2:], None), strict=False
     ):
@@ -92,7 +92,7 @@ def _respell_keywords(content: str, statement: SqlStatement) -> Iterator[str]:
 
 
 def is_misspelling(word: str, keyword: str) -> bool:
-    """Return whether a word differs from a keyword by one letter, or by two swapped letters."""
+    """Return whether a word differs from a keyword by one letter or by two swapped letters."""
     if abs(len(word) - len(keyword)) > 1 or word[0] != keyword[0]:
         return False
     head = next((n for n, (a, b) in enumerate(zip(word, keyword, strict=False)) if a != b), len(word))

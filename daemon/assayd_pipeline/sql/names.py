@@ -1,4 +1,4 @@
-"""Suggests the intended name in place of a name that SQLite doesn't know.
+"""Suggests the intended name for a name that SQLite doesn't know.
 
 no such column: amuont              Did you mean amount?
 no such function: median            belongs to the sqlite3 shell
@@ -19,11 +19,11 @@ _SHOWN = 20
 
 
 def advise_on_names(message: str, names: Mapping[str, Sequence[str]]) -> str | None:
-    """Return the advice about an unknown name, or None.
+    """Return advice about an unknown name, or None.
 
     Args:
         message: SQLite's error message.
-        names: the existing tables, each with its columns.
+        names: the columns of each existing table.
     """
     found = _MISSING.search(message)
     if found is None:

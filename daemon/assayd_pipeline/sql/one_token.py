@@ -1,4 +1,4 @@
-r"""Finds a change of one word or sign with which SQLite can prepare a statement that it rejects.
+r"""Finds a change of one word or sign that makes a statement valid for SQLite.
 
     SELECT id name city FROM t        a comma is missing before `name`
     SELECT name, city FORM t          Did you mean `FROM`?
@@ -7,8 +7,8 @@ r"""Finds a change of one word or sign with which SQLite can prepare a statement
     WHERE id IN 1, 2                  parentheses are missing
     … ORDER BY a WHERE b = 1          `WHERE` comes before `ORDER BY`
 
-The changes are tried near the word that SQLite reports, most likely first, and each result is prepared with
-the submission's tables. So a proposal is always a statement that SQLite accepts.
+The changes are tried near the word that SQLite reports, beginning with the most likely one, and each result
+is prepared with the submission's tables. Therefore, SQLite accepts every proposed statement.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _CLAUSES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change that makes a statement valid: `start` is its offset, `new` the whole statement."""
+    """A change that makes a statement valid; `start` is its offset, and `new` is the whole statement."""
 
     start: int
     message: str
@@ -79,7 +79,7 @@ class Change:
 
 
 def changed(statement: str, tables: Prepared) -> Change | None:
-    """Return the most likely single change with which SQLite can prepare a statement, or None."""
+    """Return the most likely single change that lets SQLite prepare a statement, or None."""
     complaint = tables.complaint(statement)
     named = _NEAR.search(complaint or "")
     try:
@@ -122,7 +122,7 @@ def _find_first_valid(tried: Iterator[Change], tables: Prepared) -> Change | Non
 
 
 def _find_places(tokens: Sequence[SqlToken], named: str | None) -> list[int]:
-    """Return the positions of the token that SQLite reports; by default, the end of the statement."""
+    """Return the positions of the token that SQLite reports; without a token, the statement's end."""
     if named is None:
         return [len(tokens)]
     return [number for number, token in enumerate(tokens) if token.text == named][:_MOST_PLACES]
@@ -137,7 +137,7 @@ def _nearby_places(tokens: Sequence[SqlToken], place: int, *steps: int) -> Itera
 
 
 def _respell_keywords(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
-    """Replace a misspelled keyword, or split a word into the two keywords that were joined."""
+    """Replace a misspelled keyword, or split a word that consists of two joined keywords."""
     for at in _nearby_places(tokens, place, 0, -1, 1, -2):
         token = tokens[at]
         word = token.text.upper()
@@ -178,7 +178,7 @@ def _is_misspelling(word: str, key: str) -> bool:
 def _separate_statements(
     statement: str, tokens: Sequence[SqlToken], places: Sequence[int]
 ) -> Iterator[Change]:
-    """Yield two statements separated by a NUL character; callers split them there to prepare both."""
+    """Yield two statements joined by a NUL character, at which callers split them to prepare both."""
     for at in sorted({each for place in places for each in _nearby_places(tokens, place, 0, -1)}):
         token = tokens[at]
         if at and token.says(*_VERBS):
@@ -205,7 +205,7 @@ def _remove_comma(statement: str, tokens: Sequence[SqlToken], place: int) -> Ite
 
 
 def _remove_token(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
-    """Remove a sign, a keyword, or the name of a table before a column."""
+    """Remove a sign, a keyword, or a table's name before a column."""
     for at in _nearby_places(tokens, place, 0, -1, 1):
         token = tokens[at]
         removable = token.text.upper() in _REMOVABLE or token.text in "()*"
@@ -232,7 +232,7 @@ def _remove_token(statement: str, tokens: Sequence[SqlToken], place: int) -> Ite
 
 
 def _add_parentheses(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
-    """Enclose a list in parentheses: after `IN`, `VALUES`, `OVER`, `AS`, `KEY` or a table's name."""
+    """Enclose a list in parentheses after `IN`, `VALUES`, `OVER`, `AS`, `KEY` or a table's name."""
     for at in _nearby_places(tokens, place, 0, -1, -2):
         before = tokens[at - 1] if at else tokens[0]
         if not at or not (before.says(*_LISTS) or tokens[0].says("INSERT", "CREATE")):
@@ -248,7 +248,7 @@ def _add_parentheses(statement: str, tokens: Sequence[SqlToken], place: int) -> 
 
 
 def _complete_pairs(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Change]:
-    """Insert the second word of a pair: `GROUP BY`, `ORDER BY`, `PARTITION BY`, `PRIMARY KEY`."""
+    """Insert the missing second word of `GROUP BY`, `ORDER BY`, `PARTITION BY` or `PRIMARY KEY`."""
     for token, after in pairwise(tokens):
         second = _SECOND.get(token.text.upper())
         if second is not None and not after.says(second):
@@ -311,7 +311,7 @@ def _is_name(token: SqlToken) -> bool:
 
 
 def _reorder_clauses(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Change]:
-    """Move the clauses of a statement into their correct order."""
+    """Move the clauses of a statement into the correct order."""
     depth, starts = 0, list[tuple[int, int]]()
     for number, token in enumerate(tokens):
         depth += token.says("(") - token.says(")")
@@ -341,7 +341,7 @@ def _reorder_clauses(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Cha
 
 
 def _correct_semantic_errors(statement: str, tokens: Sequence[SqlToken], complaint: str) -> Iterator[Change]:
-    """Correct valid syntax that is rejected: `HAVING` without groups, no `FROM`, aggregates in `WHERE`."""
+    """Correct valid syntax that is rejected: `HAVING` without groups, no `FROM`, misplaced aggregates."""
     for said, word, new, hint in _REPLACED:
         for token in tokens if said in complaint else ():
             if token.says(word):

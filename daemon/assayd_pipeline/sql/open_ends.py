@@ -1,12 +1,12 @@
-"""Finds the line of SQL at whose end a quote or a parenthesis is missing.
+"""Finds the line of SQL at the end of which a quote or a parenthesis is missing.
 
     SELECT count(*                    sql.syntax      edit: SELECT count(*)
     FROM t
     SELECT * FROM t WHERE a = 'x      sql.syntax      edit: … WHERE a = 'x'
     ORDER BY b
 
-SQLite reports the position at which it stops, which can be many lines later. The end of every line is
-tried; if exactly one of them makes the text valid, it is the position of the mistake.
+SQLite reports the position at which it stops, which can be many lines after the mistake. The end of every
+line is tried; if closing at exactly one line makes the text valid, this line contains the mistake.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_TRIED = 12
 
 
 def closed(content: str, statement: SqlStatement, reads: Reads) -> Edit | None:
-    """Return the edit that closes a parenthesis at the end of a line, if exactly one line works."""
+    """Return the edit that closes a parenthesis at the end of a line, if this works for only one line."""
     opened = unclosed(statement)
     if opened is None:
         return None
@@ -38,7 +38,7 @@ def closed(content: str, statement: SqlStatement, reads: Reads) -> Edit | None:
 
 
 def unclosed(statement: SqlStatement) -> SqlToken | None:
-    """Return the innermost parenthesis that is still open at the end of a statement, or None."""
+    """Return the innermost parenthesis that a statement leaves open, or None."""
     open_: list[SqlToken] = []
     for token in statement.tokens:
         if token.says("("):
@@ -51,7 +51,7 @@ def unclosed(statement: SqlStatement) -> SqlToken | None:
 
 
 def quoted(content: str, quote: str, reads: Reads) -> Edit | None:
-    """Return the edit that closes a string at the end of the line on which the string begins."""
+    """Return the edit that closes a string at the end of its first line."""
     places = [(content, place, quote) for place in find_open_string_lines(content, quote)[:_MOST_TRIED]]
     return _find_only_insertion(places, reads) if "\n" in content.rstrip() else None
 
@@ -66,7 +66,7 @@ _BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])'(?=[^\W\d_])")
 
 
 def find_open_string_lines(content: str, quote: str) -> Sequence[int]:
-    """Return the end offsets of lines on which a string begins that continues on the next line."""
+    """Return the end offsets of the lines on which a multi-line string begins."""
     return tuple(_find_open_string_lines(content, quote))
 
 
@@ -82,7 +82,7 @@ def _find_open_string_lines(content: str, quote: str) -> Iterator[int]:
 
 
 def _find_only_insertion(places: Sequence[tuple[str, int, str]], reads: Reads) -> Edit | None:
-    """Return the insertion that makes the text valid, if there is exactly one; otherwise None."""
+    """Return the only insertion that makes the text valid; None if there are several or none."""
     good = []
     for content, place, sign in places:
         changed = content[:place] + sign + content[place:]

@@ -1,6 +1,6 @@
-"""The interface for preparing statements against a submission's tables.
+"""Defines the interface that prepares statements with a submission's tables.
 
-Checks never open a database. An analysis worker installs the function that does; without this function, no
+Checks never open a database. An analysis worker installs a function that does so; without this function, no
 statement can be prepared, and no rewrite is offered.
 """
 
@@ -13,7 +13,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """The sources of a step's tables: a database file or schema, earlier statements and CSV files."""
+    """The sources of a step's tables: a database file or schema, earlier statements, and CSV files."""
 
     content: bytes = b""
     schema: str = ""
@@ -22,14 +22,14 @@ class Tables:
 
 
 class Prepared(Protocol):
-    """The tables of a step, with which statements can be prepared."""
+    """The tables of a step, against which statements can be prepared."""
 
     def complaint(self, statement: str) -> str | None:
-        """Return SQLite's error for one statement, or None if it can be prepared."""
+        """Return SQLite's error for a statement, or None if the statement can be prepared."""
         ...
 
     def run(self, statement: str) -> None:
-        """Run a statement that creates or changes tables, so that later statements can use the tables."""
+        """Run a statement that creates or changes tables, so that later statements can use them."""
         ...
 
     def names(self, what: str) -> list[str]:
@@ -43,7 +43,7 @@ _installed: list[Opener] = []
 
 
 def install(opener: Opener) -> None:
-    """Set the function that opens tables for preparing statements."""
+    """Set the function that opens tables for later calls of `prepared`."""
     _installed[:] = [opener]
 
 

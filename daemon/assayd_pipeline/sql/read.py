@@ -1,4 +1,4 @@
-"""The SQL of a step, split into statements, with their positions in the text."""
+"""Splits the SQL of a step into statements, and converts offsets to positions in the text."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from assayd_pipeline.sql.tokens import NotSql, tokenize
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlText:
-    """SQL text with its statements.
+    """SQL text and the statements in it.
 
-    `broken` is the position at which no valid token begins; the text then has no statements.
+    `broken` is the position of an invalid token; if there is one, the list of statements is empty.
     """
 
     content: str
@@ -23,7 +23,7 @@ class SqlText:
     broken: NotSql | None = None
 
     def place(self, offset: int) -> tuple[int, int]:
-        """Return the 1-based line and column of an offset."""
+        """Return the 1-based line and column for an offset."""
         return line_of(self.content, offset), offset - self.content.rfind("\n", 0, offset)
 
     def finding(

@@ -1,4 +1,4 @@
-"""The rules for SQL, and the statements that are rejected because of their first word.
+"""Defines the rules for SQL, and the statements that are rejected because of their first word.
 
 Source: docs/kinds/pipeline.md.
 """

@@ -1,4 +1,4 @@
-"""Recognizes commands and functions of the sqlite3 shell, and suggests replacements.
+"""Recognizes commands and functions of the sqlite3 shell, and suggests replacements for them.
 
 .mode csv                               sql.dot_command
 .import data/x.csv t                    sql.dot_command
@@ -22,9 +22,10 @@ _LEAVE = "Remove it: rows are already printed with column names and tabs."
 
 
 def find_shell_commands(text: SqlText) -> Iterator[Finding]:
-    """Yield findings about commands of the sqlite3 shell: a dot at the beginning of a statement.
+    """Yield findings about sqlite3 shell commands, which begin with a dot at a statement's start.
 
-    A statement begins where only comments and shell commands have occurred since the last semicolon.
+    A position is a statement's start if only comments and shell commands precede it since the last
+    semicolon.
     """
     begins, offset = True, 0
     for line in text.content.split("\n"):
@@ -57,12 +58,12 @@ def find_shell_functions(text: SqlText, statement: SqlStatement) -> Iterator[Fin
 
 
 def _is_column_type(following: Sequence[SqlToken]) -> bool:
-    """Return whether the numbers of a column type follow, as in ``price DECIMAL(15, 2)``."""
+    """Return whether the lengths of a column type follow, as in ``price DECIMAL(15, 2)``."""
     inside = following[1:2] if len(following) > 2 and following[2].says(")") else following[1:4:2]
     return bool(inside) and all(token.kind is SqlTokenKind.NUMBER for token in inside)
 
 
 def instead_of(name: str) -> str:
-    """Return the replacement for a function that accesses anything outside the database."""
+    """Return the replacement for a function that accesses data outside the database."""
     found = SHELL_FUNCTIONS.get(name.lower())
     return f"It exists only in the sqlite3 shell. Write instead: {found}." if found else "Remove it."

@@ -1,7 +1,7 @@
-"""Splits a step's SQL into statements, each with its tokens and position.
+"""Splits the SQL of a step into statements, each with its tokens and its position.
 
-A statement ends at a semicolon; only the body of a trigger contains semicolons. The first word determines the
-type of a statement.
+A statement ends at a semicolon, except for semicolons in the body of a trigger. The first word determines
+the type of a statement.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from assayd_pipeline.sql.tokens import SqlToken
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlStatement:
-    """One statement. `number` is 1-based; there is at least one token and no final semicolon."""
+    """One statement. `number` is 1-based; there is at least one token, and no final semicolon."""
 
     number: int
     tokens: tuple[SqlToken, ...]
 
     @property
     def verb(self) -> str:
-        """Return the first word in upper case."""
+        """Return the first word of the statement in upper case."""
         return self.tokens[0].text.upper()
 
     @property
@@ -30,7 +30,7 @@ class SqlStatement:
         return _begins_trigger(self.tokens)
 
     def after(self, *words: str) -> SqlToken | None:
-        """Return the token after these words at the start of the statement; None if it starts otherwise."""
+        """Return the token after these words at the statement's start; None if it starts differently."""
         if len(self.tokens) <= len(words):
             return None
         begins = all(token.says(word) for token, word in zip(self.tokens, words, strict=False))
@@ -38,7 +38,7 @@ class SqlStatement:
 
 
 def split(tokens: Iterable[SqlToken]) -> Iterator[SqlStatement]:
-    """Yield the nonempty statements."""
+    """Yield the statements that aren't empty."""
     held: list[SqlToken] = []
     number = 0
     for token in tokens:
@@ -54,7 +54,7 @@ def split(tokens: Iterable[SqlToken]) -> Iterator[SqlStatement]:
 
 
 def _is_inside_trigger(held: list[SqlToken]) -> bool:
-    """Return whether a semicolon after these tokens is in a trigger's body, which ends with ``; END``."""
+    """Return whether a semicolon after these tokens is in a trigger's body; it ends with ``; END``."""
     return _begins_trigger(held) and not (held[-1].says("END") and held[-2].says(";"))
 
 

@@ -1,4 +1,4 @@
-"""Splits SQL into tokens as SQLite does, without comments and whitespace.
+"""Splits SQL into tokens in the same way as SQLite, and drops comments and whitespace.
 
 The rules are those of SQLite's own tokenizer (https://sqlite.org/src/file/src/tokenize.c): comments don't
 nest, only five characters are whitespace, and every non-ASCII character belongs to a name.
@@ -35,10 +35,10 @@ class SqlTokenKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SqlToken:
-    """One token; `start` is its offset in the text.
+    """One token; `start` is the token's offset in the text.
 
-    `keyword` is the uppercase text if the token can be a keyword or is a sign, otherwise empty. It is
-    stored because it is read many times per token.
+    `keyword` is the uppercase text if the token is a sign or can be a keyword; otherwise, it is empty. The
+    text is stored because it is read many times per token.
     """
 
     kind: SqlTokenKind
@@ -48,7 +48,7 @@ class SqlToken:
 
     @property
     def end(self) -> int:
-        """Return the offset after the token."""
+        """Return the offset of the end of the token."""
         return self.start + len(self.text)
 
     def says(self, *words: str) -> bool:
@@ -57,7 +57,7 @@ class SqlToken:
 
 
 class NotSql(ValueError):
-    """The error for a character, at `place`, that can't begin a token of SQLite."""
+    """The error for a character at `place` with which no token of SQLite can begin."""
 
     def __init__(self, place: int, message: str) -> None:
         super().__init__(message)

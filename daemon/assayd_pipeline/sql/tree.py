@@ -1,8 +1,8 @@
-"""Builds the syntax tree of a statement with sqlglot, and rejects a tree with unknown node types.
+"""Builds the syntax tree of a statement with sqlglot, and rejects trees with unknown node types.
 
 sqlglot supports many dialects and is more lenient than SQLite: it treats unknown words as names or as an
-opaque command. Therefore it is given SQLite's own tokens (no comments, no unusual spaces), and its tree can
-contain only the node types that are listed in this module.
+opaque command. Therefore, its input consists of SQLite's own tokens (no comments, no unusual spaces), and
+its tree can contain only the node types that are listed in this module.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ _ONLY_NAMES = frozenset(
 
 
 class NotUnderstood(Exception):
-    """The error for a statement without a tree. `syntax`: it is invalid SQL, not only unsupported here.
+    """The error for a statement without a tree. `syntax` is False if the SQL is valid but unsupported here.
 
-    `instead` is the required replacement for a token, if that is certain.
+    `instead` is the required replacement for a token, if the replacement is certain.
     """
 
     def __init__(
@@ -90,13 +90,13 @@ class NotUnderstood(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RewrittenStatement:
-    """A statement as rewritten for sqlglot, with the new position of each token."""
+    """A statement that was rewritten for sqlglot, with the new position of each token."""
 
     text: str
     tokens: tuple[tuple[int, SqlToken], ...]
 
     def token_at(self, place: int) -> SqlToken:
-        """Return the token at a position of the rewritten statement, or the last token before it."""
+        """Return the token at a position in the rewritten statement, or the last token before it."""
         found = self.tokens[0][1]
         for start, token in self.tokens:
             if start > place:
@@ -106,7 +106,7 @@ class _RewrittenStatement:
 
 
 def count_tokens(statements: Sequence[SqlStatement]) -> int:
-    """Return the number of tokens to parse, excluding rows that contain only literals."""
+    """Return the number of tokens to parse, without rows that contain only literals."""
     if sum(len(statement.tokens) for statement in statements) <= MAX_TOKENS:
         return 0
     return sum(
@@ -136,7 +136,7 @@ def parse(statement: SqlStatement) -> exp.Expr:
 
 
 def _parse_either(statement: SqlStatement) -> exp.Expr:
-    """Parse a statement; on failure, replace the commas in `FROM` with `JOIN`: ``FROM a, b ON …``."""
+    """Parse a statement; if this fails, replace commas in `FROM` with `JOIN`: ``FROM a, b ON …``."""
     try:
         return _parse(_rewrite_statement(statement))
     except NotUnderstood as problem:
@@ -153,7 +153,7 @@ _AFTER_TABLES = ("EXCEPT", "GROUP", "HAVING", "INTERSECT", "LIMIT", "ORDER", "UN
 
 
 def replace_commas_by_join(tokens: tuple[SqlToken, ...]) -> tuple[SqlToken, ...]:
-    """Return the tokens with `JOIN` in place of each comma between the tables of a `FROM`."""
+    """Return the tokens with each comma between the tables of a `FROM` replaced by `JOIN`."""
     depth, tables = 0, set[int]()
     found: list[SqlToken] = []
     for token in tokens:
@@ -174,7 +174,7 @@ def replace_commas_by_join(tokens: tuple[SqlToken, ...]) -> tuple[SqlToken, ...]
 
 
 def _parse_query(statement: SqlStatement) -> None:
-    """Parse the query of a `CREATE … AS` separately, to locate its faults. Raises: SqlParseError."""
+    """Parse the query in a `CREATE … AS` separately, so that faults are located. Raises: SqlParseError."""
     tokens = statement.tokens
     for place, (token, following) in enumerate(pairwise(tokens)):
         if token.says("AS") and following.says("SELECT", "WITH", "VALUES"):
@@ -220,12 +220,12 @@ def _is_known_node(node: exp.Expr) -> bool:
 
 
 def _describe_node(name: str) -> str:
-    """Return the type name of a node as words: ``LockProperty`` becomes ``lock property``."""
+    """Return the name of a node's type as words: ``LockProperty`` becomes ``lock property``."""
     return "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()
 
 
 def _rewrite_statement(statement: SqlStatement) -> _RewrittenStatement:
-    """Return the tokens joined by spaces, without parts that sqlglot can't parse and no rule needs."""
+    """Return the tokens as text, without parts that sqlglot can't parse and that no rule needs."""
     pieces: list[str] = []
     places: list[tuple[int, SqlToken]] = []
     place = 0
@@ -239,10 +239,10 @@ def _rewrite_statement(statement: SqlStatement) -> _RewrittenStatement:
 
 
 def _neutralize_token(token: SqlToken) -> str:
-    """Return a token in a form that sqlglot interprets in the same way as SQLite.
+    """Return a token in a form to which sqlglot and SQLite give the same meaning.
 
-    This matters for names: sqlglot doesn't support doubled quotes in names, and would split a name at a
-    space that SQLite doesn't treat as whitespace.
+    This is needed for names, because sqlglot doesn't support doubled quotes in names, and would split a
+    name at a space that SQLite doesn't treat as whitespace.
     """
     if token.kind is SqlTokenKind.NAME:
         return '"' + token.text[1:-1].replace('"', "_") + '"'
@@ -252,7 +252,7 @@ def _neutralize_token(token: SqlToken) -> str:
 
 
 def _drop_irrelevant_tokens(statement: SqlStatement) -> Iterator[SqlToken]:
-    """Remove tokens that no rule needs: ``OR IGNORE`` of an `UPDATE`, and much of a `CREATE TABLE`."""
+    """Remove tokens that no rule needs: ``OR IGNORE`` of an `UPDATE`, and parts of a `CREATE TABLE`."""
     tokens = statement.tokens
     if statement.verb == "UPDATE" and len(tokens) > 3 and tokens[1].says("OR"):
         yield tokens[0]
@@ -264,7 +264,7 @@ def _drop_irrelevant_tokens(statement: SqlStatement) -> Iterator[SqlToken]:
 
 
 def _drop_similar_rows(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
-    """Remove rows of literals after `VALUES` that have the same length as the preceding row.
+    """Remove rows of literals after `VALUES` that have as many values as the row before.
 
     VALUES (1, 'a'), (2, 'b'), (3)    ->    VALUES (1, 'a'), (3)
     """
@@ -287,7 +287,7 @@ def _drop_similar_rows(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
 
 
 def _measure_literal_row(tokens: Sequence[SqlToken], start: int) -> tuple[int, int]:
-    """Return the end of a row of literals and the number of literals; zeros for any other row."""
+    """Return the end of a row of literals and their number; return zeros for any other row."""
     if start >= len(tokens) or not tokens[start].says("("):
         return 0, 0
     held, expects = 0, True

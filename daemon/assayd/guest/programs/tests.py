@@ -1,9 +1,9 @@
 """`tests`: run one hidden test against a solution in another process.
 
-Arguments: `common` is equal for all tests of an attempt and has the fields `text`, `texts` (a list of
-asserts), `context`, `entry_point`, `names` (that the text uses and doesn't define), `modules` and
-`trusted`; `own` selects the test (`do` and its details). The solution answers over two pipes. The result
-record is described in docs/guest-protocol.md.
+Arguments: `common` is the same for all tests of an attempt and has the fields `text`, `texts` (a list of
+asserts), `context`, `entry_point`, `names` (the names that the text uses but doesn't define), `modules` and
+`trusted`; `own` selects the test (`do` and its details). The solution's process exchanges messages with
+this process over two pipes. The result record is described in docs/guest-protocol.md.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class _TestRun:
         return names
 
     def _modules(self, entry: object, names: Names) -> None:
-        """Install modules from which tests can import the solution's names."""
+        """Add modules to `sys.modules` from which tests can import the solution's names."""
         for name in strings(self._common, "modules"):
             module = sys.modules[name] = type(sys)(name)
             module.__dict__["__getattr__"] = self._get_solution_name
@@ -166,7 +166,7 @@ class _TestRun:
 
 
 def _run_method(names: Names, kind: str, method: str) -> None:
-    """Run one method of a `TestCase` with the set-up of its class and module. Raises: its exceptions."""
+    """Run one method of a `TestCase`, and the set-up of its class and module. Raises: any exception."""
     from unittest import TestResult, TestSuite
 
     result = TestResult()

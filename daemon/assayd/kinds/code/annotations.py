@@ -61,10 +61,9 @@ RULES = (
 
 
 def declarations(tree: ast.Module, wanted: Collection[str]) -> list[Declaration]:
-    """Return the module's declarations of the given names in order, limited to the first few hundred.
+    """Return the module's declarations of the given names, in order; only the first few hundred are used.
 
-    In the worst case, reading a declaration follows all of the module's aliases, so their number is
-    limited.
+    The number is limited because each declaration can require following all aliases of the module.
     """
     aliases = annotation_aliases(tree)
     if len(aliases) > _MOST_ALIASES:
@@ -136,7 +135,7 @@ def _missing_result_finding(text: str, tree: ast.Module) -> Finding:
 
 
 def _advise_inner_result(tree: ast.Module) -> tuple[str, str | None]:
-    """Return the advice about a module-level function that assigns a local `result`."""
+    """Return advice if a module-level function assigns a local `result`."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and any(
             RESULT in _assigned_names(one) for one in _walk_statements(node)
@@ -179,7 +178,7 @@ _CONSTRUCTORS = {
 
 
 def _obvious_type(node: ast.stmt) -> str | None:
-    """Return the type of an assigned value, if it is obvious."""
+    """Return the type of an assigned value if the expression shows it, otherwise None."""
     if not isinstance(node, ast.Assign):
         return None
     match node.value:
@@ -192,7 +191,7 @@ def _obvious_type(node: ast.stmt) -> str | None:
 
 
 def _annotation_edit(node: ast.stmt, kind: str, text: str) -> Edit | None:
-    """Return the edit that adds the annotation to an assignment at the start of its line."""
+    """Return the edit that adds an annotation to an assignment, if the assignment begins its line."""
     line = line_at(text, node.lineno) or ""
     head, equals, rest = line.partition("=")
     if not equals or head.strip() != RESULT:

@@ -31,7 +31,7 @@ result: int = sum(len(word) > least for word in text.split())
 
 
 class CodeContext(BaseModel):
-    """The context of a generated code node: its inputs, cases to pass, and modules that it may need."""
+    """The context of a generated code node: its inputs, the cases that it must pass, and useful modules."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -61,7 +61,7 @@ def surroundings(inputs: Mapping[str, object], cases: Sequence[CodeCase]) -> lis
 
 
 def _describe_inputs(inputs: Mapping[str, object]) -> PromptContext:
-    """Describe each input by its type and up to 2,000 characters of its value."""
+    """Return the type and up to 2,000 characters of the value of each input."""
     shown = [
         f"{name}: {type(value).__name__} = {json.dumps(value, ensure_ascii=False)[:_SHOWN_CHARS]}"
         for name, value in inputs.items()

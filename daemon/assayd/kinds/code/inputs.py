@@ -68,7 +68,7 @@ RULES = (
 def check_inputs(
     text: str, tree: ast.Module, inputs: Mapping[str, JsonValue], requires: Sequence[str]
 ) -> Iterator[Finding]:
-    """Yield findings about names, encodings and types of the inputs, and about the required modules."""
+    """Yield findings about the inputs' names, encodings and types, and about required modules."""
     missing = awaited(tree, inputs)
     declared = {found.name: found for found in reversed(declarations(tree, {*inputs, *missing}))}
     for name, value in inputs.items():
@@ -87,7 +87,7 @@ def check_inputs(
 def check_values(
     text: str, tree: ast.Module, given: Sequence[tuple[str, Mapping[str, object]]]
 ) -> Iterator[Finding]:
-    """Yield findings about encodings and types of the cases' values; each finding names its case."""
+    """Yield findings about the encodings and types of the cases' values, each with the case's name."""
     wanted = {name for _, inputs in given for name in inputs}
     declared = {found.name: found for found in reversed(declarations(tree, wanted))}
     for case, inputs in given:
@@ -100,7 +100,7 @@ def check_values(
 
 
 def awaited(tree: ast.Module, inputs: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the declared names that are neither inputs nor bound by the source, at most 100 names."""
+    """Return at most 100 declared names that are neither supplied as inputs nor bound by the source."""
     bare = [node.target for _, node in annotated(tree) if node.value is None]
     bound = bound_names(tree, leaving_out=bare)
     if bound is None:
@@ -120,7 +120,7 @@ def _check_name(name: str) -> Finding | None:
 
 
 def _check_encoding(name: str, value: JsonValue) -> Finding | None:
-    """Return the finding for a value that the container couldn't decode; scalars can always be decoded."""
+    """Return a finding if the container couldn't decode a value. Scalars can always be decoded."""
     if not isinstance(value, list | dict):
         return None
     try:
@@ -147,7 +147,7 @@ def _check_type(declaration: Declaration, value: JsonValue, text: str) -> Iterat
 
 
 def _suggest_type_fix(declaration: Declaration, actual: str) -> str:
-    """Suggest both remedies: to change the declaration, or to change the value."""
+    """Return a suggestion with both remedies: to change the declaration, or to change the value."""
     name = declaration.name
     if actual == "None":
         optional = code_types.written({*declaration.types, "None"})

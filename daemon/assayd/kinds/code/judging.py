@@ -1,4 +1,4 @@
-"""Judges the runs of a code node: how they ended, their results, and whether the results are correct."""
+"""Judges the runs of a code node: their ends, and the presence, types and values of their results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNIT = "node"
 
 
 def runs_of(payload: CodePayload) -> Iterator[tuple[str, Mapping[str, object], CodeCase | None]]:
-    """Yield the runs by name, each with its inputs and, if there is one, its case."""
+    """Yield the name, the inputs and the case (None for the main run) of each run."""
     if payload.inputs or not payload.cases:
         yield UNIT, payload.inputs, None
     for case in payload.cases:
@@ -58,7 +58,7 @@ def judge_runs(payload: PreparedCode, result: RunResult) -> Judgement:
 
 
 def _judge_result(tried: Tried, wanted: CodeCase | None, payload: PreparedCode) -> Tried:
-    """Judge the result of a run: its type by the declaration, and its value by the case."""
+    """Compare the type of a run's result with the declaration, and the value with the case."""
     declared = Wanted(
         types=payload.result_types,
         annotation=payload.result_annotation,
@@ -84,7 +84,7 @@ def _merge_findings(tries: Sequence[Tried]) -> tuple[Finding, ...]:
 
 
 def _find_unit(result: RunResult, index: int, name: str) -> UnitResult | None:
-    """Return the unit of a run if the unit has the expected name; otherwise None."""
+    """Return the unit at a run's position, or None if the unit has a different name."""
     unit = result.units[index] if index < len(result.units) else None
     return unit if unit is not None and unit.name == name else None
 
@@ -117,6 +117,6 @@ def _read_result_value(unit: UnitResult) -> tuple[Value | None, tuple[JsonValue,
 
 
 def _failed_stage(tried: Tried) -> str:
-    """Return the failed stage: `syntax` if only the container's Python rejects the source."""
+    """Return the stage to report as failed: `syntax` if the container's Python rejected the source."""
     disagrees = any(finding.rule == run_findings.NOT_COMPILED_RULE.id for finding in tried.findings)
     return "syntax" if disagrees else "sandbox"

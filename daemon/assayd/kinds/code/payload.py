@@ -12,7 +12,7 @@ Module = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,9
 
 
 class CodeCase(ExpectedCase):
-    """The expected `result` for given inputs; the listed fields must be equal, and more can exist."""
+    """The expected `result` for given inputs; the listed fields must be equal, others are ignored."""
 
     inputs: dict[str, object] = Field(default_factory=dict, max_length=100)
     expected: object
@@ -46,7 +46,7 @@ class CodePayload(BaseModel):
         return cases
 
     def merge_inputs(self) -> dict[str, object]:
-        """Return the inputs of all runs by name, each with its first value."""
+        """Return the inputs of all runs by name, with the first value of each input."""
         given: dict[str, object] = dict(self.inputs)
         for case in self.cases:
             given = {**case.inputs, **given}
@@ -54,7 +54,7 @@ class CodePayload(BaseModel):
 
 
 class PreparedCode(CodePayload):
-    """A payload with the facts read from its code, so that the code needn't be parsed again."""
+    """A payload with the facts read from its code, so that the code isn't parsed again."""
 
     model_config = ConfigDict(strict=False, cache_strings="none")
 

@@ -68,7 +68,7 @@ RULES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The declaration of the result: the types to check, and the annotation as written."""
+    """The declaration of the result: the allowed types, and the annotation as written in the source."""
 
     types: Collection[str]
     annotation: str
@@ -77,7 +77,7 @@ class Wanted:
 
 
 def check_result(value: Value | None, wanted: Wanted) -> Iterator[Finding]:
-    """Yield findings about the value of `result`, which is None if the code ended without assigning it."""
+    """Yield findings about the value of `result`, or about its absence if the value is None."""
     if value is None:
         message = "The code ended without a value in 'result'."
         remedy = f"Assign it on every code path: result: {wanted.annotation} = …"

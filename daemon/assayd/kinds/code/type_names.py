@@ -1,4 +1,4 @@
-"""Checks the names in a code node's annotations; defines declarations.
+"""Checks the names in a code node's annotations, and defines the class `Declaration`.
 
     data: dict[str, any]                       annotations.lower_case_any   edit: dict[str, object]
     data: List[int], List never imported       annotations.not_imported     edit: list[int]
@@ -43,7 +43,7 @@ _TYPING = frozenset(typing.__all__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """A name with its module-level annotation; `names` are the outer types of the annotation."""
+    """A name with its module-level annotation. `names` lists the annotation's outer types."""
 
     name: str
     node: ast.AnnAssign
@@ -51,7 +51,7 @@ class Declaration:
 
     @property
     def types(self) -> frozenset[str]:
-        """Return the types that a value can have."""
+        """Return the types that the annotation allows for a value."""
         return code_types.meaning(self.names)
 
     @property
@@ -70,7 +70,7 @@ class Declaration:
 
 
 def check_names(tree: ast.Module, text: str) -> Iterator[Finding]:
-    """Yield findings about names in the module's annotations that aren't types or aren't defined."""
+    """Yield findings about names in the module's annotations that are undefined or aren't types."""
     bound, top = bound_names(tree), insertion_line(tree)
     if bound is None:
         return
@@ -101,7 +101,7 @@ def _undefined_name_findings(
 
 
 def _plain_type_edit(names: Sequence[tuple[ast.Name, bool]], text: str) -> Edit | None:
-    """Return the edit that replaces all names of an annotation for which a plain type exists."""
+    """Return the edit that replaces an annotation's names by plain types if all have one."""
     nodes = [node for node, _ in names if node.id in _PLAIN]
     lines = {node.lineno for node in nodes}
     if len(lines) != 1 or any(quoted for _, quoted in names):
@@ -115,7 +115,7 @@ def _plain_type_edit(names: Sequence[tuple[ast.Name, bool]], text: str) -> Edit 
 
 
 def _type_names(annotation: ast.expr) -> Iterator[tuple[ast.Name, bool]]:
-    """Yield the plain names in an annotation, and whether each is quoted; skip contents of `Literal`."""
+    """Yield each plain name in an annotation, and whether it is quoted; skip the contents of `Literal`."""
     pending = [(annotation, False)]
     while pending:
         node, quoted = pending.pop()

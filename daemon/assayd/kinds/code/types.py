@@ -1,4 +1,4 @@
-"""The types that code nodes declare: reads them from annotations and values, and compares them.
+"""Reads the types that code nodes declare and the types of values, and compares them.
 
 Only outer types are compared: ``list[dict]`` requires a list. As in Python, a bool is an int, and an int is
 accepted for a float. A value's type is read from its JSON form, including tags, never from the guest's
@@ -119,7 +119,7 @@ _ONE = frozenset({"str", "int", "float", "bool", "bytes", "Decimal", "datetime",
 
 
 def conversion(actual: str, declared: Collection[str], value: str) -> str | None:
-    """Return the code that converts a value to a declared type; None if no usual conversion exists."""
+    """Return code that converts a value to a declared type, or None if no usual conversion exists."""
     for wanted in sorted(declared):
         if (way := _WAYS.get((wanted, actual))) is not None:
             return way.replace("{}", value)

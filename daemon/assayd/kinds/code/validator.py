@@ -114,7 +114,7 @@ class Code(Kind[CodePayload, PreparedCode]):
         )
 
     def narrow(self, payload: CodePayload, policy: ExecutionPolicy) -> ExecutionPolicy:
-        """Return the policy with the payload's timeout as the timeout of each unit.
+        """Return the policy, with each unit's timeout set to the payload's timeout.
 
         Raises: RequestError ``override.wider``.
         """
@@ -128,7 +128,7 @@ class Code(Kind[CodePayload, PreparedCode]):
         return tighten(policy, {"resources": {"unit_timeout_s": timeout_s}})
 
     def prepare(self, payload: CodePayload) -> PreparedCode:
-        """Return the payload with the extracted code and the declarations in it."""
+        """Return the payload with the code extracted from the answer, and the code's declarations."""
         source = _parse_code(payload)
         if source.tree is None:
             return PreparedCode.model_construct(**dict(payload))
@@ -146,7 +146,7 @@ class Code(Kind[CodePayload, PreparedCode]):
         )
 
     def plan(self, payload: CodePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
-        """Plan one run with the inputs, and one for each case."""
+        """Plan one run with the payload's inputs, and one run for each case."""
         *units, last = (
             _build_unit(name, inputs, payload.code, limits) for name, inputs, _ in runs_of(payload)
         )
@@ -164,7 +164,7 @@ class Code(Kind[CodePayload, PreparedCode]):
         )
 
     def judge(self, payload: PreparedCode, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge how the code ended, and then its result."""
+        """Judge how the code ended, and then judge its result."""
         return judge_runs(payload, result)
 
     def code_of(self, answer: str) -> str:

@@ -78,7 +78,7 @@ def find_unread_inputs(text: str, tree: ast.Module, inputs: Collection[str]) -> 
 
 
 def needs_second_run(code: str, policy: ExecutionPolicy) -> bool:
-    """Return whether a second run would be harmless and could give a different result."""
+    """Return whether a second run has no external effects and could return a different result."""
     if policy.quality.is_off or policy.network.mode is not NetworkMode.BLOCKED:
         return False
     return _CHANCE.search(code) is not None and _LEAVES_TRACES.search(code) is None
@@ -87,7 +87,7 @@ def needs_second_run(code: str, policy: ExecutionPolicy) -> bool:
 def compare_second_run(
     first: JsonValue, again: tuple[JsonValue, ...], text: str, line: int | None
 ) -> list[Finding]:
-    """Return a finding if a second run had a different result; return no finding if that run failed."""
+    """Return a finding if a second run returned a different result, or None if the second run failed."""
     if not again or again[0] is None or again[0] == first:
         return []
     finding = Finding(
@@ -104,7 +104,7 @@ def compare_second_run(
 
 
 def _find_reads(walked: ScopedTree) -> dict[str, list[ast.AST]]:
-    """Return the statements that read each name of the module's scope or each builtin."""
+    """Return, for each name of the module's scope and each builtin, the statements that read it."""
     found: dict[str, list[ast.AST]] = {}
     dead = _find_dead_nodes(site.node for site in walked.sites)
     for site in walked.sites:
@@ -159,7 +159,7 @@ def _find_live_statements(body: list[ast.stmt], reads: Mapping[str, list[ast.AST
 
 
 def _names_only_bound(statement: ast.stmt) -> set[str] | None:
-    """Return the names that a statement binds, or None if it has any other effect."""
+    """Return the names that a statement binds, or None if the statement has another effect."""
     match statement:
         case (
             ast.FunctionDef(name=name, decorator_list=[]) | ast.AsyncFunctionDef(name=name, decorator_list=[])
@@ -190,7 +190,7 @@ def _is_pure(value: ast.expr) -> bool:
 
 
 def _find_overwrite_line(name: str, body: list[ast.stmt], reads: Mapping[str, list[ast.AST]]) -> int | None:
-    """Return the line of the assignment that precedes all statements reading an input, or None."""
+    """Return the line of an assignment to an input that precedes every read of that input, or None."""
     reading = {id(statement) for statement in reads.get(name, ())}
     for statement in body:
         if id(statement) in reading:

@@ -1,11 +1,11 @@
-"""Checks whether an extractor reads the path, by its results for paths similar to the samples.
+"""Checks whether an extractor reads the path, based on its results for paths similar to the samples.
 
     return {"client": "CLIENT-ABC", "year": int(parts[3])}   quality.hard_coded   on 'client'
     return {"status": "ok"}                                  quality.constant
     return SAMPLES.get(path, {})                             quality.hard_coded
     return {"id": hash(path)}                                quality.not_from_path
 
-Pure. Guest code controls the results, so they only cause warnings.
+Pure. Because guest code controls the results, they only cause warnings.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PART_CHARS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimilarResult:
-    """The result for a similar path, or None if the call raised or didn't return a dict."""
+    """A similar path with its result, which is None if the call raised or didn't return a dict."""
 
     similar: SimilarPath
     result: Result | None
@@ -44,7 +44,7 @@ class SimilarResult:
 
 
 def fields_of(result: Result) -> dict[str, JsonValue]:
-    """Return the fields of a result by name; a field of a nested dict has both names."""
+    """Return a result's fields by name; the name of a nested field includes the outer field's name."""
     found: dict[str, JsonValue] = {}
     left = list(result.items())[::-1]
     while left and len(found) < MOST_FIELDS:
@@ -57,7 +57,7 @@ def fields_of(result: Result) -> dict[str, JsonValue]:
 
 
 def flatten_fields(result: Result) -> Fields:
-    """Return the non-empty fields; each element of a short list becomes a field named by its index."""
+    """Return the non-empty fields; replace a short list by one field per element, named by its index."""
     found: dict[str, JsonValue] = {}
     for name, value in filled(fields_of(result)).items():
         if isinstance(value, list) and len(value) <= _MOST_ELEMENTS:
@@ -91,7 +91,7 @@ def text_of(value: JsonValue) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnmovedField:
-    """A field whose value is part of the path but doesn't change with that part."""
+    """A field whose value occurs in the path but stays the same if that part of the path changes."""
 
     name: str
     value: JsonValue
@@ -101,7 +101,7 @@ class UnmovedField:
 
 
 def find_unmoved_fields(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> list[UnmovedField]:
-    """Return each field whose value is a part of the path but doesn't change with that part."""
+    """Return each field whose value occurs in the path but stays the same if that part changes."""
     found: dict[str, tuple[JsonValue, SimilarPath]] = {}
     for path, result in samples.items():
         own = [(one.similar, flatten_fields(one.result or {})) for one in tried if one.similar.sample == path]
@@ -129,7 +129,7 @@ def _find_changed_fields(samples: Mapping[str, Result], tried: Sequence[SimilarR
 
 
 def _contains_piece(value: JsonValue, piece: str, path: str) -> bool:
-    """Return whether a value is a part of the path that contains `piece` and is too long for coincidence."""
+    """Return whether a distinctive value occurs in the path and contains `piece`."""
     text = text_of(value)
     own = pieces(text)
     if piece not in own or not is_distinctive(text) or isinstance(value, list | bool):
@@ -138,12 +138,12 @@ def _contains_piece(value: JsonValue, piece: str, path: str) -> bool:
 
 
 def is_distinctive(text: str) -> bool:
-    """Return whether a string is too long to occur in a path by coincidence."""
+    """Return whether a string is too long to occur in a path by chance."""
     return len(text) >= _DIGITS or (len(text) > 1 and not text.isdecimal() and not text.isalpha())
 
 
 def contains_pieces(text: str, path: str) -> bool:
-    """Return whether the pieces of a string occur consecutively in a path."""
+    """Return whether a path contains the pieces of a string consecutively."""
     own, all_pieces = pieces(text), pieces(path)
     return any(all_pieces[at : at + len(own)] == own for at in range(len(all_pieces) - len(own) + 1))
 
@@ -151,7 +151,7 @@ def contains_pieces(text: str, path: str) -> bool:
 def find_hardcoded_fields(
     samples: Mapping[str, Result], known: Sequence[str]
 ) -> list[tuple[str, JsonValue, str]]:
-    """Return each other field with the same value for all paths although only some paths contain it.
+    """Return the other fields that have one value for all paths although only some paths contain it.
 
     Each field is returned with its value and the first path that doesn't contain this value.
     """
@@ -174,14 +174,14 @@ def find_hardcoded_fields(
 
 
 def ignores_path(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
-    """Return whether the result is the same for every path, including similar paths."""
+    """Return whether all paths, including similar paths, have the same result."""
     results = [*samples.values(), *(one.result for one in tried)]
     enough = len(samples) > 1 if not tried else len(tried) >= _FEW
     return enough and all(result == results[0] for result in results)
 
 
 def is_fixed_outside_samples(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
-    """Return whether every change of a sample path produces the same other result."""
+    """Return whether all changed sample paths have one common result, different from the samples'."""
     if len(tried) < _FEW or not any(one.similar.is_number for one in tried):
         return False
     results = [one.fields for one in tried]
@@ -190,9 +190,9 @@ def is_fixed_outside_samples(samples: Mapping[str, Result], tried: Sequence[Simi
 
 
 def depends_only_on_shape(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
-    """Return whether values aren't parts of their paths and depend on no piece of them, like a length.
+    """Return whether values depend only on the path's shape (like its length), not on its pieces.
 
-    Booleans are ignored, because they can depend on a property that all these paths share.
+    Booleans are ignored, because they can depend on a property that all compared paths share.
     """
     if len(tried) < _FEW or any(one.result != samples[one.similar.sample] for one in tried):
         return False
@@ -202,7 +202,7 @@ def depends_only_on_shape(samples: Mapping[str, Result], tried: Sequence[Similar
 
 
 def depends_on_whole_path(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
-    """Return whether values aren't parts of their paths and all change with every change of the path."""
+    """Return whether all values change with every change of the path but don't occur in it, like a hash."""
     if len(tried) < _FEW:
         return False
     for path, result in samples.items():
@@ -230,7 +230,7 @@ _LONGEST_DIGITS = 100
 
 
 def only_rewrites_path(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
-    """Return whether each value is just its path in another case, split or order, also for similar paths.
+    """Return whether each value is only its path in a different case, split or order, for all paths.
 
     An extractor that rejects a similar path reads the path.
     """
@@ -248,7 +248,7 @@ def only_rewrites_path(samples: Mapping[str, Result], tried: Sequence[SimilarRes
 
 
 def _find_constant_fields(results: Sequence[Result]) -> frozenset[str]:
-    """Return the fields that have the same value in all results."""
+    """Return the fields whose values are equal in all results."""
     first, *others = map(fields_of, results)
     return frozenset(
         name for name, value in first.items() if all(name in one and one[name] == value for one in others)
@@ -266,7 +266,7 @@ def _letters(text: str) -> str:
 
 
 def varying(results: Sequence[Result]) -> list[str]:
-    """Return the fields whose values differ between runs on the same path."""
+    """Return the fields whose values differ between two runs on the same path."""
     first, *others = map(fields_of, results) if results else ({},)
     names = {name: None for one in (first, *others) for name in one}
     return [name for name in names if any(one.get(name) != first.get(name) for one in others)]
@@ -277,7 +277,7 @@ def varying(results: Sequence[Result]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
-    """Two similar paths with inconsistent results: different field names, or a field of another type."""
+    """Two similar paths with inconsistent results: different field names, or different types of a field."""
 
     first: str
     second: str
@@ -287,7 +287,7 @@ class Misfit:
 
 
 def misfits(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> Iterator[Misfit]:
-    """Yield inconsistencies between samples that differ only in numbers and case, and for other years."""
+    """Yield inconsistencies between similar samples, and between samples and similar paths."""
     by_form: dict[str, str] = {}
     by_loose_form: dict[str, str] = {}
     for path, result in samples.items():
@@ -307,9 +307,10 @@ def misfits(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> It
 
 
 def _find_path_named_field(similar: SimilarPath, before: Result, after: Result) -> tuple[str, str] | None:
-    """Return a numbered field named after a piece of the path, and its name for the other piece.
+    """Return a field whose name contains a number from the path, and its name in the other result.
 
-    Names without numbers can be intended: ``{"region": "north"}`` for ``/region=north/``.
+    Names without numbers are ignored, because they can be intended: ``{"region": "north"}`` for
+    ``/region=north/``.
     """
     for name in before:
         if name not in after and similar.old in pieces(name) and _is_numbered_path_part(name, similar.sample):
@@ -319,7 +320,7 @@ def _find_path_named_field(similar: SimilarPath, before: Result, after: Result) 
 
 
 def _check_numbered_names(samples: Mapping[str, Result]) -> Iterator[Misfit]:
-    """Yield inconsistencies between the first and other samples: field names with a path's numbers."""
+    """Yield inconsistencies between the first sample and others: field names with numbers from the path."""
     (first, one), *others = samples.items()
     for path, other in others:
         mine = [
@@ -344,7 +345,7 @@ _ZEROS = re.compile("0+")
 
 
 def _path_shape(path: str) -> str:
-    """Return the shape of a path: lowercase words stay unchanged, other pieces become their type."""
+    """Return the shape of a path: keep lowercase words, and replace every other piece by its type."""
     words = path
     for piece in sorted(set(pieces(path)), key=len, reverse=True):
         if piece.isdecimal():
@@ -355,7 +356,7 @@ def _path_shape(path: str) -> str:
 
 
 def _check_field_names(first: str, one: Result, second: str, other: Result) -> Iterator[Misfit]:
-    """Yield an inconsistency if each of two results has field names that are missing in the other."""
+    """Yield an inconsistency if each of two results has a field name that the other result lacks."""
     missing, added = [n for n in one if n not in other], [n for n in other if n not in one]
     if missing and added:
         yield Misfit(first=first, second=second, name="", one=missing[0], other=added[0])

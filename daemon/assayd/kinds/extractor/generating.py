@@ -32,7 +32,7 @@ def extract(path: str) -> dict:
 
 
 class ExtractorContext(BaseModel):
-    """The context of a generated extractor: sample paths to try and cases to pass, at least one in total."""
+    """The context of a generated extractor: sample paths and cases to pass; at least one path or case."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

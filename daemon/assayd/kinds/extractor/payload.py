@@ -13,14 +13,14 @@ SamplePath = Annotated[str, Field(min_length=1, max_length=SAMPLE_PATH_CHARS)]
 
 
 class ExtractorCase(ExpectedCase):
-    """The expected result for one path; the listed fields must be equal, and further fields can exist."""
+    """The expected result for one path; the listed fields must be equal, and other fields are ignored."""
 
     path: SamplePath
     expected: dict[str, object]
 
 
 class ExtractorPayload(BaseModel):
-    """A function `extract(path)`, and the paths that it is tried on or applied to."""
+    """A function `extract(path)`, with sample paths or with the paths to which it is applied."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")
 
@@ -65,6 +65,6 @@ class ExtractorPayload(BaseModel):
 
 
 class PreparedExtractor(ExtractorPayload):
-    """A payload with the Python code to run; `from_rules` is true if it was generated from rules."""
+    """A payload with the Python code to run. `from_rules` is true if the code was generated from rules."""
 
     from_rules: bool = False

@@ -30,8 +30,8 @@ def judge_quality(tries: Sequence[Tried], text: str = "") -> Iterator[Finding]:
     """Yield findings about empty results, invalid field names, and values without a JSON form.
 
     Args:
-        tries: the calls, each of which returned a dict.
-        text: the code.
+        tries: the calls that returned a dict.
+        text: the extractor's code.
     """
     empty = [one.case.name for one in tries if one.case.result == {}]
     if len(empty) == len(tries):

@@ -70,7 +70,7 @@ def extract(path: str) -> dict:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """A loader of plain YAML: tags can crash SafeLoader, and merge keys and aliases grow exponentially."""
+    """A loader of plain YAML, without tags (which can crash SafeLoader), merge keys and aliases."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """Return the next node. Raises: ComposerError for anything other than plain YAML."""
@@ -88,7 +88,7 @@ class _PlainLoader(yaml.SafeLoader):
 
 
 class Type(StrEnum):
-    """The type to which the text of a field is converted."""
+    """The type to which a field's text is converted."""
 
     STRING = "string"
     """Unchanged text."""
@@ -107,7 +107,7 @@ def _check_single_group(pattern: str) -> str:
 
 
 class FallbackRule(BaseModel):
-    """The source of a field: a path segment, counted from the end of the path."""
+    """The rule of a field, which selects a path segment counted from the end of the path."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
@@ -119,12 +119,12 @@ class FallbackRule(BaseModel):
 
     @property
     def place(self) -> int:
-        """Return the segment's index."""
+        """Return the index of the segment in a path."""
         return int(self.source.removeprefix("segment(").removesuffix(")"))
 
 
 class RuleSet(BaseModel):
-    """A set of rules by field, with notes about the fields without a rule."""
+    """A set of rules, keyed by field, with notes about fields that have no rule."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -138,7 +138,7 @@ def segments(path: str) -> list[str]:
 
 
 def take(rule: FallbackRule, path: str) -> str | int | None:
-    """Return a field's value, or None if the rule doesn't fit the path."""
+    """Return the value of a field in a path, or None if the rule doesn't match the path."""
     parts = segments(path)
     if -rule.place > len(parts):
         return None
@@ -154,14 +154,14 @@ def take(rule: FallbackRule, path: str) -> str | int | None:
 
 
 def apply(rules: RuleSet, path: str) -> tuple[Mapping[str, str | int], tuple[str, ...]]:
-    """Return the fields of a path, and the names of the fields whose rules don't fit the path."""
+    """Return the fields of a path, and the names of the fields whose rules don't match the path."""
     taken = {name: take(rule, path) for name, rule in rules.extract.items()}
     fields = {name: value for name, value in taken.items() if value is not None}
     return fields, tuple(name for name, value in taken.items() if value is None)
 
 
 def write(rules: RuleSet) -> str:
-    """Return the rules as YAML in ASCII, which any terminal can display."""
+    """Return the rules as YAML in ASCII, so that any terminal can display them."""
     document = rules.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return yaml.safe_dump({"extract": {}, **document}, sort_keys=False, width=100)
 
@@ -175,7 +175,7 @@ def read(text: str) -> RuleSet:
 
 
 def extract_rules_text(code: str) -> str | None:
-    """Return the rules in an answer, which can be in a YAML block; None if the answer isn't rules."""
+    """Return the rules in an answer, which can be in a YAML block, or None if the answer has no rules."""
     text = code.lstrip("\ufeff").replace("\r\n", "\n")
     if _starts_like_rules(text):
         return text
@@ -191,7 +191,7 @@ def extract_rules_text(code: str) -> str | None:
 
 
 def check_rules(text: str) -> Iterator[Finding]:
-    """Check rules and yield findings: ``from: segment(1)`` -> rules.invalid."""
+    """Yield findings about invalid rules: ``from: segment(1)`` -> rules.invalid."""
     if len(text) > RULES_CHARS:
         yield _invalid_rules_finding(f"The rules have {len(text)} characters; the limit is {RULES_CHARS}.", 1)
         return
@@ -216,7 +216,7 @@ def check_rules(text: str) -> Iterator[Finding]:
 
 
 def to_python(text: str) -> str:
-    """Return the Python code that extracts the same fields as the valid rules."""
+    """Return Python code that extracts the same fields as the given rules, which must be valid."""
     rules = read(text).extract
     patterns = {
         name: "None" if rule.pattern is None else f"re.compile({rule.pattern!r})"
@@ -240,7 +240,7 @@ def _starts_like_rules(text: str) -> bool:
 
 
 def _find_line(node: yaml.Node | None, place: tuple[int | str, ...]) -> int:
-    """Return the 1-based line of the deepest existing key on the path `place`."""
+    """Return the 1-based line of the deepest existing key on the key path `place`."""
     line = 1
     for part in place:
         if not isinstance(node, yaml.MappingNode):

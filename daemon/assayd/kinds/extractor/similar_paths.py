@@ -1,9 +1,9 @@
-"""Creates paths similar to the sample paths, with another number or name at the same position.
+"""Creates paths similar to the sample paths, with a different number or name at one position.
 
     /data/ACME/2024/report.csv   ->   /data/ACME/2023/report.csv, /data/BDNF/2024/report.csv, …
 
-An extractor that reads the path returns different fields for these paths; an extractor with hard-coded
-samples doesn't. Pure and deterministic.
+An extractor that reads the path returns different fields for these paths, whereas an extractor with
+hard-coded results doesn't. Pure and deterministic.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SimilarPath:
 
 
 def similar_paths(samples: Sequence[str], code: str = "") -> tuple[SimilarPath, ...]:
-    """Return paths similar to the first two sample paths, starting with pieces that the code contains."""
+    """Return paths similar to the first two sample paths; first vary the pieces that the code contains."""
     found: list[SimilarPath] = []
     chosen = list(dict.fromkeys(samples))[:2]
     room = (MOST_OF_FIRST, MOST_OF_SECOND) if len(chosen) > 1 else (MOST_OF_FIRST + MOST_OF_SECOND,)
@@ -63,7 +63,7 @@ def pieces(text: str) -> list[str]:
 
 
 def _vary_path(sample: str, code: str) -> Iterator[SimilarPath]:
-    """Yield paths with one piece replaced: first the ending, then numbers and names, from the end."""
+    """Yield paths with one replaced piece: first pieces that occur in the code, then the others."""
     known = list(dict.fromkeys(reversed(pieces(sample))))
     named = [piece for piece in known if len(piece) > 1 and piece in code][:_MOST_NAMED]
     for old in dict.fromkeys((*_alternate(named), *_alternate(known))):
@@ -74,7 +74,7 @@ def _vary_path(sample: str, code: str) -> Iterator[SimilarPath]:
 
 
 def _alternate(known: Sequence[str]) -> Iterator[str]:
-    """Yield names and numbers in alternation."""
+    """Yield the given names and numbers alternately."""
     numbers = [piece for piece in known if piece.isdecimal()]
     names = [piece for piece in known if not piece.isdecimal()]
     return (piece for pair in zip_longest(names, numbers) for piece in pair if piece is not None)

@@ -1,4 +1,4 @@
-"""Determines an extractor's fields from its source, and whether each is part of the path or computed.
+"""Determines an extractor's fields from its source, and whether each is a path part or computed.
 
     return {"year": int(parts[-3])}           year: a part
     return {"start_month": 3 * quarter - 2}   start_month: computed
@@ -42,7 +42,7 @@ class _FunctionBindings:
 
 
 def taken_fields(text: str, function: str) -> tuple[ExtractedField, ...]:
-    """Return the fields of the dict that a function returns, in order; empty for invalid source."""
+    """Return the fields of the dict that a function returns, in order, or none for invalid source."""
     tree = parse(text).tree
     found = (
         next((n for n in ast.walk(tree) if _is_function_named(n, function)), None)
@@ -129,7 +129,7 @@ def _keyword_items(keywords: Sequence[ast.keyword]) -> Iterator[tuple[str, ast.e
 
 
 def _is_computed(value: ast.expr, known: _FunctionBindings, step: int) -> bool:
-    """Return whether a value is computed rather than a part of the argument."""
+    """Return whether a value is computed, that is, isn't a part of the argument."""
     if not isinstance(value, ast.Name):
         return _is_computed_expression(value, known, step)
     if value.id not in known.judged:
@@ -147,7 +147,7 @@ def _is_computed_expression(value: ast.expr, known: _FunctionBindings, step: int
 
 
 def _value_sources(value: ast.expr, known: _FunctionBindings) -> Sequence[ast.expr] | None:
-    """Return the expressions that a value is part of or chosen from; None if it is computed."""
+    """Return the expressions from which a value is extracted or selected, or None for a computed value."""
     found: Sequence[ast.expr] | None = None
     match value:
         case ast.Name(id=name) if name not in known.changed:

@@ -1,9 +1,9 @@
 """Path extractors: a function that turns a file path into a dict of its fields.
 
 The static stages are syntax, security and signature; each must pass before the next one begins. The
-function is then called for each sample path, in separate processes of one container; every call must return
-a dict. Approved code is applied to many paths in one process. YAML rules are checked as such, and run as
-Python. Source: docs/kinds/extractor.md.
+function is then called for each sample path, in separate processes of one container, and every call must
+return a dict. Approved code is applied to many paths in one process. YAML rules are checked as rules, and
+then converted to Python and run. Source: docs/kinds/extractor.md.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Extractor(Kind[ExtractorPayload]):
     generation_context = ExtractorContext
 
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
-        """Return the requirements for a model; a profile in report-only mode refuses no names."""
+        """Return the requirements for a model; under a report-only profile, omit the refused names."""
         refused = () if policy is not None and policy.reports_only else (_REFUSED,)
         return (*self.reminders, *refused, *allowances(policy, offer=self.offer))
 
@@ -156,14 +156,14 @@ class Extractor(Kind[ExtractorPayload]):
         )
 
     def prepare(self, payload: ExtractorPayload) -> PreparedExtractor:
-        """Return the payload with the Python code from the answer, or generated from the rules."""
+        """Return the payload with Python code, extracted from the answer or generated from rules."""
         rules = extract_rules_text(payload.code)
         code = to_python(rules) if rules is not None else _clean_answer(payload).text
         given = {**dict(payload), "code": code, "from_rules": rules is not None}
         return PreparedExtractor.model_construct(**given)
 
     def plan(self, payload: ExtractorPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
-        """Plan one unit per sample path and case, or one for many paths that approved code is applied to."""
+        """Plan one unit per sample path and case, or, to apply approved code, one unit for many paths."""
         text = payload.code
         names = _names_for_computed_access(text, policy.imports)
         builtins = "full" if policy.reports_only else "safe"
@@ -185,7 +185,7 @@ class Extractor(Kind[ExtractorPayload]):
         )
 
     def judge(self, payload: ExtractorPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Judge the result of every path; if all paths have one, judge the results' quality too."""
+        """Judge the result for every path; if every path has a result, also judge the results' quality."""
         if payload.paths:
             return _judge_applied(payload, result)
         text, names = SplitText(payload.code), (*payload.sample_paths, *(case.name for case in payload.cases))
@@ -206,7 +206,7 @@ class Extractor(Kind[ExtractorPayload]):
         return Judgement(stage_findings={"sandbox": found, "quality": quality}, cases=cases)
 
     def withheld(self, payload: ExtractorPayload) -> bool:
-        """Return whether the code was applied to `paths`: they can fail, and quality rules are skipped."""
+        """Return whether the code was applied to `paths`, because this mode skips quality rules."""
         return bool(payload.paths)
 
     def code_of(self, answer: str) -> str:
@@ -229,7 +229,7 @@ class Extractor(Kind[ExtractorPayload]):
         return around
 
     def normal_form(self, payload: ExtractorPayload) -> bytes:
-        """Return the syntax tree of the code; of rules, the text without comments."""
+        """Return the syntax tree of Python code, or the text of rules without comments."""
         if (rules := extract_rules_text(payload.code)) is not None:
             return strip_layout(rules, "#")
         return python_normal_form(_clean_answer(payload).text)
@@ -287,7 +287,7 @@ def _check_signature(payload: ExtractorPayload, _: ExecutionPolicy) -> Sequence[
 def _allow_packages(imports: ImportPolicy) -> ImportPolicy:
     """Allow ``import os`` at run time if ``import os.path`` is allowed.
 
-    Both bind the same name, and the static rules check its uses.
+    Both statements bind the name `os`, and the static rules check its uses.
     """
     packages = {name for name in PACKAGE_NAMES if imports.allows(f"{name}.path")} - imports.denied
     return replace(imports, allowed=imports.allowed | packages)
@@ -309,14 +309,14 @@ def _unit_calls(payload: ExtractorPayload) -> Iterator[tuple[str, dict[str, Json
 
 
 def _split_paths(paths: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """Divide the paths to which approved code is applied among processes."""
+    """Divide the paths to which approved code is applied among several processes."""
     for start in range(0, len(paths), _PATHS_PER_PROCESS):
         share = paths[start : start + _PATHS_PER_PROCESS]
         yield f"paths {start + 1} to {start + len(share)}", share
 
 
 def _judge_applied(payload: ExtractorPayload, result: RunResult) -> Judgement:
-    """Judge the results of approved code for many paths: each must be a dict, which can be empty."""
+    """Judge the results of approved code for many paths; each result must be a dict, possibly empty."""
     judge, tries = EachJudge(text=payload.code, function=EXPECTED.function), list[Tried]()
     shares = list(_split_paths(payload.paths))
     for (_, paths), (_, unit) in zip(shares, _match_units([name for name, _ in shares], result), strict=True):
@@ -353,7 +353,7 @@ def _judge_result_quality(
 
 
 def _names_for_computed_access(text: str, imports: ImportPolicy) -> dict[str, JsonValue]:
-    """Return the names of modules that code can access by computed names, if it uses any."""
+    """Return the module names that computed accesses can reach; empty if the code has no such access."""
     if not any(function in text for function in _BY_NAME):
         return {}
     return {
@@ -388,14 +388,14 @@ def _build_unit(
 
 
 def _match_units(names: Sequence[str], result: RunResult) -> Iterator[tuple[str, UnitResult | None]]:
-    """Yield every path or case with the unit at its position, or None if that unit has another name."""
+    """Yield each path or case with the unit at its position, or with None if the names differ."""
     for index, name in enumerate(names):
         unit = result.units[index] if index < len(result.units) else None
         yield name, unit if unit is not None and unit.name == name else None
 
 
 def _compare_case(tried: Tried, case: ExtractorCase) -> Tried:
-    """Compare the result of a case; other findings are reported for its call."""
+    """Compare the result of a case with the expected result; the call itself is judged separately."""
     return judge_value(tried, case, case.expected)  # type: ignore[arg-type]  # it was read as JSON
 
 
@@ -403,7 +403,7 @@ _NOT_RUN = "Convert it to a dict: return dict(…) with pairs, or a dict compreh
 
 
 def _judge_path(path: str, unit: UnitResult | None, text: str) -> Tried:
-    """Judge one call, which must return a dict and not an instance of a subclass."""
+    """Judge one call: it must return a dict, and not an instance of a subclass of `dict`."""
     return _require_dict(judge_call(path, unit, text=text, function=EXPECTED.function))
 
 
@@ -426,7 +426,7 @@ def _require_dict(tried: Tried) -> Tried:
 
 
 def _incomplete_run_finding(cases: Sequence[Case], result: RunResult) -> Finding:
-    """Return the finding for paths without a result, if no other finding explains it."""
+    """Return the finding for paths without results, unless another finding explains them."""
     missing = sum(case.status is not CaseStatus.PASSED for case in cases)
     cause = Cause.PROTOCOL_VIOLATION if result.outcome.completed else result.outcome.cause
     limit = f"limit of the whole attempt{_format_timeout(result)}; " if cause is Cause.TIMEOUT else ""

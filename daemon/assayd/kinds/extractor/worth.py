@@ -93,7 +93,7 @@ class ExtraCalls:
 
     @property
     def calls(self) -> list[list[str]]:
-        """Return the arguments of each call; the last sample path is the first call and the last call."""
+        """Return the arguments of each call; the first call and the last call use the last sample path."""
         return [*[[self.last]] * self.repeats, *([one.path] for one in self.similar), [self.last]]
 
 
@@ -102,7 +102,7 @@ def plan_extra_calls(
 ) -> ExtraCalls | None:
     """Return the additional calls; None if the policy doesn't allow them.
 
-    Under an allowlist, no call is repeated, because its external effects can't be undone.
+    Under an allowlist, no call is repeated, because the external effects of a call can't be undone.
     """
     if policy.quality.is_off or policy.network.mode is not NetworkMode.BLOCKED:
         return None
@@ -114,7 +114,7 @@ def plan_extra_calls(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """An extractor's results: for the samples, for similar paths, and for the repeated last sample path."""
+    """The results of an extractor for the samples, for similar paths, and for the last sample repeated."""
 
     samples: Mapping[str, Result]
     tried: tuple[SimilarResult, ...] = ()
@@ -125,7 +125,7 @@ class Results:
 def results_of(
     samples: Mapping[str, Result], last: Result, again: ExtraCalls | None, returned: Sequence[JsonValue]
 ) -> Results:
-    """Collect the results; the additional calls at the end can be missing."""
+    """Return the collected results; the results of the additional calls can be missing."""
     if again is None or not returned:
         return Results(samples=samples)
     tried = (
@@ -141,7 +141,7 @@ def results_of(
 
 
 def judge_results(results: Results, text: str) -> Iterator[Finding]:
-    """Yield findings about the results; requires that all are dicts and that not all are empty."""
+    """Yield findings about the results, which must all be dicts and must not all be empty."""
     samples, tried = results.samples, results.tried
     if not any(generalization.filled(generalization.fields_of(one)) for one in samples.values()):
         message = f"extract() returned only None or empty values for all {len(samples)} paths."

@@ -1,7 +1,7 @@
-"""Judges the `python` unit that imports the adapter and inspects its registered classes.
+"""Judges the `python` unit that imports an adapter and inspects the classes that it registers.
 
-The daemon provides the unit's source. The unit runs in a separate process from the module's tests, and
-observes more than static checks: the real effects of an import, and the real members of a class.
+The daemon provides the unit's source. The unit and the module's tests run in separate processes. The unit
+observes facts that static checks can't: the actual effects of an import, and the actual members of a class.
 
     raise RuntimeError at the top      contract.import_failed
     if False: @register_adapter …      contract.not_registered
@@ -65,7 +65,7 @@ def probe(adapter: str, contract: AdapterContract) -> str:
 def judge_adapter(
     file: str, unit: UnitResult | None, texts: Mapping[str, str], contract: AdapterContract
 ) -> tuple[Finding, ...]:
-    """Judge the unit that ran the probe; the unit is None if it never started."""
+    """Judge the unit that ran the probe. `unit` is None if the unit never started."""
     if unit is None:
         return ()
     events = tuple(_event_findings(file, unit, texts))

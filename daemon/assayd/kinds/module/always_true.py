@@ -19,7 +19,7 @@ _SAME = ast.Eq | ast.Is | ast.LtE | ast.GtE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameBindings:
-    """Names that a test binds only once: `kinds` to a new object of a class, `values` to any value."""
+    """The names that a test binds once. `kinds` maps names to new objects' classes, `values` to values."""
 
     kinds: dict[str, str]
     values: dict[str, ast.expr]
@@ -41,7 +41,7 @@ class NameBindings:
         return cls(kinds=kinds, values=values)
 
     def value_of(self, node: ast.expr) -> ast.expr:
-        """Return the value of a name that is bound once; for a name of a new object, return the name."""
+        """Return the value of a name that is bound once, or the name itself for a new object."""
         seen: set[str] = set()
         while isinstance(node, ast.Name) and node.id in self.values and node.id not in seen:
             seen.add(node.id)
@@ -56,7 +56,7 @@ class NameBindings:
 
 
 def _called_class_name(node: ast.expr) -> str:
-    """Return the name of a called class; names with an initial capital letter count as classes."""
+    """Return the name of a called class; a name with an initial capital letter is treated as a class."""
     if not isinstance(node, ast.Call):
         return ""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -64,11 +64,11 @@ def _called_class_name(node: ast.expr) -> str:
 
 
 def is_always_true(node: ast.expr, made: NameBindings, methods: Collection[str]) -> bool:
-    """Return whether an assertion of this expression can't fail.
+    """Return whether an assertion of this expression always passes.
 
     Args:
         node: the asserted expression.
-        made: the names in the test that refer to new objects.
+        made: the names that the test binds exactly once.
         methods: attributes that every adapter has.
     """
     match node:
@@ -167,7 +167,7 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _are_equal(left: ast.expr, right: ast.expr) -> bool:
-    """Return whether two expressions have the same source; very long expressions count as different."""
+    """Return whether two expressions have equal sources; treat very long expressions as different."""
     long, other = (sum(1 for _ in ast.walk(each)) for each in (left, right))
     if long != other or long > _MOST_NODES:
         return False

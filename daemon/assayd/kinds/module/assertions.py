@@ -150,7 +150,7 @@ def _is_disabled(node: Definition | ast.ClassDef) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Assertion:
-    """One place at which a test may fail; `test` is the asserted expression, None if it can fail."""
+    """A location at which a test can fail. `test` is the asserted expression, or None if unknown."""
 
     node: ast.AST
     test: ast.expr | None
@@ -160,9 +160,9 @@ class _Assertion:
 def _find_test_fault(
     test: Definition, found: Sequence[_Assertion], methods: frozenset[str], *, repeats: bool = False
 ) -> tuple[str, str, str, ast.AST] | None:
-    """Return rule, message, hint and node of a fault of the test, or None.
+    """Return the rule, message, hint and node of a test's fault, or None if the test has no fault.
 
-    With `repeats`, an assertion that compares a call with itself counts as always true.
+    If `repeats` is true, an assertion that compares a call with itself is treated as always true.
     """
     if not found:
         message = f"{test.name} has no assertion: it passes whatever the adapter returns."
@@ -187,14 +187,14 @@ def _find_test_fault(
 
 @dataclass(slots=True, kw_only=True)
 class _StatementBudget:
-    """The number of statements that may still be read; if it is used up, tests count as correct."""
+    """The number of statements that can still be read; when it reaches 0, tests are treated as correct."""
 
     left: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AssertionFinder:
-    """A finder of assertions. `helpers` are the file's functions; `seen` are the calling functions."""
+    """A finder of assertions. `helpers` lists the file's functions, and `seen` the calling functions."""
 
     helpers: Mapping[str, Definition]
     seen: tuple[str, ...]
@@ -242,7 +242,7 @@ class _AssertionFinder:
         return any(True for _ in self.block(handler.body))
 
     def _calls(self, node: ast.AST) -> Iterator[_Assertion]:
-        """Yield the assertions behind the calls in a statement's own expressions."""
+        """Yield the assertions in the functions that a statement's own expressions call."""
         for call in _calls(node):
             name = _last_name(call.func)
             helper = self.helpers.get(name)
@@ -265,7 +265,7 @@ def _suppresses_all(item: ast.withitem) -> bool:
 
 
 def _calls(node: ast.AST) -> Iterator[ast.Call]:
-    """Yield the calls in an expression, or in a statement without its blocks."""
+    """Yield the calls in an expression, or in a statement; skip the statement's blocks."""
     pending = [node]
     while pending:
         each = pending.pop()
@@ -285,7 +285,7 @@ def _nested_blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def _unittest_assertion(call: ast.Call, name: str) -> ast.expr | None:
-    """Return the asserted expression of a unittest method; None if it is unknown."""
+    """Return the expression that a unittest method asserts, or None if the expression is unknown."""
     match name, call.args:
         case "assertTrue" | "assert_", [value, *_]:
             return value

@@ -1,7 +1,8 @@
-"""Decides which file of a module is at fault, by the errors of its report.
+"""Decides which file of a module is at fault, based on the errors in the report.
 
-A test that fails or doesn't finish is evidence against the tested code. If a model had to fix the test, it
-could change the test to agree with the code. Therefore, no test file is at fault after such a failure.
+A test that fails or doesn't finish is evidence against the tested code. A model that had to fix the test
+could change it to agree with the code. Therefore, after such a failure, a test file is never reported as at
+fault.
 
     tests.failed in test_rates.py            rates.py if it exists, otherwise the adapter
     sandbox.out_of_memory in test_rates.py   the same
@@ -23,13 +24,13 @@ Errors = Iterable[Mapping[str, object]]
 
 
 def find_faulty_file(errors: Errors, files: Iterable[str], adapter: str) -> str:
-    """Return the file at fault: the first file that the errors blame, or the adapter."""
+    """Return the file at fault: the first file to which an error is attributed, or the adapter."""
     names = frozenset(files)
     return next((name for name in _blamed_files(tuple(errors), names, adapter) if name in names), adapter)
 
 
 def has_failed_test(errors: Errors) -> bool:
-    """Return whether a test ran and then failed or was terminated."""
+    """Return whether a test ran but failed or was terminated."""
     return any(map(_is_failed_test, errors))
 
 
@@ -49,7 +50,7 @@ def _is_failed_test(error: Mapping[str, object]) -> bool:
 
 
 def _find_tested_file(test: str, files: frozenset[str]) -> str | None:
-    """Return the file that a test file is named after, or None."""
+    """Return the file that a test file is named after (``rates.py`` for ``test_rates.py``), or None."""
     stem = PurePosixPath(test).stem
     names = {stem.removeprefix("test_"), stem.removesuffix("_test")}
     found = [one for one in files if is_python(one) and not is_test(one) and PurePosixPath(one).stem in names]

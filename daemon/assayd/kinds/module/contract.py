@@ -5,7 +5,7 @@
     no get_schema in the class        contract.missing_method
     def transform(): …                contract.method_form      (takes no self)
 
-Decorators are recognized in every form (bare, called, dotted) and under any imported name. Source:
+Decorators are recognized with and without a call, as dotted names, and under any imported name. Source:
 docs/kinds/module.md.
 """
 
@@ -56,7 +56,7 @@ _PROPERTIES = ("property", "cached_property", "setter", "getter", "deleter")
 
 
 def check_contract(file: str, text: str, tree: ScopedTree, contract: AdapterContract) -> Iterator[Finding]:
-    """Yield the findings about the adapter's file."""
+    """Yield the contract's findings about the adapter's file."""
     for finding in _check_classes(text, tree, contract):
         yield replace(finding, file=file)
 
@@ -136,7 +136,7 @@ def _find_candidate_classes(tree: ScopedTree, contract: AdapterContract) -> list
 def _no_decorator_finding(
     text: str, tree: ScopedTree, contract: AdapterContract, meant: list[ast.ClassDef]
 ) -> Finding:
-    """Return the finding for an unregistered adapter, with an edit if there is only one candidate class."""
+    """Return the finding for an unregistered adapter, with an edit if only one class is a candidate."""
     name = _imported_decorator_name(tree, contract)
     how = f"@{name or contract.decorators[0]}"
     where = "it" if meant else "the adapter's class"
@@ -180,7 +180,7 @@ def _missing_method_finding(node: ast.ClassDef, name: str, defined: list[str], t
 
 
 def _similar_method_finding(node: ast.ClassDef, name: str, other: str, text: str) -> Finding:
-    """Return the finding for a method whose name is similar to the required one."""
+    """Return the finding for a method whose name is similar to the name of a missing method."""
     method = next(one for one in node.body if getattr(one, "name", None) == other)
     found = finding_at(
         method,
@@ -207,7 +207,7 @@ def _no_self_finding(
 
 
 def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether reading the attribute calls the method, with the object as its argument."""
+    """Return whether a method is a property, so that reading the attribute calls the method."""
     names = (one.attr if isinstance(one, ast.Attribute) else one for one in node.decorator_list)
     return any((one.id if isinstance(one, ast.Name) else one) in _PROPERTIES for one in names)
 

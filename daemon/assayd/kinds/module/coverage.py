@@ -48,7 +48,7 @@ def find_methods(tree: ast.Module) -> dict[str, list[list[int]]]:
 def judge_coverage(
     file: str, text: str, methods: Methods, contract: Sequence[str], found: Sequence[Coverage]
 ) -> Iterator[Finding]:
-    """Yield findings about the adapter's parts that no test ran. Args: methods: the file's methods."""
+    """Yield findings about the parts of the adapter that no test ran. `methods` are the file's methods."""
     if not found:
         return
     ran, known = _merge_lines(found)
@@ -63,7 +63,7 @@ def judge_coverage(
 
 
 def merge_lines_run(found: Sequence[Coverage]) -> set[int] | None:
-    """Return the function lines that any test executed; None if they are unknown."""
+    """Return the lines of functions that at least one test executed, or None if they are unknown."""
     ran, known = _merge_lines(found)
     return ran if known else None
 
@@ -104,7 +104,7 @@ def _coverage_finding(file: str, total: Sequence[int], missed: Sequence[int], id
 
 
 def _merge_lines(found: Iterable[Coverage]) -> tuple[set[int], set[int]]:
-    """Return the lines that ran, and all lines; the number of a ``def`` line is negative."""
+    """Return the executed lines, and all lines. Numbers of ``def`` lines are negative."""
     ran: set[int] = set()
     known: set[int] = set()
     for one in found:

@@ -1,4 +1,4 @@
-"""Finds the tests in a file's source: tests that the framework must collect, and tests that it can collect.
+"""Finds the tests in a file's source that pytest must collect, and the tests that it could collect.
 
 two functions test_a              tests.duplicate      (the first never runs)
 class TestA with __init__         tests.not_collectable
@@ -82,7 +82,7 @@ def expected_tests(file: str, trees: Trees) -> ExpectedTests:
 
 
 def check_tests(file: str, text: str, trees: Trees) -> Iterator[Finding]:
-    """Yield the findings about one test file, including classes imported from other files."""
+    """Yield the findings about the tests in one file and in the classes that it imports."""
     tree, where = trees[file], _FileContext(file=file, trees=trees)
     for finding in (
         *_check_hooks(text, tree),
@@ -108,7 +108,7 @@ def none_found(files: Sequence[str], methods: Sequence[str]) -> Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FileContext:
-    """One of the module's files; `seen` are the files that have imported it."""
+    """A file of the module. `seen` lists the chain of files that import it."""
 
     file: str
     trees: Trees
@@ -149,7 +149,7 @@ def _find_in_function(node: Definition, prefix: str, certain: bool) -> Iterator[
 def _find_in_class(
     node: ast.ClassDef, prefix: str, where: _FileContext, certain: bool
 ) -> Iterator[_FoundTest]:
-    """Yield the tests of a class that is collected by its name or as a unittest class."""
+    """Yield the tests of a class that pytest collects because of its name or as a unittest class."""
     unittests = _is_unittest(node, where)
     if not (node.name.startswith("Test") or unittests) or _disables_collection(node):
         return
@@ -166,7 +166,7 @@ def _find_in_class(
 def _class_members(
     node: ast.ClassDef, where: _FileContext, seen: set[ast.ClassDef]
 ) -> Iterator[tuple[ast.ClassDef | Definition, bool]]:
-    """Yield a class's own members, and the members inherited from classes in the module's files."""
+    """Yield the members of a class, including members inherited from classes in the module's files."""
     seen.add(node)
     for one in node.body:
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -220,12 +220,12 @@ def _find_imported_file(node: ast.ImportFrom, where: _FileContext) -> str | None
 
 
 def _is_unittest(node: ast.ClassDef, where: _FileContext) -> bool:
-    """Return whether a class is a unittest class, either directly or by inheritance."""
+    """Return whether a class is derived, directly or indirectly, from a unittest class."""
     return not _BASES.isdisjoint(_base_names(node, where))
 
 
 def _base_names(node: ast.ClassDef, where: _FileContext) -> Iterator[str]:
-    """Yield the names of a class's base classes, followed through the module's own files."""
+    """Yield the names of a class's direct and indirect base classes; resolve them in the module's files."""
     seen, pending = {node}, [(node, where)]
     while pending:
         node, where = pending.pop()
@@ -255,7 +255,7 @@ def _find_constructor(node: ast.ClassDef) -> ast.stmt | None:
 
 
 def _is_harmless_decorator(decorator: ast.expr) -> bool:
-    """Return whether a decorator is known to preserve a function as a test."""
+    """Return whether pytest is known to collect a test function that has this decorator."""
     target = decorator.func if isinstance(decorator, ast.Call) else decorator
     words = []
     while isinstance(target, ast.Attribute):
@@ -324,7 +324,7 @@ def _check_duplicates(text: str, body: Sequence[ast.stmt]) -> Iterator[Finding]:
 
 
 def _check_unawaited(text: str, body: Sequence[ast.stmt], where: _FileContext) -> Iterator[Finding]:
-    """Yield the tests that return a coroutine or generator, which the framework never runs."""
+    """Yield the findings about tests whose bodies never run because they are coroutines or generators."""
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _check_yields(text, node)
@@ -354,7 +354,7 @@ def _check_yields(text: str, node: Definition) -> Iterator[Finding]:
 
 
 def _find_own_yields(node: Definition) -> Iterator[ast.AST]:
-    """Find the yield expressions of a function, excluding those of nested functions."""
+    """Return the yield expressions of a function, excluding the ones in nested functions."""
     pending: list[ast.AST] = [*node.body]
     while pending:
         one = pending.pop()

@@ -1,4 +1,4 @@
-"""Explains test failures by the module's files: the intended code, its place, and the edit.
+"""Explains test failures with the help of the module's files: the intended code, its location, an edit.
 
     'coroutine' object has no attribute …       the line that assigned it, with await
     assert <bound method Response.json …        the line that has `json` without parentheses
@@ -6,8 +6,8 @@
     unexpected keyword argument 'particle'      the parameter or field with a similar name
     No such file or directory: 'anwser.json'    the file with a similar name
 
-The guest controls the texts of exceptions, so these can affect the wording of a finding and an edit of the
-guest's lines, but never the verdict.
+Because the guest controls the texts of exceptions, these texts can affect the wording of a finding and an
+edit of the submitted lines, but never the verdict.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def explained(finding: Finding, raised: Raised, texts: Mapping[str, str], test: 
 
 
 def add_file_hints(found: Sequence[Finding], files: Mapping[str, str]) -> list[Finding]:
-    """Add the files and keys that were probably intended to the first findings of a run."""
+    """Add the probably intended files and keys to the first findings of a run."""
     read = indexed(files)
     first = [add_data_keys(suggest_similar_file(one, read), read) for one in found[:MOST_EXPLAINED]]
     return [*first, *found[MOST_EXPLAINED:]]
@@ -88,7 +88,7 @@ _NO_FILE = re.compile(r"No such file or directory: '([^']{1,200})'")
 def _explain_missing_await(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``response = client.get(…)`` without `await`, which fails when the response is used."""
+    """Explain a failure caused by ``response = client.get(…)`` without `await`."""
     file, text = raised.file or "", texts.get(raised.file or "", "")
     lines = texts.lines(text)
     patterns = [
@@ -110,7 +110,7 @@ def _explain_missing_await(
 def _explain_coroutine_compared(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``assert adapter.fetch_raw("Oslo") == X``, in which the call isn't awaited."""
+    """Explain ``assert adapter.fetch_raw("Oslo") == X``, which lacks `await`."""
     file, text, name = raised.file or "", texts.get(raised.file or "", ""), found[1].rpartition(".")[2]
     number = raised.line or 0
     line = texts.line(text, number)
@@ -176,7 +176,7 @@ def _explain_unknown_fixture(
 
 
 def _replace_plugin(fixture: str, texts: Texts) -> str | None:
-    """Return what replaces a fixture of a plug-in that fakes a client, with the call to replace."""
+    """Return the replacement for a plug-in's fixture that fakes a client, and the call to replace."""
     library = _FAKES.get(fixture)
     if library is None:
         return None
@@ -214,7 +214,7 @@ def _explain_unknown_argument(
 def _explain_unused_argument(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``@pytest.mark.parametrize("particle", …)`` above ``def test_grade(particles)``."""
+    """Explain an unused argument: ``parametrize("particle", …)`` for ``def test_grade(particles)``."""
     owner, wanted = found[1], found[2]
     for file, text in texts.items():
         node = next((each for each in texts.functions(text) if each.name == owner), None)
@@ -239,7 +239,7 @@ def _explain_unknown_mark(
 def _explain_missing_self(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``round(particles / LIMIT)`` in a method of a class with the field `particles`."""
+    """Explain a missing ``self.``: ``round(particles / LIMIT)`` in a class with the field `particles`."""
     name, text = found[1], texts.get(raised.file or "", "")
     function = texts.function_at(text, raised.line or 0)
     first = function.args.args[0].arg if function is not None and function.args.args else ""
@@ -263,7 +263,7 @@ def _explain_field_order(
 def _explain_wrong_with(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``with httpx.AsyncClient()`` and ``async with httpx.Client()``."""
+    """Explain ``with httpx.AsyncClient()`` without `async`, and ``async with httpx.Client()``."""
     text, number = texts.get(raised.file or "", ""), raised.line or 0
     line = texts.line(text, number)
     if found[2]:
@@ -357,7 +357,7 @@ def _explain_called_value(
 def _explain_dict_attribute(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``raw.city`` for a dict."""
+    """Explain ``raw.city`` for a dict, which needs ``raw["city"]``."""
     if finding.suggestion is not None and finding.suggestion.startswith("Did you mean"):
         return None
     text, number = texts.get(raised.file or "", ""), raised.line or 0
@@ -383,7 +383,7 @@ def _explain_call_on_class(
 def _explain_parameter_count(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``parametrize(("a", "b"), [(1,)])``."""
+    """Explain ``parametrize(("a", "b"), [(1,)])``: a value is missing."""
     hint = f"Each case needs {found[1]} values, one per name, but one case has {found[2]}."
     for file, text in texts.items():
         lines = [n for n, line in enumerate(texts.lines(text), 1) if "parametrize(" in line]
@@ -402,7 +402,7 @@ def _explain_circular_import(
 def explain_unexpected_exception(
     finding: Finding, raised: Raised, texts: Mapping[str, str], test: str
 ) -> Finding:
-    """Add a hint to the finding for a test that expects a different exception."""
+    """Add a hint to a finding about a test that expects a different exception than the raised one."""
     file, _, name = test.partition("::")
     files = indexed(texts)
     text, kind = files.get(file, ""), raised.error_type.rpartition(".")[2]

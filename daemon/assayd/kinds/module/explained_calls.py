@@ -1,4 +1,4 @@
-"""Explains failures whose cause (a call, a key or a literal) isn't in the line of the failure.
+"""Explains failures whose cause (a call, a key or a literal) is in a different line than the failure.
 
 'set' object has no attribute 'items'       {"city", city} is a set: write a colon
 the JSON object must be str, not dict       json.loads() of a value that is already parsed
@@ -83,7 +83,7 @@ def _explain_repeated_parsing(
 def _explain_module_for_class(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``datetime.now()`` after ``import datetime``."""
+    """Explain ``datetime.now()`` after ``import datetime``, which binds the module, not the class."""
     number, line = _failing_line(raised, texts)
     module, name = found[1], found[2]
     new = re.sub(rf"\b{module}\.{name}\b", f"{module}.{module}.{name}", line, count=1)
@@ -97,7 +97,7 @@ def _explain_module_for_class(
 def _explain_self_for_constant(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``self.URL`` for a constant of the module."""
+    """Explain ``self.URL`` if `URL` is a constant of the module."""
     text = texts.get(raised.file or "", "")
     number, line = _failing_line(raised, texts)
     name = found[2]
@@ -158,7 +158,7 @@ def _explain_fixture(
 def _explain_missing_exception(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``with pytest.raises(ValueError): adapter.fetch_raw("")``: the coroutine isn't awaited."""
+    """Explain ``with pytest.raises(ValueError): adapter.fetch_raw("")``: `await` is missing."""
     file = test.partition("::")[0]
     text = texts.get(file, "")
     methods = {
@@ -215,7 +215,7 @@ def _explain_handler_parameters(
 def _explain_missing_argument(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``Reading(raw["city"])`` if `Reading` has another field."""
+    """Explain ``Reading(raw["city"])`` if `Reading` has a further required field."""
     owner, name = found[1].removesuffix(".__init__").rpartition(".")[2], found[2]
     known = list(dict.fromkeys(one for text in texts.values() for one in texts.parameters(text, owner)))
     shown = ", ".join(each for each in known[:_MOST_SHOWN] if each not in {"self", "cls"})
@@ -231,7 +231,7 @@ def _explain_missing_argument(
 def _explain_missing_key(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``response.json()["results"]`` by a similar key, or by the existing keys of the data."""
+    """Explain ``response.json()["results"]``: suggest a similar key, or list the existing keys."""
     wanted = found[1]
     if raised.meant is not None or not is_test(raised.file or ""):
         return None
@@ -256,7 +256,7 @@ _MOST_SHOWN = 20
 
 
 def add_data_keys(finding: Finding, files: Mapping[str, str]) -> Finding:
-    """Add the existing keys of the module's data to a finding about a missing key.
+    """Add the keys that exist in the module's data to a finding about a missing key.
 
     Args:
         finding: the finding of a failed run.
@@ -326,7 +326,7 @@ _LEAST_FRAMES = 2
 
 
 def _find_frames(raised: Raised, texts: Texts) -> list[tuple[str, int]]:
-    """Return the file and line of each traceback frame in the module's files, the outermost frame first."""
+    """Return the file and line of each traceback frame in the module's files, outermost frame first."""
     found = re.findall(r'File "([^"\n]{1,300})", line (\d{1,6})', raised.traceback)
     names = sorted(texts, key=len, reverse=True)
     placed = (
@@ -339,7 +339,7 @@ def _find_frames(raised: Raised, texts: Texts) -> list[tuple[str, int]]:
 def _explain_other_keys(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``assert {"grades": …} == {"grade": …}`` by the line that writes the different key."""
+    """Explain ``assert {"grades": …} == {"grade": …}`` with the line that writes the wrong key."""
     written, wanted = found[1], found[2]
     pattern = re.compile(rf"[\"']{re.escape(written)}[\"']\s*+:")
     places = [
@@ -425,7 +425,7 @@ def _explain_fixture_without_value(
 def _explain_misspelt_attribute(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain a misspelt name in a module: ``@pytest.fixtures``."""
+    """Explain a misspelt attribute of a module: ``@pytest.fixtures``."""
     number, line = _failing_line(raised, texts)
     if raised.meant is None:
         return None
@@ -437,7 +437,7 @@ def _explain_misspelt_attribute(
 def _explain_raises_match(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``pytest.raises(ValueError, "no name")``."""
+    """Explain ``pytest.raises(ValueError, "no name")``, which lacks the keyword ``match=``."""
     number, line = _failing_line(raised, texts)
     new = re.sub(r"(pytest\.raises\(\s*+[\w.]++,\s*+)(?=[rf]?[\"'])", r"\1match=", line, count=1)
     if new == line:
@@ -449,7 +449,7 @@ def _explain_raises_match(
 def _explain_self_in_test(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``def test_x(self, adapter)`` outside a class."""
+    """Explain ``def test_x(self, adapter)`` outside a class, in which `self` isn't a fixture."""
     file, _, name = test.partition("::")
     text = texts.get(file, "")
     for node in texts.functions(text):
@@ -519,7 +519,7 @@ def _explain_keyword(
 def _status(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``response.status`` for a response of httpx or requests."""
+    """Explain ``response.status`` for a response of httpx or requests, which has `status_code`."""
     number, line = _failing_line(raised, texts)
     new = re.sub(r"\.status\b", ".status_code", line, count=1)
     return replace(finding, suggestion="Write `status_code`.", edit=_line_edit(number, line, new))

@@ -1,12 +1,12 @@
-r"""Explains tests that replace a name in the wrong place: the code under test looks its names up elsewhere.
+r"""Explains tests that patch a name in the wrong module, so that the tested code doesn't use the patch.
 
 patch("adapter.request.get")        adapter.py has no `request`        adapter.requests.get
 patch("adapter.get")                it calls requests.get              adapter.requests.get
 patch("requests.get")               it has `from requests import get`  adapter.get
 patch("httpx.get")                  it calls requests.get              adapter.requests.get
 
-The submitter controls the texts, so they can affect the wording and an edit of the submitter's lines, but
-never the verdict.
+Because the submitter controls the texts, they can affect the wording of a finding and an edit of the
+submitted lines, but never the verdict.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHOWN = 3
 
 
 def _get_patch_targets(texts: ModuleFiles) -> list[tuple[str, str, int]]:
-    """Return the targets of patch() that calls in the module's own files look up, with file and line."""
+    """Return the ``patch()`` targets for calls in the module's files, with the files and lines."""
     if texts.patch_targets is None:
         texts.patch_targets = _find_patch_targets(texts)
     return texts.patch_targets
@@ -95,7 +95,7 @@ def _explain_wrong_target(
 
 
 def _find_similar_targets(patched: str, targets: Sequence[str]) -> list[str]:
-    """Return the targets whose last part equals or resembles that of the patched name."""
+    """Return the targets whose last part equals or resembles the last part of the patched name."""
     last = patched.rpartition(".")[2]
     same = [target for target in targets if target.rpartition(".")[2] == last]
     near = close_names(last, sorted({target.rpartition(".")[2] for target in targets}))

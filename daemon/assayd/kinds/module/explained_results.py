@@ -51,7 +51,7 @@ def _computing_name(node: ast.expr) -> str | None:
 
 
 def _find_values(key: str, texts: Texts) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the expressions that the module stores under a key of a dict."""
+    """Yield the expressions that the module stores in dicts under a given key."""
     for file, text in texts.items():
         for node in () if is_test(file) else texts.dicts(text):
             for name, value in zip(node.keys, node.values, strict=True):
@@ -62,7 +62,7 @@ def _find_values(key: str, texts: Texts) -> Iterator[tuple[str, ast.expr]]:
 def _explain_differing_key(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``Differing items: {'share': 0.1} != {'share': 0.2}``."""
+    """Explain ``Differing items: {'share': 0.1} != {'share': 0.2}`` with the line that computes `share`."""
     written = list(_find_values(found[1], texts))
     if len(written) != 1:
         return None

@@ -1,4 +1,4 @@
-"""The files of a module: their allowed paths, number, sizes and roles.
+"""Checks the paths, number and sizes of a module's files, and determines the files' roles.
 
 This module checks only names and sizes; other checks read the contents.
 
@@ -79,7 +79,7 @@ _OF_THE_IMAGE = frozenset(
 
 
 def check_files(files: Mapping[str, str], provided: Iterable[str]) -> Iterator[Finding]:
-    """Yield findings about names and sizes of a module's files. Args: provided: the container's modules."""
+    """Yield findings about names and sizes of a module's files. `provided` are the container's modules."""
     taken = {name.partition(".")[0] for name in provided} | _OF_THE_IMAGE | sys.stdlib_module_names
     if len(files) > MAX_FILES:
         message = f"The module has {len(files)} files; {MAX_FILES} are allowed."
@@ -99,21 +99,21 @@ def is_python(name: str) -> bool:
 
 
 def is_test(name: str) -> bool:
-    """Return whether the test framework would collect tests from a file."""
+    """Return whether pytest would collect tests from a file."""
     stem = PurePosixPath(name).stem
     return is_python(name) and (stem.startswith("test_") or stem.endswith("_test"))
 
 
 def list_test_files(files: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the test files, sorted."""
+    """Return the sorted names of the test files."""
     return tuple(sorted(name for name in files if is_test(name)))
 
 
 def find_adapter_file(files: Iterable[str], entrypoint: object) -> str | None:
-    """Return the file of the adapter.
+    """Return the adapter's file.
 
-    The adapter's file is ``adapter.py``, or the file of the manifest's entrypoint, or the only top-level
-    Python file without tests.
+    The adapter's file is ``adapter.py``; otherwise, the file of the manifest's entrypoint; otherwise, the
+    only top-level Python file without tests.
     """
     plain = (name for name in files if is_python(name) and not is_test(name) and "/" not in name)
     top = sorted(name for name in plain if name != "__init__.py")
@@ -129,7 +129,7 @@ def module_name(file: str) -> str:
 
 
 def list_own_modules(files: Iterable[str]) -> frozenset[str]:
-    """Return the names of the files' modules and of their parent packages."""
+    """Return the names of the modules in the files, and the names of their parent packages."""
     names = {module_name(name) for name in files if is_python(name)}
     above = {
         ".".join(parts[:n]) for parts in (name.split(".") for name in names) for n in range(1, len(parts))
@@ -157,7 +157,7 @@ def _check_name(name: str, files: Mapping[str, str], taken: frozenset[str] | set
 
 
 def _check_duplicates(files: Iterable[str]) -> Iterator[Finding]:
-    """Yield findings for files with the same import name, or with names that differ only in case."""
+    """Yield findings about files that have the same import name or whose names differ only in case."""
     by_case: dict[str, str] = {}
     by_module: dict[str, str] = {}
     for name in sorted(files):

@@ -1,4 +1,4 @@
-"""Finds uses of a module's forbidden names by the meaning of an expression rather than its spelling.
+"""Finds uses of forbidden names in a module by resolving expressions instead of comparing spellings.
 
     os.system("id")                       forbidden.name
     from os import system                 forbidden.name
@@ -15,7 +15,7 @@
     getattr(f, "__globals__")             attribute.internal
     __builtins__["eval"]                  name.dunder
 
-The check follows names through imports and plain assignments; the run-time policy judges computed names.
+The check follows names through imports and plain assignments. The run-time policy checks computed names.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _MAX_CHAIN = 8
 
 @dataclass(slots=True, kw_only=True)
 class _FileNames:
-    """One file with the possible meanings of its names."""
+    """One file, with the dotted names to which each of its names can refer."""
 
     text: str
     tree: ScopedTree
@@ -105,13 +105,13 @@ class _FileNames:
         return None
 
     def find_forbidden_module(self, names: Iterable[str]) -> str | None:
-        """Return a module among the names that has forbidden attributes, or None."""
+        """Return one of the names that is a module with forbidden attributes, or None."""
         prefixes = {entry.rpartition(".")[0] for entry in self.forbidden} - {""}
         lasts = (name.rpartition(".")[2] for name in sorted(names))
         return next((name for name in lasts if name in prefixes), None)
 
     def learn(self) -> None:
-        """Follow plain assignments, up to a few steps, to learn the meanings of names."""
+        """Resolve names through plain assignments, up to a few steps."""
         for _ in range(_ROUNDS):
             before = sum(map(len, self.aliases.values()))
             for site in self.tree.sites:
@@ -132,7 +132,7 @@ class _FileNames:
         return names
 
     def _resolve_call(self, node: ast.Call, scope: Scope) -> set[str]:
-        """Return the possible results of a call that accesses an object by name."""
+        """Return the possible results of a call that looks up an object by its name."""
         function = self.dotted(node.func, scope)
         first, *others = node.args or [ast.Constant(value=None)]
         if "builtins.getattr" in function and others:
@@ -159,7 +159,7 @@ def check_forbidden(
         text: the content of the file.
         tree: the syntax tree of the file, with scopes.
         forbidden: modules, attributes of modules, and builtins.
-        own: the top-level packages of the module's own files, which can use any single word.
+        own: the top-level packages of the module's own files, whose names can be any single word.
     """
     entries = frozenset(f"builtins.{name}" if name in _BUILTINS else name for name in forbidden)
     read = _FileNames(text=text, tree=tree, forbidden=entries, own=frozenset(own))
@@ -219,7 +219,7 @@ def _check_dynamic_access(
 def _find_dynamic_access(
     read: _FileNames, node: ast.Call | ast.Subscript, scope: Scope
 ) -> Iterator[tuple[set[str], ast.expr]]:
-    """Yield the objects that are accessed by name, and the expression of that name."""
+    """Yield each object with a by-name access, and the expression that computes the name."""
     match node:
         case ast.Subscript(value=value, slice=key):
             names = read.dotted(value, scope)
@@ -235,7 +235,7 @@ def _find_dynamic_access(
 
 
 def _find_revealing_name(node: ast.Call | ast.Subscript) -> str | None:
-    """Return a literal name that gives access to frames, code or namespaces, or None."""
+    """Return the literal name in an access to frames, code or namespaces, or None."""
     given = (
         [*node.args, *(one.value for one in node.keywords)] if isinstance(node, ast.Call) else [node.slice]
     )
@@ -321,7 +321,7 @@ def _text(node: ast.AST) -> str | None:
 
 
 def _append_attribute(bases: Iterable[str], name: str | None) -> Iterator[str]:
-    """Yield each base with an attribute appended, up to the longest useful chain."""
+    """Yield each base name with an attribute appended, up to the longest useful length."""
     for base in bases:
         if name is not None and base.count(".") < _MAX_CHAIN:
             yield f"{base}.{normal(name)}"

@@ -82,12 +82,12 @@ def has_tests(context: ModuleContext) -> bool:
 
 
 def describe_task(context: ModuleContext) -> str:
-    """Describe the task: the files that an answer must contain, without those already supplied."""
+    """Describe the task: list the files that an answer must contain, without the files already supplied."""
     return f"Write an adapter module: {', '.join(words for _, words in _requested_files(context))}."
 
 
 def select_example(context: ModuleContext) -> Example:
-    """Return the example, reduced to the files that an answer to this request must have."""
+    """Return the example with only the files that an answer to this request must contain."""
     files = {name: EXAMPLE.answer.files[name] for name, _ in _requested_files(context)}
     reason = EXAMPLE.reason if _TEST_FILE in files else EXAMPLE.reason.partition(";")[0] + "."
     return replace(EXAMPLE, answer=Proposal(files=files), reason=reason)
@@ -121,7 +121,7 @@ def base_of(context: ModuleContext) -> Document:
 def answered(base: Document, proposal: Proposal) -> Document:
     """Add files to a module; `manifest.json` becomes its manifest, unless the manifest is fixed.
 
-    Existing tests don't change, because an answer could otherwise make them agree with its code.
+    Existing tests are never replaced, because an answer could otherwise adapt the tests to its code.
 
     Raises: ValueError, if manifest.json isn't a JSON object.
     """

@@ -1,4 +1,4 @@
-"""Checks imports in a module with several files: own files, modules of the image, and others.
+"""Checks a module's imports: of the module's files, of the image's modules, and of other modules.
 
 `static.python.imports` checks the other imports against the policy. This module recognizes own files.
 
@@ -77,7 +77,7 @@ def check_module_imports(
 def _check_unlisted_name(
     node: ast.Attribute, scope: Scope, modules: PolicyModules, text: str
 ) -> Iterator[Finding]:
-    """Yield the finding for an unlisted name of a module if the policy lists only some of its names."""
+    """Yield the finding for an unlisted name of a module whose allowed names the policy lists."""
     base = node.value
     origins = resolve(base.id, scope).origins if isinstance(base, ast.Name) else ()
     for module in sorted(origin.module for origin in origins if origin.name is None):
@@ -88,12 +88,12 @@ def _check_unlisted_name(
 
 
 def _imports_listed_module(node: ast.Import, policy: ImportPolicy) -> bool:
-    """Return whether a statement imports a single module for which the policy lists allowed names."""
+    """Return whether a statement imports exactly one module, whose allowed names the policy lists."""
     return len(node.names) == 1 and node.names[0].name in policy.names and policy.allows(node.names[0].name)
 
 
 def _check_unused_module(node: ast.Import, modules: PolicyModules, text: str) -> Iterator[Finding]:
-    """Yield the finding for a module allowed only for listed names if the file uses none of these names."""
+    """Yield the finding for a module with listed names if the file uses none of these names."""
     module = node.names[0].name
     message = f"Import of {module!r} is allowed only for some of its names, and none of those is used."
     suggestion = f"Remove the line. {name_suggestion(module, modules)}"
@@ -173,7 +173,7 @@ def _suggest_own_module(
 
 
 def _relative_import_finding(node: ast.ImportFrom, text: str, own: OwnModules) -> Finding:
-    """Return the finding for a relative import without a package, with an edit if it is a single line."""
+    """Return the finding for a relative import outside a package, with an edit for a single-line import."""
     dots, module = "." * node.level, node.module or ""
     message = f"Relative import of {dots + module!r}, outside a package."
     target = module or "MODULE"
@@ -213,7 +213,7 @@ class _UnusedImports:
         return (alias.asname or alias.name.partition(".")[0]) in self._used_names
 
     def edit(self, node: ast.Import | ast.ImportFrom) -> Edit | None:
-        """Return the edit that removes an import of one unused name on its own line."""
+        """Return the edit that removes an import of one unused name, if the line contains nothing more."""
         [alias, *others] = node.names
         if others or alias.name == "*" or self.uses(node) or _is_only_child(node, self._tree):
             return None
@@ -222,7 +222,7 @@ class _UnusedImports:
 
 
 def _is_only_child(node: ast.AST, tree: ScopedTree) -> bool:
-    """Return whether a statement is the only one in its block, which would be empty without it."""
+    """Return whether a statement is the only one in its block, so that it can't simply be removed."""
     parent = tree.parent(node)
     blocks = (getattr(parent, field, None) for field in ("body", "orelse", "finalbody"))
     return any(block == [node] for block in blocks if isinstance(block, list))

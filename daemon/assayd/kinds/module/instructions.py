@@ -1,4 +1,4 @@
-"""Describes the requirements for a module and the policy's permissions in a prompt. Pure."""
+"""Describes the requirements for a module and the policy's permissions, for a prompt. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TESTS_STAY = "Keep the tests unchanged: correct the code so that it meets their 
 def instructions(
     policy: ExecutionPolicy | None, *, tests: bool = True, allowed: bool = True
 ) -> tuple[str, ...]:
-    """Return the instructions for a module under the effective policy, or under the contract alone.
+    """Return the instructions for a module, based on the effective policy or on the contract alone.
 
     Args:
         policy: the effective policy, or None to use the contract alone.

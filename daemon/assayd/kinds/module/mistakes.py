@@ -1,4 +1,4 @@
-"""Finds mistakes that are visible only across several files, or that fail far from their cause.
+"""Finds mistakes that are visible only across several files, or that cause failures in other lines.
 
     from readings import grades       import.no_name         readings.py has `grade`
     platform="openmeteo"              contract.manifest      the manifest says open_meteo
@@ -139,7 +139,7 @@ def _unknown_name_finding(
 
 
 def find_meant_names(findings: list[Finding]) -> frozenset[str]:
-    """Return the intended names of misspelt imports, so that uses of these names aren't reported."""
+    """Return the intended names of misspelt imports, so that uses of the intended names aren't reported."""
     meant = (re.search(r"Did you mean `(\w+)`", one.suggestion or "") for one in findings)
     return frozenset(found[1] for found in meant if found is not None)
 
@@ -304,7 +304,7 @@ def check_dropped_results(file: str, text: str, tree: ast.Module, budget: Compil
 
 
 def _dropped(statement: ast.stmt) -> str | None:
-    """Return the value that a function's last statement computes but doesn't return."""
+    """Return the expression that a function's last statement computes but doesn't return."""
     match statement:
         case ast.Expr(value=value) if isinstance(value, _VALUES):
             return ast.unparse(value)[:120]
@@ -471,7 +471,7 @@ _MOST_LITERAL = 10_000
 
 
 def suggest_self(finding: Finding, text: str) -> Finding:
-    """Suggest ``self.`` in a finding about an undefined name if such an attribute exists."""
+    """Suggest ``self.`` in a finding about an undefined name if an attribute with this name exists."""
     named = re.match(r"'(\w+)' is not defined", finding.message)
     if named is None or (f"self.{named[1]}" not in text and named[1] != "config"):
         return finding

@@ -5,9 +5,9 @@
     total += price         total -= price
     raise ValueError(…)    pass
 
-Source: docs/quality.md. Deterministic. A comparison is negated rather than shifted by one, because changing
-`<` to `<=` often has no effect. Strings for human readers, and code that doesn't affect results (logs,
-exception messages, timeouts), stay unchanged. Only the source text is read.
+Source: docs/quality.md. Deterministic. Comparisons are negated, because changing `<` to `<=` often has no
+effect. Strings for human readers, and code that doesn't affect results (logs, exception messages,
+timeouts), stay unchanged. Only the source text is read.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _ORDER = ("condition", "return", "arithmetic", "raise", "call", "number", "strin
 
 
 class Mutant(BaseModel):
-    """A mutant: `now` replaces the bytes from `start` to `end` of the adapter's source.
+    """A changed adapter: `now` replaces the bytes of the source from `start` to `end`.
 
     `line` is the line of the change; `statement` is the first line of the enclosing statement.
     """
@@ -86,7 +86,7 @@ class Mutant(BaseModel):
 
 
 def generate_mutants(source: str, most: int) -> list[Mutant]:
-    """Return up to `most` mutants, alternating between functions, lines and types of change."""
+    """Return up to `most` mutants; distribute them over functions, lines and types of change."""
     if most < 1:
         return []
     read = _parse_and_compile(source)
@@ -120,7 +120,7 @@ def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunction
 
 
 def _order_mutants(found: Iterable[tuple[str, Mutant]]) -> list[Mutant]:
-    """Order mutants so that types alternate, and second mutants of lines follow all first mutants."""
+    """Return the mutants with alternating types; each line's first mutant precedes all second mutants."""
     by_kind: dict[str, list[Mutant]] = {kind: [] for kind in _ORDER}
     for kind, one in found:
         by_kind[kind].append(one)
@@ -133,13 +133,13 @@ def _order_mutants(found: Iterable[tuple[str, Mutant]]) -> list[Mutant]:
 
 
 def _compiles_differently(one: Mutant, source: str, original: object) -> bool:
-    """Return whether a mutant compiles to different code, because the compiler drops unreachable code."""
+    """Return whether a mutant compiles to different code; a change in unreachable code has no effect."""
     changed = _parse_and_compile(one.text(source).decode())
     return changed is not None and changed[1] != original
 
 
 def _parse_and_compile(text: str) -> tuple[ast.Module, object] | None:
-    """Return a source's tree and its code without positions; None if compiling fails or takes too long."""
+    """Return a source's tree and its code without positions, or None if it can't be compiled quickly."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -185,7 +185,7 @@ class _MutantFinder:
             pending += reversed(inner)  # type: ignore[arg-type]
 
     def _mutate_node(self, node: ast.AST) -> Iterator[_Change]:
-        """Yield the changes of one node: the type, the byte range, and the new text of each."""
+        """Yield the type, the byte range and the new text of each change to one node."""
         if isinstance(node, ast.Constant):
             yield from self._mutate_constant(node)
         elif isinstance(node, ast.stmt):
@@ -263,7 +263,7 @@ def _is_docstring(node: ast.AST) -> bool:
 
 
 def _is_neutral(node: ast.expr) -> bool:
-    """Return whether changing an operator at this operand has no effect or fails at once: 0, 1, a string."""
+    """Return whether changing an operator at an operand (0, 1, a string) has no effect or fails at once."""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str) or node.value in (0, 1)
     return isinstance(node, ast.JoinedStr)
@@ -291,7 +291,7 @@ def _mutable_parts(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _root_name(node: ast.expr) -> str:
-    """Return the first name of a dotted expression: `log` of ``log.debug``."""
+    """Return the first name of a dotted expression, e.g. `log` for ``log.debug``."""
     while isinstance(node, ast.Attribute | ast.Call):
         node = node.value if isinstance(node, ast.Attribute) else node.func
     return node.id if isinstance(node, ast.Name) else ""

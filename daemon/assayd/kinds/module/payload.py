@@ -20,8 +20,8 @@ class ModulePayload(BaseModel):
 class PreparedModule(ModulePayload):
     """A parsed module. `expected` contains the tests of each file.
 
-    `methods` are the methods of the adapter's classes, with their first and last lines; `mutants` are the
-    changes to try against the tests.
+    `methods` lists the methods of the adapter's classes with their first and last lines. `mutants` lists
+    the changes that the tests should detect.
     """
 
     expected: dict[str, ExpectedTests]

@@ -1,7 +1,7 @@
-"""An index of a module's files, used to explain failures: short lines, functions, fixtures and fields.
+"""Indexes short lines, functions, fixtures and fields of a module's files, to explain failures.
 
-The submitter controls the texts, lines and locations, so the work is limited: each file is split and parsed
-once per run, long lines and long files aren't read, and only the first failures are explained.
+Because the submitter controls the texts, lines and locations, the work is limited: each file is split and
+parsed only once per run, long lines and long files aren't read, and only the first failures are explained.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ParsedFile:
-    """The nodes that explanations need, in the order of `ast.walk`."""
+    """The nodes of a file that explanations need, in the order of `ast.walk`."""
 
     body: Sequence[ast.stmt] = ()
     definitions: Sequence[Function | ast.ClassDef] = ()
@@ -48,7 +48,7 @@ class ModuleFiles(Mapping[str, str]):
     """The texts of a module by name, each parsed at most once, and the remaining explanation limit."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
-        """Store the texts, which are parsed on demand."""
+        """Store the texts; each text is parsed on first use."""
         self._texts = {name: SplitText(text) for name, text in texts.items()}
         self._short: dict[str, list[str]] = {}
         self._parsed: dict[str, _ParsedFile] = {}
@@ -81,19 +81,19 @@ class ModuleFiles(Mapping[str, str]):
         return self._advised_left >= 0
 
     def lines(self, text: str) -> Sequence[str]:
-        """Return the first lines of a source; a line that is too long is replaced by an empty line."""
+        """Return the first lines of a source; replace a line that is too long by an empty line."""
         if text not in self._short:
             lines = text[:MOST_CHARS].split("\n", _MOST_LINES)[:_MOST_LINES]
             self._short[text] = [line if len(line) <= _LINE_CHARS else "" for line in lines]
         return self._short[text]
 
     def line(self, text: str, number: int | None) -> str:
-        """Return the line with this 1-based number; empty if it doesn't exist or is too long."""
+        """Return the line with this 1-based number, or "" if the line doesn't exist or is too long."""
         lines = self.lines(text)
         return lines[number - 1] if number is not None and 1 <= number <= len(lines) else ""
 
     def body(self, text: str) -> Sequence[ast.stmt]:
-        """Return the statements of a file; empty if it can't be parsed."""
+        """Return the statements of a file, or an empty list if the file can't be parsed."""
         return self._read(text).body
 
     def functions(self, text: str) -> Iterator[Function]:
@@ -114,7 +114,7 @@ class ModuleFiles(Mapping[str, str]):
         return around[-1] if around else None
 
     def decorated(self, text: str, word: str) -> Collection[str]:
-        """Return the names of functions that have a decorator with the given word, e.g. ``fixture``."""
+        """Return the names of functions with a decorator that contains the given word, e.g. ``fixture``."""
         decorations = self._read(text).decorations
         return {name for name, words in decorations.items() if any(word in one for one in words)}
 
@@ -170,7 +170,7 @@ class ModuleFiles(Mapping[str, str]):
 
 
 def indexed(texts: Mapping[str, str]) -> ModuleFiles:
-    """Return the index of these texts; return an existing index unchanged."""
+    """Return an index of these texts; if they already are an index, return it unchanged."""
     return texts if isinstance(texts, ModuleFiles) else ModuleFiles(texts)
 
 
@@ -186,7 +186,7 @@ def _names_in(nodes: Iterable[ast.expr]) -> Collection[str]:
 
 
 def find_similar_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that are similar to a name; only a limited number is compared."""
+    """Return the known names that are similar to a name; compare only a limited number of them."""
     if len(name) > _NAME_CHARS:
         return []
     compared = [one for one in dict.fromkeys(known) if len(one) <= _NAME_CHARS]
@@ -194,7 +194,7 @@ def find_similar_names(name: str, known: Iterable[str]) -> list[str]:
 
 
 def moved(finding: Finding, file: str, line: int, text: str, suggestion: str, edit: Edit | None) -> Finding:
-    """Return a copy of a finding at another location, with a new remedy."""
+    """Return a copy of a finding with a different location and suggestion."""
     return replace(
         finding,
         file=file,

@@ -1,7 +1,7 @@
 """Parses the record of a `pytest` unit line by line, and checks its consistency.
 
-The record is an unverified claim of the guest; `pytest_unit` decides what to trust. Lines that are out of
-order, repeated, or without a matching end are contradictions.
+The record is an unverified claim of the guest, and `pytest_unit` decides which parts to trust. Lines that
+are out of order, repeated, or lack a matching end are contradictions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class EndedTest:
 
 @dataclass(slots=True, kw_only=True)
 class Told:
-    """The parsed record of a unit. `final` is its last line, or None if that line is missing."""
+    """The parsed record of a unit. `final` is the record's last line, or None if it is missing."""
 
     collected: list[str] | None = None
     ended: list[EndedTest] = field(default_factory=list)
@@ -56,9 +56,9 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """The executed lines of the adapter's functions, by block, and the blocks that began.
+    """The executed lines of the adapter's functions, grouped by block, and the blocks that were entered.
 
-    `owners` contains, for each block, the line of the ``def`` if the block is a function's body, and 0
+    `owners` maps each block to the line of the ``def`` if the block is a function's body, and to 0
     otherwise.
     """
 
@@ -113,7 +113,7 @@ def _process_line(told: Told, fields: Fields, number: int) -> None:
 
 
 def _process_collection(told: Told, fields: Fields) -> None:
-    """Process a line of the record about the import or the tests of the file."""
+    """Process a record line about the import of the file or about the collected tests."""
     if told.collected is not None:
         raise GuestJsonError("a misplaced line")
     match fields.get("event"):
@@ -173,7 +173,7 @@ def _parse_final(told: Told, fields: Fields, number: int) -> Final:
 
 
 def _coverage(fields: Fields) -> Coverage | None:
-    """Parse the executed blocks. Malformed entries are skipped, because they only affect warnings."""
+    """Parse the executed blocks. Skip malformed entries, because blocks only affect warnings."""
     blocks, seen = fields.get("blocks"), fields.get("seen")
     if not isinstance(blocks, str) or not isinstance(seen, str):
         return None
@@ -188,7 +188,7 @@ def _coverage(fields: Fields) -> Coverage | None:
 
 
 def _parse_numbers(text: str) -> tuple[int, ...]:
-    """Parse numbers separated by spaces; return an empty result if one of them is malformed."""
+    """Parse numbers separated by spaces; return an empty list if any number is malformed."""
     parts = text.split()
     plain = all(part.isascii() and part.isdecimal() and len(part) <= _DIGITS for part in parts)
     return tuple(map(int, parts)) if plain else ()

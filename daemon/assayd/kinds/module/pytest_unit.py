@@ -1,4 +1,4 @@
-"""Judges one `pytest` unit: which tests ran, how they ended, and whether they exist in the source.
+"""Judges one `pytest` unit: compares the tests that ran with the source, and reports how they ended.
 
 The record is used only if the unit ended in a way that permits one, and if the record is consistent with
 itself, with the exit code in the wait status, and with the tests in the source.
@@ -93,7 +93,7 @@ class TestedFile:
 def judge_tests(
     file: str, unit: UnitResult | None, texts: Mapping[str, str], expected: ExpectedTests
 ) -> TestedFile:
-    """Judge the unit that ran a file's tests; `unit` is None if it never started.
+    """Judge the unit that ran a file's tests. `unit` is None if the unit never started.
 
     Args:
         file: the file's name.
@@ -143,7 +143,7 @@ def no_tests_ran_finding(cases: Sequence[Case], files: Sequence[str]) -> Finding
 def _parse_unit_record(unit: UnitResult) -> Told:
     """Parse a unit's record, which must be complete if the unit ended by itself.
 
-    Raises: GuestJsonError, if the record contradicts itself or the process's end.
+    Raises: GuestJsonError, if the record contradicts itself or the way in which the process ended.
     """
     own_end = unit.outcome.cause in _OWN_ENDS
     if unit.outcome.cause is Cause.PROTOCOL_VIOLATION or (own_end and unit.malformed is not None):
@@ -188,7 +188,7 @@ def _list_own_modules(texts: Texts) -> str:
 
 
 def _suggest_own_module(finding: Finding, module: str, file: str, texts: Texts) -> Finding:
-    """Add the existing files to a finding about a missing module, usually an argument of `patch`."""
+    """Add the existing files to a finding about a missing module (usually an argument of `patch`)."""
     own = _list_own_modules(texts)
     lines = texts.lines(texts.get(file, ""))
     named = re.compile(rf"['\"]{re.escape(module)}[.'\"]")
@@ -302,7 +302,7 @@ def _exception_finding(
 
 
 def _explain_failure(finding: Finding, raised: Raised, texts: Texts, test: str = "") -> Finding:
-    """Return the explanation of a failure; once the limit is reached, reuse that of an equal failure."""
+    """Return the explanation of a failure; beyond the limit, only reuse explanations of equal failures."""
     if finding.rule == "tests.exited":
         return finding
     key = (finding.rule, finding.file, finding.line, raised.error_type, _strip_parameters(test))
@@ -385,7 +385,7 @@ def _finding(rule: str, file: str, message: str, suggestion: str) -> Finding:
 
 
 def _build_cases(file: str, unit: UnitResult, told: Told, expected: ExpectedTests) -> Iterator[Case]:
-    """Yield a case for each test: finished tests, the interrupted test, and tests that never started."""
+    """Yield a case for each test, whether it finished, was interrupted or never started."""
     for ended in told.ended:
         yield _build_case(ended)
     seen = {ended.id for ended in told.ended}

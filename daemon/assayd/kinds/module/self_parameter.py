@@ -1,4 +1,4 @@
-"""Finds methods whose first parameter isn't what Python passes.
+"""Finds methods whose first parameter doesn't match the first argument that Python passes.
 
 def transform(raw): self.x            contract.method_form   the method has no self
 @staticmethod def fetch(self, city)   contract.method_form   a static method gets no self
@@ -80,7 +80,7 @@ def _with_self(text: str, method: ast.FunctionDef | ast.AsyncFunctionDef) -> Edi
 
 
 def last_name(node: ast.expr) -> str:
-    """Return the last name of an expression such as ``client.get`` or ``os.environ["KEY"]``, or ""."""
+    """Return the last name in an expression such as ``client.get`` or ``os.environ["KEY"]``, or ""."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name

@@ -1,4 +1,4 @@
-"""Builds a module's payload from a folder on a command line: its manifest, and its other files as text.
+"""Builds a module's payload from a folder that the command line names: the manifest, and other files.
 
 The manifest can be YAML with JSON-compatible values and no aliases. Caches and hidden files are omitted.
 """
@@ -22,7 +22,7 @@ MANIFESTS = ("manifest.json", "manifest.yaml", "manifest.yml")
 def read_files(files: Mapping[str, bytes], options: FileOptions) -> dict[str, object]:
     """Return the payload for a folder.
 
-    Raises: RequestError, naming the file or option at fault.
+    Raises: RequestError, with the file or option at fault.
     """
     if options.input is not None or options.extra or options.sample_paths:
         raise RequestError(

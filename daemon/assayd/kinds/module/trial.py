@@ -3,9 +3,9 @@
     the tests detect fewer than half of the changes     quality.mutants  (a warning)
     they detect more                                    quality.mutants  (info)
 
-After the module has passed, every test file runs with each change, in a second container. A change is
-detected if not all tests of a file pass: one fails, hangs, or ends its process. A change in a line that the
-tests never executed counts as undetected and isn't tried. Source: docs/quality.md.
+After the module has passed, every test file runs with each change in a second container. A change is
+detected if a test fails, hangs, or ends its process. A change in a line that no test executed isn't tried
+and is reported as undetected. Source: docs/quality.md.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def plan(
 def judge(
     payload: PreparedModule, adapter: str, tests: Mapping[str, UnitResult], trial: RunResult | None
 ) -> list[Finding]:
-    """Return the finding about the detected changes; changes that weren't tried don't count."""
+    """Return the finding about the detected changes; ignore changes that weren't tried."""
     tried = _find_covered_mutants(payload, tests)
     units = trial.units if trial is not None else ()
     unnoticed = [one for one in payload.mutants if one not in tried]
@@ -94,7 +94,7 @@ def judge(
 
 
 def _find_covered_mutants(payload: PreparedModule, tests: Mapping[str, UnitResult]) -> list[Mutant]:
-    """Return the mutants in lines that the tests executed, or all mutants if these lines are unknown."""
+    """Return the mutants in executed lines, or all mutants if the executed lines are unknown."""
     told = [
         pytest_unit.judge_tests(file, unit, {}, payload.expected.get(file, ExpectedTests())).coverage
         for file, unit in tests.items()

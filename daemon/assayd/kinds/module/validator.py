@@ -1,4 +1,4 @@
-"""Adapter modules: a manifest, an adapter that other code calls, and the adapter's tests.
+"""Validates adapter modules: a manifest, an adapter that other code calls, and the adapter's tests.
 
 The static stages are syntax, contract, manifest and paths; all of them always run. Then, in one container,
 the daemon inspects the adapter, and each test file runs in a separate process. Source:
@@ -163,13 +163,13 @@ class Module(Kind[ModulePayload, PreparedModule]):
         )
 
     def labels(self, payload: ModulePayload) -> Mapping[str, str]:
-        """Return the manifest's category and platform, which determine the name of the bundle's folder."""
+        """Return the manifest's category and platform, which are parts of the bundle's folder name."""
         manifest = payload.manifest
         said = {name: manifest.get(name) for name in ("category", "platform")}
         return {name: value for name, value in said.items() if isinstance(value, str)}
 
     def prepare(self, payload: ModulePayload) -> PreparedModule:
-        """Return the normalized texts of the files, and the tests in them."""
+        """Return the payload with normalized file texts and the tests that they contain."""
         texts = _normalized_texts(payload)
         trees = _parse_files(payload)
         expected = {file: module_tests.expected_tests(file, trees) for file in list_test_files(trees)}
@@ -179,7 +179,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
         return PreparedModule(manifest=payload.manifest, files=files, expected=expected, methods=methods)
 
     def plan(self, payload: ModulePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
-        """Plan the inspection of the adapter, and one unit per test file."""
+        """Plan one unit that inspects the adapter, and one unit per test file."""
         contract = policy.adapter
         modules = {
             "files": sorted(filter(is_python, payload.files)),
@@ -247,7 +247,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
     def plan_trial(
         self, payload: PreparedModule, policy: ExecutionPolicy, limits: Limits, result: RunResult
     ) -> RunSpec | None:
-        """Plan the tests with each change to the adapter."""
+        """Plan a run of the tests for each change to the adapter."""
         if not payload.mutants:
             return None
         spec = self.plan(payload, policy, limits)
@@ -256,7 +256,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
     def judge_trial(
         self, payload: PreparedModule, policy: ExecutionPolicy, result: RunResult, trial: RunResult | None
     ) -> Mapping[str, Sequence[Finding]]:
-        """Return the findings about which changes the tests detect."""
+        """Return the findings about the number of changes that the tests detect."""
         tests = _match_test_units(payload, result)
         return {"sandbox": module_trial.judge(payload, _adapter(payload), tests, trial)}
 
@@ -285,7 +285,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
         )
 
     def patch(self, payload: ModulePayload, passage: str, code: str) -> Document:
-        """Return the payload with a new text of the file at fault."""
+        """Return the payload with a new text for the file at fault."""
         document = payload.model_dump(mode="json", exclude_unset=True)
         return {**document, "files": {**document["files"], passage: code}}
 
@@ -321,10 +321,10 @@ class Module(Kind[ModulePayload, PreparedModule]):
 def _repair_context(
     payload: ModulePayload, name: str, errors: Sequence[Mapping[str, object]]
 ) -> Iterator[PromptContext]:
-    """Yield what a fix of a file must fit: the manifest if errors concern it, and the other files.
+    """Yield the context of a file's fix: the manifest, if an error concerns it, and the other files.
 
-    Errors found without a run are explained by their own file alone, so only the names of the other files
-    are shown.
+    If all errors were found without a run, the file at fault is sufficient to explain them, so only the
+    names of the other files are shown.
     """
     rules = [str(error.get("rule")) for error in errors]
     if any(rule.startswith(_OF_MANIFEST) for rule in rules):
@@ -340,7 +340,7 @@ def _repair_context(
 def _other_files(
     payload: ModulePayload, name: str
 ) -> list[tuple[SourcePart, Callable[[Mapping[str, object]], bool]]]:
-    """Return the other files, each with a function that returns whether a hint concerns the file."""
+    """Return the other files, each with a predicate that decides whether a hint concerns the file."""
     return [
         (
             SourcePart(name=other, language="python", text=text),
@@ -399,7 +399,7 @@ def _check_syntax(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[F
 
 
 def _is_misspelt_import(finding: Finding, misspelt: list[Finding]) -> bool:
-    """Return whether a finding concerns a name that a misspelt import was meant to bind."""
+    """Return whether a finding concerns a name that a misspelt import should have bound."""
     return any(finding.message.startswith(f"'{one}' ") for one in module_mistakes.find_meant_names(misspelt))
 
 
@@ -503,7 +503,7 @@ def _plan_units(
 
 
 def _tries_mutants(policy: ExecutionPolicy) -> bool:
-    """Return whether mutants are tried; never under an allowlist, as tests can have external effects."""
+    """Return whether to try mutants. Never under an allowlist, as tests can have external effects."""
     off = policy.quality.level("quality.mutants") is RuleLevel.OFF
     return policy.quality.mutants > 0 and not off and policy.network.mode is NetworkMode.BLOCKED
 
@@ -524,7 +524,7 @@ def _find_unit(result: RunResult, place: int, name: str) -> UnitResult | None:
 
 
 def _omit_repeated(contract: Iterable[Finding], others: Iterable[Finding]) -> Iterator[Finding]:
-    """Omit failed imports of tests whose cause is already reported by the findings about the adapter."""
+    """Omit failed imports of tests if the findings about the adapter already report the cause."""
     told = {(f.file, f.line, f.snippet) for f in contract if f.is_error and f.line is not None}
     for finding in others:
         repeated = (
@@ -535,7 +535,7 @@ def _omit_repeated(contract: Iterable[Finding], others: Iterable[Finding]) -> It
 
 
 def _parent_packages(module: str) -> Iterator[str]:
-    """Yield a dotted name, and then its parent packages."""
+    """Yield a dotted name, followed by its parent packages."""
     while module:
         yield module
         module = module.rpartition(".")[0]

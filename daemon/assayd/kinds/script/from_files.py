@@ -17,7 +17,7 @@ _OPTIONS = frozenset(option.name for option in command_line.options)
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
-    """Return the payload for one Python file, or for files and ``--option argv='program argument…'``.
+    """Return the payload for one Python file, or for files with ``--option argv='program argument…'``.
 
     Raises: RequestError ``request.options``.
     """
@@ -33,7 +33,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
 
 
 def _build_program(files: Mapping[str, bytes], argv: str | None) -> dict[str, object]:
-    """Return the payload fields of a program that is specified by a command line or by code."""
+    """Return the payload fields of a program, given as a command line or as code."""
     if argv is not None:
         try:
             return {

@@ -23,7 +23,7 @@ UNIT = "script"
 
 
 def runs_of(submitted: ScriptPayload) -> Iterator[tuple[str, str, ScriptCase | None]]:
-    """Yield each run: its name, its standard input, and its case, if any."""
+    """Yield the name, the standard input and the case (or None) of each run."""
     for case in submitted.cases:
         yield case.name, case.stdin, case
     if submitted.stdin or not submitted.cases:
@@ -31,7 +31,7 @@ def runs_of(submitted: ScriptPayload) -> Iterator[tuple[str, str, ScriptCase | N
 
 
 def judge_runs(submitted: ScriptPayload, result: RunResult) -> Judgement:
-    """Judge every run's end and every case's output; if all pass, judge the last run's files too."""
+    """Judge every run's end and every case's output; if all pass, also judge the last run's files."""
     tries = [
         _judge_run(name, _find_unit(result, index, name), submitted, case, result.container)
         for index, (name, _, case) in enumerate(runs_of(submitted))
@@ -68,7 +68,7 @@ def _judge_run(
 
 
 def _find_unit(result: RunResult, index: int, name: str) -> UnitResult | None:
-    """Return the unit of a run if the unit has the expected name; otherwise None."""
+    """Return the unit at a run's position, or None if the unit has a different name."""
     unit = result.units[index] if index < len(result.units) else None
     return unit if unit is not None and unit.name == name else None
 
@@ -76,7 +76,7 @@ def _find_unit(result: RunResult, index: int, name: str) -> UnitResult | None:
 def _judge_unit(
     name: str, unit: UnitResult | None, submitted: ScriptPayload, container: ContainerFacts
 ) -> Tried:
-    """Judge how the program ended; the unit is None if it never started."""
+    """Judge how the program ended. `unit` is None if the unit never started."""
     if submitted.code is None:
         offer = (
             f"Image {container.image.rpartition('/')[2]} has {container.offer}." if container.offer else ""
@@ -104,7 +104,7 @@ _NO_FILE = re.compile(r"FileNotFoundError: .*No such file or directory")
 
 
 def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Finding]:
-    """Yield findings about the declared outputs, with the runner's reason for each omitted output."""
+    """Yield findings about the declared outputs; include the runner's reason for each omitted output."""
     there = {output.name: output for output in result.outputs}
     for path in submitted.collect:
         if path not in there:
@@ -125,7 +125,7 @@ def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Findi
 
 
 def _similar_paths(path: str, code: str) -> Iterator[str]:
-    """Yield the code's strings with the same suffix, e.g. ``reports/{year}.csv`` for ``report.csv``."""
+    """Yield string literals with a path's suffix, e.g. ``reports/{year}.csv`` for ``report.csv``."""
     suffix = PurePosixPath(path).suffix
     if suffix:
         found = re.findall(r"(['\"])([\w{}./ -]{1,100})\1", code)

@@ -1,7 +1,8 @@
-"""Scripts: any program of the image, validated if it succeeds and writes its declared outputs.
+"""Validates scripts: a program of the image must succeed and write its declared outputs.
 
-`code` is Python that runs as a script; `argv` starts a program of the image; both can have `files`. The
-source only has to compile; policy violations are recorded. Source: docs/kinds/script.md.
+`code` is Python that runs as a script, and `argv` starts a program of the image; both can be combined with
+`files`. The static check is only that the source compiles; policy violations at run time are recorded.
+Source: docs/kinds/script.md.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class Script(Kind[ScriptPayload]):
         return (Stage(name="syntax", check=_check_syntax, on_fail=FailureAction.STOP),)
 
     def narrow(self, payload: ScriptPayload, policy: ExecutionPolicy) -> ExecutionPolicy:
-        """Reject a policy that restricts imports for a program whose imports can't be checked.
+        """Reject a policy that restricts imports if the program's imports can't be checked.
 
         Raises: RequestError ``policy.unenforceable``.
         """
@@ -112,7 +113,7 @@ class Script(Kind[ScriptPayload]):
         return payload if code is None else payload.model_copy(update={"code": model_answer.clean(code).text})
 
     def plan(self, payload: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
-        """Plan the program, with one run for every case."""
+        """Plan the runs of the program, including one run for every case."""
         return RunSpec(
             image=self.image_of(policy),
             limits=limits,
@@ -154,21 +155,21 @@ class Script(Kind[ScriptPayload]):
     def context(
         self, payload: ScriptPayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
-        """Return the request for a fix; reminders and offer apply to Python only."""
+        """Return the request for a fix; include `reminders` and `offer` only for Python."""
         context = super().context(payload, report, policy)
         if _is_python(payload):
             return context
         return replace(context, instructions=(*allowances(policy), *self._compared(payload)))
 
     def patch(self, payload: ScriptPayload, passage: str, code: str) -> Mapping[str, object]:
-        """Return the payload with a new text of the code, or of the file that the program runs."""
+        """Return the payload with a new text for the code, or for the file that the program runs."""
         document = payload.model_dump(mode="json", exclude_unset=True)
         if payload.code is not None:
             return {**document, "code": self.code_of(code)}
         return {**document, "files": {**document.get("files", {}), passage: code}}
 
     def normal_form(self, payload: ScriptPayload) -> bytes:
-        """Return the syntax tree of Python code, or other text without its layout and comments."""
+        """Return the syntax tree of Python code, or any other text without layout and comments."""
         _, text = _main_text(payload)
         return python_normal_form(text) if _is_python(payload) else strip_layout(text, "#")
 
@@ -208,7 +209,7 @@ def _check_syntax(payload: ScriptPayload, policy: ExecutionPolicy) -> Sequence[F
 def _build_unit(
     name: str, stdin: str, submitted: ScriptPayload, policy: ExecutionPolicy, limits: Limits
 ) -> Unit:
-    """Build the program's unit. If imports are restricted, the unit's record must list the violations."""
+    """Return the program's unit. If imports are restricted, its record must list the violations."""
     if submitted.code is None:
         program: Program = Program.EXEC
         arguments: dict[str, object] = {"argv": list(submitted.argv), "env": _ENVIRONMENT}

@@ -1,7 +1,7 @@
-"""Collects the tests in a source, and the solution's names that they use, without running anything.
+"""Collects the tests in a source, and the solution's names that they use. No code is run.
 
 Tests are recognized by their form: methods of `unittest` classes, test functions as collected by pytest, a
-function `check`, and module-level assertions. A source without any of these is a single test.
+function `check`, and module-level assertions. A source that contains none of these forms is a single test.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LOADED_FIRST = (
 
 
 def collect(payload: SolutionPayload, tree: ast.Module | None) -> tuple[HiddenTest, ...]:
-    """Return the tests of a payload, in order. `tree`: the tests' syntax tree; None for cases and lists."""
+    """Return a payload's tests in order. `tree` is the tests' syntax tree, or None for cases and lists."""
     if payload.cases:
         return tuple(
             HiddenTest(name=case.name, do="case", details={"args": case.args, "kwargs": case.kwargs})
@@ -57,7 +57,7 @@ def _find_tests(tree: ast.Module) -> Iterator[HiddenTest]:
 
 
 def _find_assertions(tree: ast.Module) -> Iterator[HiddenTest]:
-    """Yield each module-level assertion as a test; yield a single test if one is in a loop or block."""
+    """Yield each module-level assertion as a test, or a single test if one is in a loop or block."""
     plain = [node for node in tree.body if isinstance(node, ast.Assert)]
     blocks = [
         node for node in tree.body if isinstance(node, ast.For | ast.While | ast.If | ast.With | ast.Try)
@@ -97,7 +97,7 @@ def _tests_of_function(node: ast.FunctionDef | ast.AsyncFunctionDef, kind: str) 
 
 
 def _count_parameter_sets(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int | None:
-    """Count the parameter sets of a test function; None if it has none or they can't be read."""
+    """Return the number of a test's parameter sets, or None if it has none or they can't be parsed."""
     counts = []
     for decorator in node.decorator_list:
         if not (isinstance(decorator, ast.Call) and ast.unparse(decorator.func).endswith("mark.parametrize")):
@@ -144,7 +144,7 @@ def _is_test_case_class(node: ast.ClassDef, tree: ast.Module, deep: int = 0) -> 
 
 
 def find_used_names(trees: Sequence[ast.Module]) -> tuple[str, ...]:
-    """Return the names that tests use but don't define, except names that never belong to the solution."""
+    """Return the names that tests use but don't define; omit names that can't belong to the solution."""
     used: dict[str, None] = {}
     bound: set[str] = set()
     for node in (node for tree in trees for node in ast.walk(tree)):
@@ -163,7 +163,7 @@ def find_used_names(trees: Sequence[ast.Module]) -> tuple[str, ...]:
 
 
 def find_solution_modules(trees: Sequence[ast.Module]) -> tuple[str, ...]:
-    """Return the modules that tests import but no image contains; they refer to the solution."""
+    """Return the modules that tests import but no image contains; such a module is the solution."""
     found: dict[str, None] = {}
     for node in (node for tree in trees for node in ast.walk(tree)):
         names = []
@@ -178,6 +178,6 @@ def find_solution_modules(trees: Sequence[ast.Module]) -> tuple[str, ...]:
 
 
 def find_preload_modules(*texts: str) -> tuple[str, ...]:
-    """Return the modules, imported by the texts, that should be preloaded for all processes."""
+    """Return the modules that the texts import and that should be preloaded for all processes."""
     imports = "\n".join(line for text in texts for line in text.splitlines() if "import" in line)
     return mentioned_modules(_LOADED_FIRST, imports)

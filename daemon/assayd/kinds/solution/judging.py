@@ -1,7 +1,7 @@
-"""Judges the tests of a solution: the passed tests, the score, and the details of failed tests to show.
+"""Judges the tests of a solution: counts passed tests, and selects the details of failures to show.
 
-The record is written by the tests' process, which runs only the tests' code and no code of the solution. It
-is used only if the runner has observed the end of the process.
+The tests' process, which runs no code of the solution, writes the record. The record is used only if the
+runner has observed the end of that process.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Fields = Mapping[str, JsonValue]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestOutcome:
-    """The outcome of a test. `finding` describes the fault; if `broken`, the solution can't be imported."""
+    """The outcome of a test. `finding` is the fault. If `broken`, the solution can't be imported."""
 
     case: Case
     finding: Finding | None = None
@@ -56,7 +56,7 @@ class TestOutcome:
 
 
 def judge_tests(payload: PreparedSolution, result: RunResult) -> Judgement:
-    """Count the tests that passed; report the others as far as the request permits."""
+    """Count the tests that passed; report the failed tests as far as the request permits."""
     payload = payload.model_copy(update={"code": SplitText(payload.code)})  # each unit quotes its lines
     wanted = dict(enumerate(payload.cases))
     units = dict(enumerate(result.units))
@@ -97,7 +97,7 @@ def _judge_test(
 def _judge_record(
     unit: UnitResult, record: Fields, payload: PreparedSolution, wanted: SolutionCase | None
 ) -> TestOutcome:
-    """Judge the record of the tests' process; only one type of record means that the test passed."""
+    """Judge the record of the tests' process; only one type of record is a pass."""
     if record.get("status") == "broken":
         return _import_failure_outcome(unit, record, payload)
     if (fault := record.get("fault")) is not None:
@@ -141,7 +141,7 @@ def _failed_outcome(
 
 
 def _import_failure_outcome(unit: UnitResult, record: Fields, payload: PreparedSolution) -> TestOutcome:
-    """Explain why the solution can't be imported. No test has run, so the message reveals no test."""
+    """Explain why the solution can't be imported; reveal no test, because none has run."""
     told = record.get("solution")
     raised = _parse_raised(told, "import") if isinstance(told, dict) else None
     if raised is None:
@@ -161,7 +161,7 @@ def _fault_outcome(unit: UnitResult, record: Fields, fault: JsonValue) -> TestOu
 
 
 def _returned_outcome(unit: UnitResult, record: Fields, wanted: SolutionCase | None) -> TestOutcome:
-    """Return the outcome of a passed test, or of a case after comparing its value."""
+    """Return the outcome of a test that returned; for a case, compare the returned value."""
     passed = case_of(unit, CaseStatus.PASSED, None)
     if wanted is None:
         return TestOutcome(case=passed)
@@ -185,7 +185,7 @@ def _returned_outcome(unit: UnitResult, record: Fields, wanted: SolutionCase | N
 
 
 def _raised_outcome(unit: UnitResult, record: Fields, payload: PreparedSolution) -> TestOutcome:
-    """Describe a test that raised an exception; use the solution's exception if it was the origin."""
+    """Return the outcome of a test that raised an exception; prefer the solution's own exception."""
     own, test = record.get("solution"), record.get("test")
     raised = _parse_raised(own, "call") if isinstance(own, dict) else None
     if raised is not None:
@@ -203,7 +203,7 @@ def _raised_outcome(unit: UnitResult, record: Fields, payload: PreparedSolution)
 
 
 def _assertion_source(told: Fields) -> str:
-    """Return the source line of a bare assertion, which is more informative than the exception type."""
+    """Return the source line of an assertion without message, which is clearer than the exception type."""
     if told.get("error_type") != "AssertionError" or told.get("message"):
         return ""
     lines = str(told.get("traceback") or "").splitlines()
@@ -259,7 +259,7 @@ _REMEDIES = {
 def _revealed_findings(
     outcomes: list[TestOutcome], payload: PreparedSolution, passed: int, counted: int
 ) -> Iterator[Finding]:
-    """Yield the findings about faults, as far as the request permits."""
+    """Yield the findings about faults that the request permits to reveal."""
     failed = [one for one in outcomes if one.case.status not in {CaseStatus.PASSED, CaseStatus.SKIPPED}]
     if not failed:
         return
@@ -283,7 +283,7 @@ def _summary_finding(passed: int, counted: int, names: list[str] | None = None) 
 
 
 def _redact_case(case: Case, reveal: RevealLevel) -> Case:
-    """Return a case without the data that the request doesn't reveal; its name was already hidden."""
+    """Return a case without the data that the request hides; the test's name was hidden earlier."""
     if reveal is RevealLevel.ALL:
         return case
     message = "skipped by the test" if _is_skipped_by_test(case) else None

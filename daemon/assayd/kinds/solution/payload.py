@@ -15,7 +15,7 @@ EntryPoint = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0
 
 
 class RevealLevel(StrEnum):
-    """The amount of hidden-test data that reports, retry contexts and repair prompts can show."""
+    """The amount of hidden-test data that reports, retry contexts and repair prompts reveal."""
 
     NONE = "none"
     """How many passed."""
@@ -27,7 +27,7 @@ class RevealLevel(StrEnum):
     """Everything, the tests' text and what the solution printed included."""
 
     def shows(self, other: RevealLevel) -> bool:
-        """Return whether this level shows everything that the other level shows."""
+        """Return whether this level reveals at least as much as another level."""
         order = list(RevealLevel)
         return order.index(self) >= order.index(other)
 
@@ -88,8 +88,8 @@ class HiddenTest(BaseModel):
 class PreparedSolution(SolutionPayload):
     """A payload with the code extracted from the answer, and the tests by name.
 
-    `names` are the names that the tests use but don't define, `modules` the modules from which they import
-    the solution, and `needed` the modules to load before the first fork.
+    `names` lists the names that the tests use but don't define. `modules` lists the modules from which the
+    tests import the solution, and `needed` lists the modules to load before the first fork.
     """
 
     model_config = ConfigDict(extra="forbid", strict=False, frozen=True, cache_strings="none")

@@ -1,9 +1,9 @@
-"""Solutions: code that hidden tests call, in a process that shares nothing with theirs.
+"""Validates solutions: code that hidden tests call, isolated in a process separate from the tests.
 
 The static stages check that the code is valid Python and defines the entry point, and that the tests are
-valid Python and contain at least one test. Each test then runs in one process, and a fresh copy of the
-solution in another; calls and results are passed between them as values. The score is the share of passed
-tests. Source: docs/kinds/solution.md.
+valid Python and contain at least one test. Each test then runs in its process, and a fresh copy of the
+solution runs in a second process. Calls and results are passed between the two processes as values. The
+score is the share of passed tests. Source: docs/kinds/solution.md.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Solution(Kind[SolutionPayload, PreparedSolution]):
         )
 
     def judge(self, payload: PreparedSolution, policy: ExecutionPolicy, result: RunResult) -> Judgement:
-        """Count the passed tests, and report the details of the others that the profile reveals."""
+        """Count the passed tests; report the details of failed tests as far as the profile reveals them."""
         return judge_tests(payload, result)
 
     def integrity(self, payload: SolutionPayload) -> str:
@@ -175,7 +175,7 @@ class Solution(Kind[SolutionPayload, PreparedSolution]):
     def context(
         self, payload: SolutionPayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
-        """Return the passage to fix; include the comparison rules only if cases are revealed."""
+        """Return the context of a repair; include the comparison rules only if the cases are revealed."""
         shown = payload if payload.reveal is RevealLevel.ALL else payload.model_copy(update={"cases": ()})
         return super().context(shown, report, policy)
 
@@ -185,7 +185,7 @@ class Solution(Kind[SolutionPayload, PreparedSolution]):
 
 
 def _pair_arguments(payload: PreparedSolution) -> PairedArguments:
-    """Return the arguments for the solution's process and those for the tests' process, separately."""
+    """Return the arguments of the solution's process, and the arguments of the tests' process."""
     tests = payload.tests
     return PairedArguments(
         solution={"code": payload.code, "context": payload.context, "entry_point": payload.entry_point},
@@ -202,7 +202,7 @@ def _pair_arguments(payload: PreparedSolution) -> PairedArguments:
 
 
 def _apply_visible_names(tests: tuple[HiddenTest, ...], reveal: RevealLevel) -> tuple[HiddenTest, ...]:
-    """Return the tests with the names that reports, events and logs can show."""
+    """Return the tests under names that can be shown in reports, events and logs."""
     if reveal.shows(RevealLevel.NAMES):
         return tests
     return tuple(test.model_copy(update={"name": f"test {n}"}) for n, test in enumerate(tests, 1))
@@ -240,7 +240,7 @@ def _check_syntax(payload: SolutionPayload, _: ExecutionPolicy) -> Sequence[Find
 
 
 def _may_bind(tree: ast.Module, name: str) -> bool:
-    """Return whether a module could bind a name anywhere, including by a star import or `exec`."""
+    """Return whether any code of a module could bind a name, including star imports and `exec`."""
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef(name=bound) | ast.AsyncFunctionDef(name=bound) | ast.ClassDef(name=bound):

@@ -1,1 +1,1 @@
-"""The pool of warm containers: creations, removals, leases, and the reaper."""
+"""Manages the pool of warm containers: creations, removals, leases, and the reaper."""

@@ -39,11 +39,11 @@ class _DecayingRate:
 
 
 class PoolDemand:
-    """Targets of idle containers: a base for keys that are kept warm, and more for high demand.
+    """The target numbers of idle containers: a base number for warm keys, and more for high demand.
 
     A warm key without recent leases has its `unused` target instead of its `base`, because a daemon
-    supports more keys than a single user needs. The targets of other keys depend only on their rate, and
-    these keys are forgotten soon, because requests can create an unlimited number of them.
+    supports more keys than a single user needs. The targets of other keys depend only on the rates of
+    leases. Because requests can create an unlimited number of such keys, they are removed soon.
     """
 
     def __init__(self, *, base: int, unused: int, most: int) -> None:
@@ -58,13 +58,13 @@ class PoolDemand:
         self._made_at = -math.inf
 
     def keep(self, keys: frozenset[PoolKey]) -> None:
-        """Set the keys that have a base target even without demand."""
+        """Set the warm keys, which have a base target even without demand."""
         self._made_at = -math.inf
         self._kept = keys
         self._asked_at = {key: at for key, at in self._asked_at.items() if key in keys}
 
     def asked(self, key: PoolKey, now: float) -> None:
-        """Record a lease."""
+        """Record a lease of a container with this key."""
         if key not in self._targets:
             self._made_at = -math.inf
         if key in self._kept:
@@ -77,7 +77,7 @@ class PoolDemand:
         self._refill_s[key] = before + (took_s - before) / 4
 
     def targets(self, now: float) -> Mapping[PoolKey, int]:
-        """Return the target number of idle containers per key; the result is cached briefly."""
+        """Return the target number of idle containers per key, which is cached briefly."""
         if not 0 <= now - self._made_at < FRESH_S:
             self._targets, self._made_at = self._compute_targets(now), now
         return self._targets

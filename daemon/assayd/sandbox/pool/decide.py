@@ -35,7 +35,7 @@ class PoolKey:
 
     @property
     def digest(self) -> str:
-        """Return a short name of this key for labels and metrics."""
+        """Return a short name (a digest) of this key for labels and metrics."""
         return _compute_digest(self)
 
 
@@ -47,7 +47,7 @@ _KNOWN: WeakValueDictionary[tuple[object, ...], PoolKey] = WeakValueDictionary()
 
 
 def known(key: PoolKey) -> PoolKey:
-    """Return the key itself, or an equal key already in use."""
+    """Return an equal key that is already in use, or otherwise this key."""
     return _KNOWN.setdefault(_parts_of(key), key)
 
 
@@ -83,7 +83,7 @@ Flow = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lessee:
-    """A run that waits for a container or has one."""
+    """A run that waits for a container or has leased one."""
 
     key: PoolKey
     flow: Flow
@@ -91,7 +91,7 @@ class Lessee:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """An idle container. `ahead` is true if it was created for the reserve, not for a waiting run."""
+    """An idle container. `ahead` is true if it was created for the reserve instead of a waiting run."""
 
     ulid: str
     key: PoolKey
@@ -105,11 +105,12 @@ class Idle:
 class PoolState:
     """A snapshot of the pool.
 
-    `waiting` are the runs that wait for a container, in order of service; `idle` is sorted by age, oldest
-    first. `starting` counts creations in progress for waiting runs, `refilling` those for the reserve,
-    `since_refill` the creations for waiting runs since the last one for the reserve. `leased` are the runs
-    with a container. `removing` counts removals in progress, `stuck` failed removals, `busy` running
-    attempts. No container is created before `blocked_until`, because the engine has failed recently.
+    `waiting` lists the runs that wait for a container, in order of service; `idle` lists idle containers,
+    beginning with the oldest. `starting` counts the creations in progress for waiting runs, and `refilling`
+    the creations in progress for the reserve. `since_refill` counts the creations for waiting runs since
+    the last creation for the reserve. `leased` lists the runs with a container. `removing` counts the
+    removals in progress, `stuck` the failed removals, and `busy` the running attempts. No container is
+    created before `blocked_until`, because the engine has failed recently.
     """
 
     waiting: tuple[Lessee, ...] = ()
@@ -143,7 +144,7 @@ class PoolState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """The action to assign the idle container to the waiter at this index of `waiting`."""
+    """The action to assign an idle container to the waiting run at this index of `waiting`."""
 
     waiter: int
     ulid: str
@@ -159,7 +160,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """The action to create a container of a key: for a waiter, or for the reserve if `ahead`."""
+    """The action to create a container of a key for a waiting run or, if `ahead`, for the reserve."""
 
     key: PoolKey
     ahead: bool = False
@@ -169,7 +170,7 @@ Action = Assign | Remove | Create
 
 
 def decide(state: PoolState, now: float) -> list[Action]:
-    """Return the next actions in order: remove unfit ones, lease, remove surplus, make room, create."""
+    """Return the next actions in order: remove unfit containers, assign, remove surplus, evict, create."""
     unfit = list(_remove_unfit(state, now))
     state = _after_removals(state, unfit)
     assigned = _assign(state, may_create=now >= state.blocked_until)
@@ -191,7 +192,7 @@ def _remove_unfit(state: PoolState, now: float) -> Iterator[Remove]:
 
 
 def _assign(state: PoolState, *, may_create: bool) -> list[Assign]:
-    """Assign idle containers in turn; reserved containers only to idle flows while more can be created."""
+    """Yield assignments in turn; while creations are possible, reserved containers only for idle flows."""
     if not state.waiting or not state.idle:
         return []
     sparingly = list(_assign_in_turn(state, reserved=RESERVED))
@@ -201,7 +202,7 @@ def _assign(state: PoolState, *, may_create: bool) -> list[Assign]:
 
 
 def _assign_in_turn(state: PoolState, *, reserved: int) -> Iterator[Assign]:
-    """Yield assignments of the oldest container of the right key to each waiter in turn.
+    """Yield, for each waiter in turn, an assignment of the oldest container with the waiter's key.
 
     Of the containers created for the reserve, the last `reserved` ones are kept for idle flows, which have
     no other attempt with this key. Containers created for waiting runs are only assigned in turn.
@@ -218,7 +219,7 @@ def _assign_in_turn(state: PoolState, *, reserved: int) -> Iterator[Assign]:
 
 
 def _after_removals(state: PoolState, removed: Sequence[Remove]) -> PoolState:
-    """Return the state after these removals have begun."""
+    """Return the state of the pool after these removals have begun."""
     if not removed:
         return state
     gone = {remove.ulid for remove in removed}
@@ -227,7 +228,7 @@ def _after_removals(state: PoolState, removed: Sequence[Remove]) -> PoolState:
 
 
 def _after_assignments(state: PoolState, assigned: Sequence[Assign]) -> PoolState:
-    """Return the state after these assignments."""
+    """Return the state of the pool after these assignments."""
     if not assigned:
         return state
     taken = {assign.ulid for assign in assigned}
@@ -241,7 +242,7 @@ def _after_assignments(state: PoolState, assigned: Sequence[Assign]) -> PoolStat
 
 
 def _remove_surplus(state: PoolState) -> Iterator[Remove]:
-    """Yield removals of idle containers that exceed the number or memory limit, oldest first."""
+    """Yield removals of the oldest idle containers that exceed the number limit or memory limit."""
     wanted = dict(state.targets)
     memory = 0
     for idle in reversed(state.idle):
@@ -255,7 +256,7 @@ def _remove_surplus(state: PoolState) -> Iterator[Remove]:
 
 
 def _unserved_keys(state: PoolState) -> list[PoolKey]:
-    """Return the keys of waiters for which no container is being created, in order of service."""
+    """Return, in order of service, the keys of waiters for which no container is being created."""
     coming = Counter(state.starting)
     if state.refilling:
         short = _shortages(state)
@@ -271,9 +272,10 @@ def _unserved_keys(state: PoolState) -> list[PoolKey]:
 
 
 def _shortages(state: PoolState) -> dict[PoolKey, int]:
-    """Return the number of warm containers that the reserve of each key lacks, without zeros.
+    """Return the number of containers that each key's reserve lacks; omit keys that lack none.
 
-    Called several times per attempt with tens of keys, so it avoids function calls per key.
+    This function is called several times per attempt with tens of keys; therefore, it avoids function calls
+    per key.
     """
     ready = dict(Counter(map(_key_of, state.idle)))
     short = {}
@@ -285,7 +287,7 @@ def _shortages(state: PoolState) -> dict[PoolKey, int]:
 
 
 def _startable_keys(state: PoolState) -> list[PoolKey]:
-    """Return the keys of the waiters for which containers would be started now, given enough room."""
+    """Return the keys of waiters for which containers could be started now if capacity is available."""
     if not state.waiting:
         return []
     starts = state.limits.start_concurrency - state.coming - len(_due_reserve_key(state))
@@ -293,9 +295,10 @@ def _startable_keys(state: PoolState) -> list[PoolKey]:
 
 
 def _due_reserve_key(state: PoolState) -> list[PoolKey]:
-    """Return the key, in a list, whose reserve gets one of several starts while runs wait.
+    """Return a list with the key whose reserve is due for a start although runs wait, or an empty list.
 
-    This way, an idle flow soon finds a container again, and all other starts are for waiting runs, in turn.
+    One of several starts is for a reserve, so that a container is soon available for an idle flow again;
+    all other starts are for waiting runs, in turn.
     """
     few = state.limits.start_concurrency < 2 or state.since_refill < STARTS_BETWEEN
     if not state.waiting or few:
@@ -310,7 +313,7 @@ def _due_reserve_key(state: PoolState) -> list[PoolKey]:
 
 
 def _evict_idle(state: PoolState) -> Iterator[Remove]:
-    """Yield removals of other keys' idle containers if these occupy capacity that waiters need."""
+    """Yield removals of other keys' idle containers that occupy capacity that waiters need."""
     if not state.waiting:
         return
     missing = len(_startable_keys(state)) - state.room - state.removing
@@ -319,7 +322,7 @@ def _evict_idle(state: PoolState) -> Iterator[Remove]:
 
 
 def _create(state: PoolState) -> Iterator[Create]:
-    """Yield creations for waiters and the reserve; if no run waits, refill the reserve."""
+    """Yield creations for waiters and due reserves or, if no run waits, for all reserves."""
     wanted = _startable_keys(state)[: max(state.room, 0)]
     yield from (Create(key=key) for key in wanted)
     if not state.waiting:
@@ -329,10 +332,10 @@ def _create(state: PoolState) -> Iterator[Create]:
 
 
 def _refill_idle(state: PoolState) -> Iterator[Create]:
-    """Yield a few creations of missing containers; while attempts run, only for keys with few containers.
+    """Yield creations for reserves; while attempts run, only for keys with few containers.
 
-    One removal can run concurrently, because the engine must alternate between both under steady demand. If
-    a key has few containers left, one more start is allowed.
+    One removal can run concurrently, because the engine must alternate between creations and removals under
+    steady demand. If a key has few containers, one more start is allowed.
     """
     idle = Counter(map(_key_of, state.idle))
     low = {key for key, wanted in state.targets.items() if 4 * idle[key] <= wanted}
@@ -352,7 +355,7 @@ def _create_within_memory(state: PoolState, keys: Sequence[PoolKey]) -> Iterator
 
 
 def _missing_keys(state: PoolState) -> list[PoolKey]:
-    """Return each key once per missing container, with the emptiest key first."""
+    """Return each key once per missing container; begin with the key that has the fewest containers."""
     have = Counter(map(_key_of, state.idle))
     for coming in (state.starting, state.refilling):
         for key, count in coming.items():

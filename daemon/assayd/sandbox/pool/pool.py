@@ -1,8 +1,8 @@
 """The warm pool: executes the actions of `pool.decide`, with one task per creation or removal.
 
 After engine failures, creations pause (exponential backoff with jitter) instead of failing in a loop, and
-waiting runs get the engine's error. A container that can't be removed still counts and is reported, so that
-failures become visible instead of accumulating.
+waiting runs get the engine's error. A container that can't be removed still counts towards the limits and
+is reported, so that failures become visible instead of accumulating.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Waiter:
 class Pool:
     """A pool that manages all containers, whether starting, idle, leased or being removed.
 
-    Use as an async context manager; leaving it removes every container.
+    The pool is used as an async context manager; at the exit, every container is removed.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Pool:
             self._retire_idle(ulid, "stop")
 
     def state(self) -> PoolState:
-        """Return a snapshot of the pool, for decisions and display."""
+        """Return a snapshot of the pool, which is used for decisions and for display."""
         return self._snapshot(self._waiting.in_turn())
 
     def _snapshot(self, waiting: Sequence[_Waiter]) -> PoolState:
@@ -143,12 +143,12 @@ class Pool:
         )
 
     def live(self) -> frozenset[str]:
-        """Return the ULIDs of containers being created, in use or being removed; the reaper ignores these."""
+        """Return the ULIDs of containers that the pool creates, uses or removes (ignored by the reaper)."""
         return frozenset({*self._opening, *self._idle, *self._leased, *self._removing})
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Count an attempt as running during the `with` block; removals and refills yield to it."""
+        """Count an attempt as running for the `with` block, in which removals and refills are limited."""
         self._busy += 1
         if not self._has_waiters():
             self._calm.clear()
@@ -161,11 +161,11 @@ class Pool:
                 asyncio.get_running_loop().call_later(BREATH_S, self._update)
 
     async def acquire(self, key: PoolKey, user: int = 0, flow: str = "") -> tuple[Container, bool]:
-        """Wait for a container of this key; return it, and whether it was warm.
+        """Wait for a container with this key; return the container, and whether it was warm.
 
         Users and their flows are served in turn.
 
-        Raises: EngineError, if none is available.
+        Raises: EngineError, if no container is available.
         """
         waiter = self._enqueue(Lessee(key=key, flow=(user, flow)))
         self.demand.asked(key, self._clock.monotonic())
@@ -194,7 +194,7 @@ class Pool:
             self.release(container)
 
     def release(self, container: Container) -> None:
-        """Return a used container; its removal doesn't delay the caller."""
+        """Give a used container back to the pool, which removes it without delaying the caller."""
         self._leased.pop(container.ref.ulid, None)
         self._start_removal(container)
         self._update()
@@ -204,7 +204,7 @@ class Pool:
         self._update()
 
     def _update(self) -> None:
-        """Execute the decided actions, and update whether the pool is calm."""
+        """Execute the decided actions, and update the indicator of a calm pool."""
         if self._open:
             self._execute_actions()
         # Checked after the assignments: a run with a warm container needs no room.
@@ -278,7 +278,7 @@ class Pool:
             self._update()
 
     def _add_idle(self, container: Container, ahead: bool) -> None:
-        """Add a new container to the idle containers; watch it unless it is leased immediately."""
+        """Add a new container to the idle containers; unless it is leased immediately, watch it."""
         idle = Idle(
             ulid=container.ref.ulid,
             key=container.key,
@@ -313,7 +313,7 @@ class Pool:
             self._update()
 
     def _handle_failure(self, key: PoolKey, problem: EngineError) -> None:
-        """Start a backoff, assign available containers, and fail the other waiters of this key."""
+        """Start a backoff, assign available containers, and raise the error in this key's other waiters."""
         now = self._clock.monotonic()
         # Otherwise, this creation began before the last failure: count the same problem once.
         if now >= self._blocked_until:
@@ -360,14 +360,14 @@ class Pool:
         self._update()
 
     def forget(self, ulid: str) -> None:
-        """Release the slot of a container after another component found that it was removed."""
+        """Release the slot of a container that another component has removed."""
         self.stuck.pop(ulid, None)
         self._update()
 
     def _retry_stuck_removals(self) -> None:
         """Retry the removal of stuck containers.
 
-        If the engine answered too late, it can have removed the container anyway; in that case, no sweep
+        If the engine's answer timed out, the engine can still have removed the container, so that no sweep
         finds it.
         """
         now = self._clock.monotonic()

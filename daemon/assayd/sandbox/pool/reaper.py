@@ -18,7 +18,7 @@ SWEEP_INTERVAL_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepReport:
-    """The result of a sweep: the names of containers that were removed, or that couldn't be removed."""
+    """The result of a sweep: the names of removed containers, and of those that couldn't be removed."""
 
     removed: tuple[str, ...]
     left: tuple[str, ...]
@@ -48,8 +48,8 @@ class Reaper:
     async def sweep(self, *, patient: bool = True) -> SweepReport:
         """Remove unknown containers.
 
-        The engine knows a new container a moment before the pool does. If `patient`, only containers that
-        were also unknown at the previous sweep are removed.
+        The engine lists a new container shortly before the pool does. Therefore, if `patient` is true, only
+        containers that were also unknown at the previous sweep are removed.
 
         Raises: EngineError, if the engine can't be reached.
         """
@@ -79,7 +79,7 @@ class Reaper:
         return True
 
     async def keep_sweeping(self) -> None:
-        """Sweep periodically until cancelled; if the engine is down, try again after the next interval."""
+        """Sweep periodically until cancellation; if the engine is down, retry after the next interval."""
         while True:
             await asyncio.sleep(SWEEP_INTERVAL_S)
             try:

@@ -1,9 +1,9 @@
 """Decides when to send units to the runner: in advance, as long as they fit into a pipe. Pure.
 
-The runner doesn't read units sent in advance until the previous unit has ended, so until then, no process
-in the container holds their data. Each unit is sent only after the previous one has ended if a unit's end
-determines what follows, or under an allowlist, because its connections need the stream. If the last unit
-can be repeated without its check, the final frame isn't sent in advance.
+The runner doesn't read a unit that was sent in advance until the previous unit has ended; until then, no
+process in the container holds the unit's data. Units are not sent in advance if the end of a unit
+determines the next step, or under an allowlist, because connections need the stream. If the last unit can
+be repeated without its check, the final frame isn't sent in advance.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AHEAD_BYTES = 32 * 2**10
 
 
 class SendAheadWindow:
-    """The frames of an attempt's units and of its end, divided into portions to send in advance."""
+    """The frames of an attempt's units and of its end, in portions that can be sent in advance."""
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
@@ -34,7 +34,7 @@ class SendAheadWindow:
         self._under_way: deque[int] = deque()
 
     def due(self) -> bytes:
-        """Return the frames to send now, at least the next unit's unless these were already sent."""
+        """Return the frames to send now: at least the next unit's frames, unless they were already sent."""
         portion = []
         while self._next is not None and self._can_send(self._next):
             portion.append(self._next)

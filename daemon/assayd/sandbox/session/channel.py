@@ -1,4 +1,4 @@
-"""Frames over a container's standard streams, with the guest as a hostile peer.
+"""Exchanges frames over a container's standard streams with the guest, a hostile peer.
 
 This module checks the form of frames: their size, and the types and ranges of header fields. `conversation`
 checks their order and meaning.
@@ -35,7 +35,7 @@ class Channel:
         self._given = 0
 
     async def send(self, *parts: bytes) -> None:
-        """Send encoded frames together."""
+        """Send several encoded frames in one write."""
         if data := b"".join(parts):
             await self.duplex.write(data)
 
@@ -64,12 +64,12 @@ class Channel:
             raise GuestFault(str(problem)) from None
 
     async def close(self) -> None:
-        """Close the streams. Must be called before the container is killed."""
+        """Close the streams; must be called before the container is killed."""
         await self.duplex.close()
 
 
 def integer(header: Header, field: str, *, most: int = 2**53) -> int:
-    """Return a header field that is a non-negative integer. Raises: GuestFault."""
+    """Return a header field. Raises: GuestFault, if it isn't a non-negative integer."""
     value = header.get(field)
     if type(value) is not int or not 0 <= value <= most:
         raise GuestFault(f"{header['type']}.{field} is not an integer in range")
@@ -77,7 +77,7 @@ def integer(header: Header, field: str, *, most: int = 2**53) -> int:
 
 
 def number(header: Header, field: str) -> float:
-    """Return a header field that is a non-negative finite number. Raises: GuestFault."""
+    """Return a header field. Raises: GuestFault, if it isn't a non-negative finite number."""
     value = header.get(field)
     if type(value) not in (int, float) or not 0 <= value < 1e12:  # type: ignore[operator]
         raise GuestFault(f"{header['type']}.{field} is not a number in range")
@@ -85,7 +85,7 @@ def number(header: Header, field: str) -> float:
 
 
 def text(header: Header, field: str, *, most: int = 4096) -> str:
-    """Return a header field that is a string. Raises: GuestFault."""
+    """Return a header field. Raises: GuestFault, if it isn't a string."""
     value = header.get(field)
     if type(value) is not str or len(value) > most:
         raise GuestFault(f"{header['type']}.{field} is not a string of at most {most} characters")
@@ -93,7 +93,7 @@ def text(header: Header, field: str, *, most: int = 4096) -> str:
 
 
 def boolean(header: Header, field: str) -> bool:
-    """Return a header field that is a boolean. Raises: GuestFault."""
+    """Return a header field. Raises: GuestFault, if it isn't a boolean."""
     value = header.get(field)
     if type(value) is not bool:
         raise GuestFault(f"{header['type']}.{field} is not a boolean")

@@ -1,4 +1,4 @@
-"""One attempt's conversation with a runner: begin, units one by one, finish.
+"""One attempt's conversation with a runner: the begin frame, the units in order, and the final frame.
 
 This module determines the order of messages; `ahead` decides which units are sent in advance.
 `sandbox.outcome` classifies the end.
@@ -57,7 +57,7 @@ class RunObserver:
     """A receiver of events during a run. The default implementation ignores all events."""
 
     def unit_started(self, index: int) -> None:
-        """Process the start of a unit: its child has received its request."""
+        """Process the start of a unit, whose child has received its request."""
 
     def output(self, index: int, stream: str, data: bytes) -> None:
         """Process output that a unit wrote."""
@@ -67,7 +67,7 @@ class RunObserver:
 
 
 class Conversation:
-    """One attempt on one channel, which keeps the received results even if the conversation fails."""
+    """One attempt on one channel. The received results are kept even if the conversation fails."""
 
     def __init__(self, channel: Channel, spec: RunSpec, egress: EgressSession | None = None) -> None:
         self._channel = channel
@@ -88,11 +88,11 @@ class Conversation:
         self.peak_memory_bytes: int | None = None
 
     async def begin(self) -> None:
-        """Send the rules, so that the runner prepares for its first unit. Raises: EngineError."""
+        """Send the rules, so that the runner can prepare for the first unit. Raises: EngineError."""
         await self._channel.send(begin_frame(self._spec, self._egress.limits if self._egress else None))
 
     async def hold(self, deadline: Deadline, observer: RunObserver | None = None) -> tuple[RunEnd, str]:
-        """Converse until the end; return the kind of end, with a detail as evidence. Call `begin` first."""
+        """Run the conversation; return the kind of its end and a detail as evidence. Call `begin` first."""
         self._observer, self._deadline = observer or RunObserver(), deadline
         try:
             async with deadline.scope(), open_streams(self._channel, self._egress) as self._streams:
@@ -187,7 +187,7 @@ class Conversation:
             self._deadline.exclude_time(self._between_s + self._units_starved_s + current_s)
 
     def _add_network_events(self, unit: UnitResult, asked: tuple[NetworkEvent, ...]) -> UnitResult:
-        """Add a unit's accesses through the relay; denied ones count like other policy violations."""
+        """Add a unit's accesses through the relay; denied accesses also become policy violations."""
         if not asked and not any(event.kind == "network" for event in unit.events):
             return unit
         enforced = self._spec.imports.mode is ImportMode.ENFORCE
@@ -216,7 +216,7 @@ class Conversation:
     def _keep_result(self, unit: UnitResult) -> None:
         """Keep a unit's result, and its output within the limits.
 
-        Without these limits, a hundred units could have a hundred times the output of one.
+        Without these limits, the total output would grow with the number of units.
         """
         stdout = unit.stdout.truncate_to(max(self._room["stdout"], LEAST_KEPT_BYTES))
         stderr = unit.stderr.truncate_to(max(self._room["stderr"], LEAST_KEPT_BYTES))
@@ -262,7 +262,7 @@ class Conversation:
 
 
 def _has_started_check(unit: UnitResult) -> bool:
-    """Return whether a unit already had its result at its end, because its check had started."""
+    """Return whether a unit had reported its result before it ended, that is, during its check."""
     return any(event.kind == CHECK for event in unit.events)
 
 

@@ -26,7 +26,7 @@ class Ready:
 
 
 async def greet(channel: Channel, preload: Sequence[str]) -> Ready:
-    """Open the conversation, and wait until the runner reports that it is ready.
+    """Open the conversation, and wait for the runner's report that it is ready.
 
     Raises: GuestFault, if the answer violates the protocol; StreamEnded.
     """
@@ -56,7 +56,7 @@ def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
 
     Args:
         spec: the run spec.
-        relay: the relay's limits; None if the policy has no allowlist. The allowlist itself isn't sent.
+        relay: the relay's limits, or None if the policy has no allowlist. The allowlist itself isn't sent.
     """
     limits, imports = spec.limits, spec.imports
     return encode(
@@ -112,7 +112,7 @@ def file_frames(files: Mapping[str, bytes]) -> Iterator[bytes]:
 
 
 def unit_frames(index: int, unit: Unit, *, more: bool) -> Iterator[bytes]:
-    """Yield the frames of one unit; the last frame starts it. `more` is true if another unit follows."""
+    """Yield a unit's frames; the last frame starts the unit. `more` is true if another unit follows."""
     yield from file_frames(unit.files)
     for part in chunks(unit.stdin) if unit.stdin else ():
         yield encode({"type": "stdin"}, part)

@@ -1,8 +1,8 @@
-"""The streams of one conversation, which convert frames to bytes for the relay and vice versa.
+"""Converts frames to byte streams for the relay, and vice versa, in one conversation.
 
 The data in transit is limited: each direction of each stream has a window, and the receiver grants credit
-for the bytes that it has consumed. The conversation is always read, even while streams wait, so that they
-delay neither the output nor the end of a unit.
+for the bytes that it has consumed. Frames are always read, even while streams wait, so that streams delay
+neither the output nor the end of a unit.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Stream:
         self._changed = asyncio.Event()
 
     async def read(self) -> bytes:
-        """Return the next bytes; empty if the guest has ended its side or the connection is closed."""
+        """Return the next bytes, or no bytes at the end of the guest's data or of the connection."""
         while not self._arrived:
             if self._guest_ended or self._gone:
                 return b""
@@ -58,7 +58,7 @@ class Stream:
         return piece
 
     async def write(self, data: bytes) -> None:
-        """Send bytes, as fast as the guest reads them. Raises: ConnectionResetError."""
+        """Send bytes to the guest; wait while the guest doesn't read. Raises: ConnectionResetError."""
         rest = memoryview(data)
         while rest:
             while not self._credit and not self._gone:
@@ -96,7 +96,7 @@ class Stream:
         self._changed.set()
 
     def finish(self) -> None:
-        """Record the end of the guest's side."""
+        """Record that the guest has sent its last data."""
         self._guest_ended = True
         self._changed.set()
 
@@ -155,7 +155,7 @@ class StreamSet:
         return self._session.events(unit)
 
     def stop(self) -> None:
-        """End all streams now."""
+        """End all streams immediately."""
         for stream, task in self._open.values():
             stream.lose()
             task.cancel()
@@ -171,7 +171,7 @@ class StreamSet:
         task.add_done_callback(lambda _: self._open.pop(number))
 
     def _get_stream(self, number: int) -> Stream | None:
-        """Return an open stream, or None if it was already closed. Raises: GuestFault."""
+        """Return an open stream, or None if the stream was already closed. Raises: GuestFault."""
         if number >= self._next:
             raise GuestFault("a relayed stream that was never opened")
         return self._open[number][0] if number in self._open else None
@@ -212,7 +212,7 @@ def _deliver_frame(stream: Stream, kind: str, header: Header, body: bytes) -> No
 
 @asynccontextmanager
 async def open_streams(channel: Channel, session: EgressSession | None) -> AsyncIterator[StreamSet | None]:
-    """Provide the streams of an attempt for the `with` block, or None if the policy has no allowlist."""
+    """Yield the streams of an attempt for the `with` block, or None if the policy has no allowlist."""
     if session is None:
         yield None
         return

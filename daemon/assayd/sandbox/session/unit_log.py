@@ -1,4 +1,4 @@
-"""The runner's frames about one unit, collected within limits.
+"""Collects the runner's frames about one unit, within limits.
 
 This module counts and truncates the guest's data; `outcome` and the validator interpret it.
 """
@@ -82,7 +82,7 @@ class Transcript:
         )
 
     def end(self, header: Header) -> UnitResult:
-        """Return the unit's result from the runner's final frame for it. Raises: GuestFault."""
+        """Return the unit's result, given the runner's final frame for the unit. Raises: GuestFault."""
         if self._open:
             raise GuestFault("a result record without its end")
         self.clock(header)
@@ -102,7 +102,7 @@ class Transcript:
         )
 
     def interrupted(self) -> UnitResult:
-        """Return the known results of a unit whose container ended before the unit did."""
+        """Return the known results of a unit whose container exited before the unit's end."""
         return UnitResult(
             name=self._name,
             wait_status=None,

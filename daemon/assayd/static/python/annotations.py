@@ -52,7 +52,7 @@ def alternatives(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -> froze
 
 
 def _read(node: ast.expr) -> tuple[list[str], list[ast.expr]]:
-    """Return the types that a node itself names, and the nested annotations to read next."""
+    """Return the types that a node itself names, and its nested annotations."""
     match node:
         case ast.Constant(value=None):
             return ["None"], []

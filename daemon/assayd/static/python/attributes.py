@@ -1,4 +1,4 @@
-"""Checks attributes for the security scan: of modules, of unknown values, by name, in format strings."""
+"""Checks, for the security scan, attributes of modules and other values, also by name and in formats."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MAX_DEPTH = 3
 
 
 def format_template(node: ast.Attribute, parent: ast.AST | None, constants: Mapping[str, str]) -> str | None:
-    """Return the template of ``….format`` if it is a literal, or a name that is bound once to a literal."""
+    """Return the template of ``….format``: a literal, or a name that is bound only once, to a literal."""
     value: ast.expr = node.value
     if isinstance(value, ast.Name) and value.id == "str":
         if not isinstance(parent, ast.Call) or parent.func is not node or not parent.args:
@@ -81,7 +81,7 @@ _INSTEAD_OF_DUNDER = {
 
 
 def refused_attribute(name: str, uses_paths: bool, own: Container[str] = ()) -> tuple[str, str, str] | None:
-    """Return the reason why an attribute of an unknown value isn't allowed: rule, message, suggestion.
+    """Return rule, message and suggestion if an attribute of an unknown value isn't allowed, or None.
 
     Args:
         name: the attribute.
@@ -137,7 +137,7 @@ def check_attribute(view: View, site: NodeSite) -> Iterator[Finding]:
 
 
 def _method(view: View, node: ast.Attribute, site: NodeSite, of_path: bool) -> Iterator[Finding]:
-    """Report ``path.replace(…)`` as attribute.file_access, ``s.format(x)`` as format.dynamic_template."""
+    """Report ``path.replace(…)`` (attribute.file_access) and ``s.format(x)`` (format.dynamic_template)."""
     if of_path and node.attr in ENVIRONMENT_METHODS:
         yield _environment_finding(view, node, node.attr)
     elif node.attr == "replace" and view.uses_paths and _may_replace_file(view, node, site):
@@ -249,7 +249,7 @@ _PLAIN_FIELDS = 'Write the names of the fields: __match_args__ = ("x", "y").'
 
 
 def _check_named(view: View, node: ast.AST, name: str) -> Iterator[Finding]:
-    """Yield the finding for an attribute accessed by name, if its use can't be determined statically."""
+    """Yield the finding for an attribute that is accessed by name, if its use is statically unknown."""
     refused = refused_attribute(name, view.uses_paths, view.own)
     if refused is None and normal(name) in _KEPT and _is_change(node):
         message = f"{name!r} of an object is replaced."
@@ -292,7 +292,7 @@ def _is_super_call(view: View, node: ast.Attribute, site: NodeSite) -> bool:
 
 
 def _vars_edit(view: View, node: ast.Attribute) -> Edit | None:
-    """Return the edit of ``x.__dict__`` to ``vars(x)``, if it is on one line and `x` is a plain name."""
+    """Return the edit that replaces ``x.__dict__`` by ``vars(x)``, for a plain name `x` on one line."""
     line = line_at(view.text, node.lineno)
     if line is None or node.lineno != node.end_lineno or not isinstance(node.value, ast.Name):
         return None
@@ -343,7 +343,7 @@ def _is_frozen_setattr(view: View, node: ast.Attribute, site: NodeSite) -> bool:
 
 
 def _may_replace_file(view: View, node: ast.Attribute, site: NodeSite) -> bool:
-    """Return whether ``x.replace`` may be a path's method: strings take two arguments, dates keywords."""
+    """Return whether ``x.replace`` can be a path's method, based on the type of `x` and the arguments."""
     if view.is_builtin(node.value, "str", site.scope):
         return False
     call = site.parent

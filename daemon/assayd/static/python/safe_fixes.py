@@ -130,7 +130,7 @@ def edit_between(old: str, new: str) -> Edit | None:
 
 
 def repeat_per_line(change: LineChange) -> Proposal:
-    """Change the line of the error, and then each further line that has the same error."""
+    """Change the line of the error, and further lines as long as the next error is the same one."""
 
     def propose(error: SyntaxError, text: str) -> Iterator[str]:
         lines, at, complaint = text.split("\n"), error.lineno, _message_pattern(error)

@@ -19,7 +19,7 @@ TITLE_CHARS = 60
 
 
 class LineMapping:
-    """A mapping of lines before the first change and after the last change to a later version of a file."""
+    """A mapping of the lines before the first and after the last change to a later version of a file."""
 
     def __init__(self, before: str, now: str) -> None:
         old, new = before.split("\n"), now.split("\n")
@@ -31,30 +31,30 @@ class LineMapping:
         self._shift = len(new) - len(old)
 
     def by(self, first: int, after: int) -> int | None:
-        """Return how far a range of lines has moved; None if a line in the range changed."""
+        """Return by how many lines a range has moved, or None if the range contains a changed line."""
         inserts = first == after
         if self._same or after + inserts <= self._head:
             return 0
         return self._shift if first - inserts >= self._old - self._tail else None
 
     def edit(self, edit: Any) -> Any | None:
-        """Return an edit of whole lines at its position in the later text; None if it is uncertain."""
+        """Return an edit of whole lines at its position in the later text, or None if this is uncertain."""
         first, after = edit.range.start.line, edit.range.end.line
         by = self.by(first, after)
         return by if by is None else types.TextEdit(whole_lines(first + by, after + by), edit.new_text)
 
     def line(self, number: int) -> int:
-        """Return the new number of a line; a changed line keeps its number."""
+        """Return the new number of a line. The number of a changed line stays the same."""
         return number + self._shift if number >= self._old - self._tail else number
 
 
 def whole_lines(first: int, after: int) -> Any:
-    """Return the range from the start of one line to the start of another."""
+    """Return the range from the start of one line to the start of another line."""
     return types.Range(start=types.Position(first, 0), end=types.Position(after, 0))
 
 
 def title(edits: Sequence[Any], now: str) -> str:
-    """Describe edits in one line for a menu."""
+    """Describe edits in one line that fits in a menu."""
     if len(edits) > 1:
         return f"Change {len(edits)} places"
     (edit,) = edits
@@ -71,7 +71,7 @@ def title(edits: Sequence[Any], now: str) -> str:
 
 
 def _change(old: str, new: str, number: int) -> str:
-    """Describe the change of one line by its added or removed part, or by the whole new line."""
+    """Describe a changed line by its added or removed part, or by the complete new line."""
     head = _common_prefix_length(old, new, min(len(old), len(new)))
     tail = _common_prefix_length(old[::-1], new[::-1], min(len(old), len(new)) - head)
     added, removed = new[head : len(new) - tail], old[head : len(old) - tail]
@@ -94,7 +94,7 @@ def _quote_code(text: str) -> str:
 
 
 def _common_prefix_length(one: Sequence[str], other: Sequence[str], most: int) -> int:
-    """Return the number of equal elements at the start of two sequences."""
+    """Return how many elements at the start of two sequences are equal."""
     return next((place for place in range(most) if one[place] != other[place]), most)
 
 
@@ -111,7 +111,7 @@ FIRST_LINE = whole_lines(0, 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A diagnostic in a file, and the certain edits that fix it in the validated text."""
+    """A diagnostic in a file, with the certain edits that fix it in the validated text."""
 
     path: Path
     diagnostic: Any
@@ -122,16 +122,17 @@ class Found:
 
 
 def found_in(report: Document, origin: Origin, main: Path, pages: Mapping[str, str]) -> list[Found]:
-    """Return the findings of a report or a static check; those without a location are on line 1 of `main`.
+    """Return the findings of a report or a static check as diagnostics.
 
-    `pages` maps each rule to the address of its page.
+    Findings without a location are placed on line 1 of `main`. `pages` maps each rule to the address of its
+    page.
     """
     hints = report.get("fix_hints") or []
     return [_found(finding, hints, origin, main, pages) for finding in report.get("findings") or []]
 
 
 def still_found(before: Sequence[Found], origin: Origin) -> list[Found]:
-    """Return an earlier run's findings on lines that are unchanged in newer texts, at their new lines."""
+    """Return the findings of an earlier run on unchanged lines, moved to the new line numbers."""
     kept = []
     for each in before:
         place, now = each.diagnostic.range, _submitted_text(each.path, origin)
@@ -148,7 +149,7 @@ def still_found(before: Sequence[Found], origin: Origin) -> list[Found]:
 
 
 def trouble(path: Path, said: str) -> Found:
-    """Return a warning on the first line about an error that doesn't concern the code."""
+    """Return a warning on the first line about an error that the code didn't cause."""
     diagnostic = types.Diagnostic(
         range=FIRST_LINE,
         message=plain(said)[:MESSAGE_CHARS],
@@ -195,7 +196,7 @@ def _submitted_text(path: Path, origin: Origin) -> str:
 
 
 def _finding_range(finding: Document, number: int | None, lines: Sequence[str]) -> Any:
-    """Return the range of a finding: the name at its column, or its lines without indentation."""
+    """Return the range of a finding, which is the name at its column or its lines without indentation."""
     if number is None or number > len(lines):
         return FIRST_LINE
     first = number - 1
@@ -217,7 +218,7 @@ def _to_range(first: int, text: str, begin: int, last: int, end: int, ending: st
 
 
 def utf16_length(text: str) -> int:
-    """Return the length of a string in UTF-16 code units, as editors count it."""
+    """Return the length of a string in UTF-16 code units, the unit that editors use."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 

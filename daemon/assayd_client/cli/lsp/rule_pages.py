@@ -1,4 +1,4 @@
-"""Writes a page for each rule of a kind: an editor opens it from the rule's id next to a diagnostic."""
+"""Writes a page for each rule of a kind. Editors open the page from the rule's id in a diagnostic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assayd_client.cli.terminal import plain
 
 
 def write(kind: Document, folder: Path) -> Mapping[str, str]:
-    """Write the pages of a kind's rules into a folder, and return their addresses by rule."""
+    """Write the pages of a kind's rules into a folder, and return each page's address by rule."""
     below = folder / quote(kind["kind"], safe="")
     below.mkdir(exist_ok=True)
     addresses = {}

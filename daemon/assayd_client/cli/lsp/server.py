@@ -1,6 +1,7 @@
-"""Implements the language server: validates a file when it is opened or saved, and publishes the findings.
+"""Implements the language server, which validates files and publishes their findings.
 
-While the user types, only the static stages run; findings of the last run on unchanged lines are kept.
+A file is validated when it is opened or saved. While the user types, only the static stages run, and the
+last run's findings are kept on unchanged lines.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ NONE: Mapping[str, int | None] = MappingProxyType({})
 
 
 def build(daemon: Target, pages: Path) -> Any:
-    """Return the language server, ready to start; it writes the pages of rules into the folder `pages`."""
+    """Return the language server, which writes the pages of rules into the folder `pages`."""
     server = LanguageServer("assayd", __version__)
     editor = Editor(server, AsyncClient(daemon), pages)
 
@@ -70,7 +71,7 @@ def build(daemon: Target, pages: Path) -> Any:
 
 
 class Editor:
-    """The open files of an editor, and their findings."""
+    """The open files of an editor, with their findings."""
 
     def __init__(self, server: Any, client: AsyncClient, pages: Path) -> None:
         self._server = server
@@ -96,13 +97,13 @@ class Editor:
         """Whether the user has seen that the daemon doesn't answer."""
 
     def forget(self, uri: str) -> None:
-        """Forget the findings of a file."""
+        """Remove the findings of a file."""
         self._asked[uri] += 1
         self._typed[uri] += 1
         self._publish(uri, [])
 
     def fixes(self, uri: str, wanted: Any) -> list[Any]:
-        """Return the certain edits for the findings in a range, if its text is unchanged."""
+        """Return the certain edits for the findings in a range whose text hasn't changed."""
         document = self._server.workspace.text_documents.get(uri)
         found = [each for each in self._found.get(uri, ()) if each.edits]
         if document is None or not found:
@@ -118,7 +119,7 @@ class Editor:
         return actions
 
     def _workspace_edit(self, uri: str, version: int | None, edits: list[Any]) -> Any:
-        """Return edits for the document version that they apply to, if the editor supports versions."""
+        """Return edits with the document version that they apply to, if the editor supports versions."""
         workspace = self._server.client_capabilities.workspace
         supported = workspace and workspace.workspace_edit and workspace.workspace_edit.document_changes
         if not supported:
@@ -128,7 +129,7 @@ class Editor:
         return types.WorkspaceEdit(document_changes=[change])
 
     async def validate(self, uri: str) -> None:
-        """Validate the submission that contains a file, and publish the findings; retry if necessary."""
+        """Validate the submission that contains a file and publish its findings; retry if necessary."""
         self._asked[uri] += 1
         self._typed[uri] += 1
         asked = self._asked[uri]
@@ -173,7 +174,7 @@ class Editor:
             await self.check(uri)
 
     async def check(self, uri: str) -> None:
-        """Run the static stages after a short pause in typing, and publish their findings."""
+        """Run the static stages after a short pause in typing, and publish the resulting findings."""
         self._typed[uri] += 1
         typed = self._typed[uri]
         await asyncio.sleep(PAUSE_S)
@@ -203,7 +204,7 @@ class Editor:
 
     @asynccontextmanager
     async def _show_progress(self, name: str) -> AsyncIterator[None]:
-        """Show progress in editors that support it."""
+        """Show progress if the editor supports this."""
         window = self._server.client_capabilities.window
         if not (window and window.work_done_progress):
             yield
@@ -217,7 +218,7 @@ class Editor:
             progress.end(token, types.WorkDoneProgressEnd())
 
     async def _run_attempt(self, subject: Path, submission: Document) -> Document | None:
-        """Return the finished attempt, or None if a newer text replaced the submitted one meanwhile."""
+        """Return the finished attempt, or None if a newer text has replaced the submitted text."""
         self._turns[subject] += 1
         turn = self._turns[subject]
         attempt = await self._send_request(requests.submit(submission))
@@ -242,7 +243,7 @@ class Editor:
     def _publish_findings(
         self, subject: Path, found: list[Found], versions: Mapping[str, int | None] = NONE
     ) -> None:
-        """Publish the findings file by file; clear files without findings."""
+        """Publish the findings of each file, and clear the findings of all other files."""
         by_file: defaultdict[str, list[Found]] = defaultdict(list)
         for each in found:
             by_file[uris.from_fs_path(str(each.path)) or ""].append(each)
@@ -261,7 +262,7 @@ class Editor:
 
 
 class OpenTexts:
-    """The texts that are open in the editor, with the version of each when it was read."""
+    """The texts that are open in the editor, with the version of each text when it was read."""
 
     def __init__(self, documents: Mapping[str, Any]) -> None:
         self._documents = documents
@@ -277,14 +278,14 @@ class OpenTexts:
         return str(document.source).encode()
 
     def changed(self) -> bool:
-        """Return whether one of the texts changed after it was read."""
+        """Return whether any of the texts has changed since it was read."""
         opened = {uri: self._documents.get(uri) for uri in self.versions}
         return any(one is not None and one.version != self.versions[uri] for uri, one in opened.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """The object that is validated for a file: the file or its folder, with unsaved texts."""
+    """The object that is validated for a file, either the file or its folder, with unsaved texts."""
 
     subject: Path
     submission: Document
@@ -296,7 +297,10 @@ def _path_of(uri: str) -> Path:
 
 
 def _work(path: Path, read: ReadText) -> Work | None:
-    """Return what a file is validated as; None if its project doesn't name it. Raises: RequestError."""
+    """Return the object to validate for a file, or None if no project declares it.
+
+    Raises: RequestError.
+    """
     project = find_project(path.parent)
     table = None if project is None else project.table_of(path)
     if table is None:

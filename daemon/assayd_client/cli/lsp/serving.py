@@ -1,4 +1,4 @@
-"""Starts the language server, if its library is installed."""
+"""Starts the language server if the library for it is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Implements the actions of the tools: each sends requests to the daemon, and builds an answer."""
+"""Implements the actions of the tools, each of which sends requests to the daemon and builds an answer."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ Part = Literal["summary", "findings", "cases", "code", "retry_context"]
 
 
 class Arguments(BaseModel):
-    """The arguments of a tool; unknown arguments are rejected."""
+    """The arguments of a tool. Unknown arguments are rejected."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class ValidateArguments(SubmissionBody):
-    """A submission, and the maximum time to wait for its verdict."""
+    """A submission, with the maximum time to wait for its verdict."""
 
     wait_s: float = Field(
         WAIT_S,
@@ -54,7 +54,7 @@ class ValidateArguments(SubmissionBody):
 
 
 class ShowArguments(Arguments):
-    """An attempt, and the part of it to show."""
+    """An attempt, with the part of the attempt to show."""
 
     attempt_id: Ulid = Field(description="The attempt.")
     part: Part = Field("summary", description="`summary`, or one complete list or text, page by page.")
@@ -64,7 +64,7 @@ class ShowArguments(Arguments):
 
 
 class LogsArguments(Arguments):
-    """An attempt, and the output stream to return."""
+    """An attempt, with the output stream to return."""
 
     attempt_id: Ulid = Field(description="The finished attempt.")
     stream: Literal["stdout", "stderr"] = Field("stdout", description="Output stream.")
@@ -72,20 +72,20 @@ class LogsArguments(Arguments):
 
 
 class RepairArguments(RepairBody):
-    """The failed attempt to repair, and the terms."""
+    """A failed attempt to repair, with the terms of the repair."""
 
     attempt_id: Ulid = Field(description="The failed attempt.")
     wait_s: float = Field(CHAIN_WAIT_S, gt=0, le=MOST_WAIT_S, description="Seconds to wait for the outcome.")
 
 
 class GenerateArguments(GenerationBody):
-    """A natural-language request, and the maximum time to wait."""
+    """A natural-language request, with the maximum time to wait."""
 
     wait_s: float = Field(CHAIN_WAIT_S, gt=0, le=MOST_WAIT_S, description="Seconds to wait for the outcome.")
 
 
 class PolicyArguments(Arguments):
-    """The profile to describe."""
+    """The name of the profile to describe."""
 
     name: Name | None = Field(None, description="Name of the profile. Default: list all.")
     module: str | None = Field(
@@ -94,7 +94,7 @@ class PolicyArguments(Arguments):
 
 
 class KindsArguments(Arguments):
-    """The kind or rule to describe."""
+    """The name of the kind or rule to describe."""
 
     kind: Name | None = Field(None, description="Name of the kind. Default: list all.")
     rule: str | None = Field(None, max_length=200, description="With `kind`: explain this rule.")
@@ -108,14 +108,14 @@ SUBMISSION = "submission_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call of a tool: the daemon that it uses, and the receiver of progress messages."""
+    """A call of a tool, with the daemon that it uses and the receiver of progress messages."""
 
     daemon: Daemon
     tell: Tell
 
 
 async def validate(call: Call, arguments: ValidateArguments) -> AttemptAnswer | ChainAnswer:
-    """Submit code and wait for its verdict; if a repair follows, wait until the repair ends."""
+    """Submit code and wait for the verdict and, if a repair follows, for the end of the repair."""
     wanted = arguments.model_dump(mode="json", exclude={"wait_s"}, exclude_unset=True)
     attempt = await call.daemon.begin(requests.submit(wanted))
     attempt = await call.daemon.follow(
@@ -129,7 +129,7 @@ async def validate(call: Call, arguments: ValidateArguments) -> AttemptAnswer | 
 
 
 async def show(call: Call, arguments: ShowArguments) -> AttemptAnswer | PageAnswer:
-    """Show an attempt, or one part of it in full."""
+    """Show an attempt in summary, or one part of the attempt in full."""
     attempt = await call.daemon.ask(requests.attempt(arguments.attempt_id))
     report = attempt["report"] or {}
     match arguments.part:
@@ -150,7 +150,7 @@ async def show(call: Call, arguments: ShowArguments) -> AttemptAnswer | PageAnsw
 
 
 async def logs(call: Call, arguments: LogsArguments) -> PageAnswer:
-    """Show the output of submitted code."""
+    """Show the output of the submitted code."""
     attempt = await call.daemon.ask(requests.attempt(arguments.attempt_id))
     if attempt["state"] != "finished":
         raise RequestError(
@@ -182,7 +182,7 @@ async def generate(call: Call, arguments: GenerateArguments) -> ChainAnswer:
 
 
 async def policy(call: Call, arguments: PolicyArguments) -> PolicyAnswer:
-    """List all profiles, one per line, or show one profile with its effective values."""
+    """List all profiles in one line each, or show one profile with its effective values."""
     if arguments.name is None:
         found = (await call.daemon.ask(requests.policies()))["policies"]
         return PolicyAnswer(
@@ -202,7 +202,7 @@ async def policy(call: Call, arguments: PolicyArguments) -> PolicyAnswer:
 
 
 async def kinds(call: Call, arguments: KindsArguments) -> KindsAnswer:
-    """List all kinds, one per line, or show one kind with its contract, or one rule."""
+    """List all kinds in one line each, or show one kind with its contract, or one rule."""
     if arguments.kind is None:
         found = (await call.daemon.ask(requests.kinds()))["kinds"]
         return _build_kinds_answer(
@@ -223,7 +223,7 @@ async def kinds(call: Call, arguments: KindsArguments) -> KindsAnswer:
 
 
 async def submitted(daemon: Daemon, attempt: Document) -> object:
-    """Return the payload with which an attempt was submitted. Raises: RequestError ``bundle.none``."""
+    """Return the payload from which an attempt was created. Raises: RequestError ``bundle.none``."""
     name = next((each["name"] for each in attempt["artifacts"] if each["name"].startswith(SUBMISSION)), None)
     if name is None:
         message = f"{attempt['id']} is {attempt['state']} and has no bundle; try again when it is finished"
@@ -261,7 +261,7 @@ async def _await_chain(call: Call, course: Course, wait_s: float) -> ChainAnswer
 
 
 def _entries_page(arguments: ShowArguments, entries: list[Document]) -> PageAnswer:
-    """Return as many complete entries as fit, but at least one."""
+    """Return as many complete entries as fit into an answer, but at least one entry."""
     texts: list[str] = []
     for entry in entries[arguments.first - 1 :]:
         text = shown(json.dumps(entry, ensure_ascii=False), ENTRY_CHARS)

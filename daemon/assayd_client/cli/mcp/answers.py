@@ -1,6 +1,6 @@
-"""Builds the answers of tools: small enough for a context window, with untrusted text marked.
+"""Builds the answers of tools, which fit into a context window and mark untrusted text.
 
-An answer is a pydantic model; its JSON Schema is the tool's output schema. All text that submitted code or
+An answer is a pydantic model whose JSON Schema is the tool's output schema. All text that submitted code or
 its output may have influenced is passed through `shown`, which escapes and truncates it. If an answer is
 still larger than `ANSWER_CHARS`, its lists and texts are halved until it fits; `more` describes how to
 request the rest.
@@ -31,14 +31,14 @@ T = TypeVar("T", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """The limits of an answer: entries of a list, and characters of a string."""
+    """The limits on the entries of each list and on the characters of each string in an answer."""
 
     items: int = 12
     chars: int = 600
 
 
 class Answer(BaseModel):
-    """Base class of answers: the fields at the end of every answer."""
+    """The base class of answers, with the fields that are at the end of every answer."""
 
     more: list[str] = Field(default_factory=list, description="Omitted parts, and how to request them.")
     note: str = Field(DATA_NOTE, description="How to treat text in this response.")
@@ -58,7 +58,7 @@ class FoundAnswer(BaseModel):
 
 
 class EditAnswer(BaseModel):
-    """A certain edit, which replaces whole lines."""
+    """A certain edit that replaces whole lines."""
 
     rule: str = Field(description="Id of the rule whose finding this edit fixes.")
     file: str | None = Field(description="Submitted file.")
@@ -70,7 +70,7 @@ class EditAnswer(BaseModel):
 
 
 class CaseAnswer(BaseModel):
-    """One executed unit: a path, step, test or case."""
+    """An executed unit, which is a path, step, test or case."""
 
     name: str = Field(description="Name of the unit.")
     status: str = Field(description="passed, failed, error or skipped.")
@@ -82,7 +82,7 @@ class CaseAnswer(BaseModel):
 
 
 class AttemptAnswer(Answer):
-    """An attempt: its verdict and the reasons."""
+    """An attempt, with its verdict and the reasons for the verdict."""
 
     attempt_id: str = Field(description="Id of the attempt.")
     kind: str = Field(description="Kind of the submission.")
@@ -119,7 +119,7 @@ class PageAnswer(Answer):
 
 
 class StepAnswer(BaseModel):
-    """One answer of a provider, and its result."""
+    """An answer of a provider, with its result."""
 
     number: int = Field(description="Answer number, starting at 1.")
     attempt_id: str | None = Field(description="The attempt that ran it.")
@@ -131,7 +131,7 @@ class StepAnswer(BaseModel):
 
 
 class ChainAnswer(Answer):
-    """A repair or generation: its attempts and outcome."""
+    """A repair or generation, with its attempts and its outcome."""
 
     id: str = Field(description="Id of the repair or generation.")
     state: str = Field(description="running or finished.")
@@ -155,7 +155,7 @@ class PolicyRow(BaseModel):
 
 
 class PolicyAnswer(Answer):
-    """The profiles, or the allowed names and the limits of one profile."""
+    """The list of profiles, or the allowed names and the limits of one profile."""
 
     policies: list[PolicyRow] = Field(description="All profiles; empty if one was requested.")
     policy: dict[str, Any] | None = Field(description="The requested profile with its effective values.")
@@ -191,7 +191,7 @@ class KindsAnswer(Answer):
 
 
 def shown(text: str, most: int) -> str:
-    """Escape and truncate untrusted text; the number of removed characters is added."""
+    """Escape and truncate untrusted text, and append the number of removed characters."""
     cut = text[:most]
     left = len(text) - len(cut)
     return plain(cut) + (f"… ({left} more characters)" if left else "")
@@ -203,7 +203,7 @@ def shown_or_none(text: object, most: int) -> str | None:
 
 
 def fit(build: Callable[[Room], T]) -> T:
-    """Build an answer with less and less content until its size is at most `ANSWER_CHARS`."""
+    """Build an answer with decreasing content until its size is at most `ANSWER_CHARS`."""
     room = Room()
     for _ in range(HALVINGS):
         answer = build(room)
@@ -275,7 +275,7 @@ def _finding_answer(finding: Document, room: Room) -> FoundAnswer:
 
 
 def _edit_answers(hints: Sequence[Document], room: Room) -> Iterator[EditAnswer]:
-    """Return the certain edits, except those that are too long to show in full."""
+    """Return the certain edits, without those that are too long to be shown in full."""
     whole = [each for each in hints if each["edit"] and len(each["edit"]["replacement"]) <= room.chars]
     for hint in whole[: room.items]:
         edit = hint["edit"]

@@ -1,4 +1,4 @@
-"""Sends requests to the daemon and follows long operations, with progress, a timeout, and cancellation."""
+"""Sends requests to the daemon and follows long operations, with progress, timeout and cancellation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Tell = Callable[[float, str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """A long operation in the daemon, and the functions that follow it, read its state, and cancel it."""
+    """A long operation in the daemon, with functions to follow it, read its state, and cancel it."""
 
     events: ClientRequest[StreamEvent]
     state: ClientRequest[Any]
@@ -30,7 +30,7 @@ class Course:
 
 
 class Daemon:
-    """The daemon with the rights of one user. Raises ClientError."""
+    """The daemon, used with the rights of one user. Raises: ClientError."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
@@ -41,7 +41,7 @@ class Daemon:
         return document
 
     async def fetch(self, request: ClientRequest[Any]) -> bytes:
-        """Return the answer to a request unchanged."""
+        """Return the answer to a request as unchanged bytes."""
         return await self._client.send_for_content(request)
 
     async def begin(self, request: ClientRequest[Any]) -> Document:
@@ -52,7 +52,7 @@ class Daemon:
         return begun[0]
 
     async def follow(self, course: Course, *, tell: Tell, wait_s: float) -> Document:
-        """Follow an operation until it ends or the timeout passes; return its state at that time.
+        """Follow an operation until it ends or times out, and return its state at that time.
 
         If the call is cancelled, or the peer disconnects, the operation is cancelled too.
         """
@@ -77,7 +77,7 @@ class Daemon:
 
 
 def described(event: StreamEvent) -> str:
-    """Return a short description of an event; an empty string for an event without progress."""
+    """Return a short description of an event, or an empty string if the event shows no progress."""
     body = event.body
     match event.kind:
         case "state":

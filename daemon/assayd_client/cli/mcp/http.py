@@ -1,4 +1,4 @@
-"""Serves MCP over streamable HTTP on a loopback address; every request requires a token."""
+"""Serves MCP over streamable HTTP on a loopback address. Every request requires a token."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 def serve_http(daemon: Target, address: str, token_file: Path) -> None:
     """Serve on a loopback address until the process ends.
 
-    Raises: RequestError ``usage``, for another address or a token file that others can read.
+    Raises: RequestError ``usage``, if the address isn't loopback or if others can read the token file.
     """
     host, port = parse_loopback_address(address)
     token = read_token(token_file)
@@ -56,7 +56,10 @@ def serve_http(daemon: Target, address: str, token_file: Path) -> None:
 
 
 def parse_loopback_address(text: str) -> tuple[str, int]:
-    """Return host and port from ``[HOST:]PORT``. Raises: RequestError ``usage``, unless it is loopback."""
+    """Return the host and the port in ``[HOST:]PORT``.
+
+    Raises: RequestError ``usage``, if the host isn't a loopback address.
+    """
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
     try:
@@ -72,7 +75,7 @@ def parse_loopback_address(text: str) -> tuple[str, int]:
 
 
 def read_token(path: Path) -> str:
-    """Return the token from a file; if the file doesn't exist, write a new token to it.
+    """Return the token in a file, which is created with a new token if it doesn't exist.
 
     Raises: RequestError ``usage``, if other users can read the file or the token can be guessed.
     """
@@ -108,14 +111,14 @@ def _create_token(path: Path) -> str:
 
 
 class TokenGuard:
-    """Middleware that accepts requests with the token, and answers all others with status 401."""
+    """A middleware that accepts requests with the token, and rejects all others with status 401."""
 
     def __init__(self, application: Application, token: str) -> None:
         self._application = application
         self._wanted = f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on a request that has the token; reject any other request."""
+        """Forward a request that contains the token, or reject it."""
         if scope["type"] == "lifespan" or self._has_token(scope):
             await self._application(scope, receive, send)
             return
@@ -133,7 +136,7 @@ class TokenGuard:
 
 
 def _application(server: Server[Any], client: AsyncClient) -> Application:
-    """Return the server as an application that closes the client when it stops."""
+    """Return the server as an application that closes its client when it stops."""
     application = server.streamable_http_app(max_request_body_size=MESSAGE_BYTES)
     inner = application.router.lifespan_context
 

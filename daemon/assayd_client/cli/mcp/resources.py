@@ -1,4 +1,4 @@
-"""Defines the resources that agents can read by address: attempts, bundle files, profiles, kinds, rules.
+"""Defines the resources that agents can read by address, such as attempts, bundle files and profiles.
 
 assay://attempts/{id}                 the attempt with its report, as JSON
 assay://attempts/{id}/files/{name}    one file of its bundle
@@ -48,7 +48,7 @@ FIX = Prompt(
 
 
 async def fix(daemon: Daemon, attempt_id: str) -> GetPromptResult:
-    """Return the request to fix an attempt, with untrusted text quoted."""
+    """Return the prompt to fix an attempt, in which untrusted text is quoted."""
     attempt = await daemon.ask(requests.attempt(attempt_id))
     report = attempt["report"] or {}
     payload = json.dumps(await submitted(daemon, attempt), ensure_ascii=False, indent=1)
@@ -72,7 +72,7 @@ async def fix(daemon: Daemon, attempt_id: str) -> GetPromptResult:
 
 
 def mark_as_data(text: str, most: int) -> str:
-    """Enclose untrusted text in random markers, which it therefore can't contain."""
+    """Enclose untrusted text in random markers, which the text therefore can't contain."""
     name = secrets.token_hex(16)
     return f"⟦data {name}⟧\n{shown(text, most)}\n⟦end {name}⟧"
 
@@ -96,7 +96,7 @@ TEMPLATES = tuple(
 
 
 async def listed(daemon: Daemon) -> AsyncIterator[Resource]:
-    """List the newest attempts, all kinds and all profiles."""
+    """Return a list of the newest attempts, all kinds and all profiles."""
     for attempt in (await daemon.ask(requests.attempts(limit=RECENT)))["attempts"]:
         said = f"{attempt['kind']}: {attempt['verdict'] or attempt['state']}"
         yield Resource(

@@ -1,4 +1,4 @@
-"""Implements the MCP server: tools, resources and prompts, as methods of the protocol."""
+"""Implements the MCP server with its tools, resources and prompts as methods of the protocol."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ INSTRUCTIONS = (
 
 
 class AgentServer:
-    """A server with the protocol's methods; each method sends a request to the daemon."""
+    """A server with the methods of the protocol, each of which sends a request to the daemon."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
@@ -116,7 +116,10 @@ class AgentServer:
 
 
 def read_arguments(model: type[BaseModel], arguments: dict[str, Any]) -> BaseModel:
-    """Return the arguments of a call. Raises: RequestError, which names the first invalid argument."""
+    """Return the arguments of a call.
+
+    Raises: RequestError, with the name of the first invalid argument.
+    """
     try:
         json.dumps(arguments, allow_nan=False)
         return model.model_validate(arguments)
@@ -130,13 +133,13 @@ def read_arguments(model: type[BaseModel], arguments: dict[str, Any]) -> BaseMod
 
 
 def _error_result(error: AssaydError) -> CallToolResult:
-    """Return a result that gives the reason for a failed call, so that the agent can correct the call."""
+    """Return a result with the reason why a call failed, so that the agent can correct the call."""
     again = "; trying again later may help" if error.retryable else ""
     return CallToolResult(content=[TextContent(text=f"{error.code}: {error.message}{again}")], is_error=True)
 
 
 async def _translate_error(asked: Awaitable[T]) -> T:
-    """Return the result; raise known errors as protocol errors."""
+    """Return the result, or raise a known error as a protocol error."""
     try:
         return await asked
     except AssaydError as error:

@@ -1,4 +1,4 @@
-"""Starts the MCP server over standard streams, or over HTTP on a loopback address with a token."""
+"""Starts the MCP server over standard streams, or on a loopback address over HTTP with a token."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def _serve_streams(daemon: Target) -> None:
 
 
 class BoundedLines:
-    """The lines of a stream as text; a line that is too long is rejected and skipped in pieces.
+    """The lines of a stream as text. A line that is too long is rejected and skipped in pieces.
 
     Attributes:
         answers: the stream to which the error for a rejected line is sent.

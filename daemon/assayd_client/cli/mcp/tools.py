@@ -1,4 +1,4 @@
-"""Defines the tools: name, description for agents, arguments, answers and action of each."""
+"""Defines the name, the description, the arguments, the answers and the action of each tool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assayd_client.cli.mcp import acts, answers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTool:
-    """A tool. If it can return two types of answers, `gives` contains both."""
+    """A tool. The attribute `gives` contains the one or two types of answers that the tool returns."""
 
     name: str
     title: str
@@ -28,7 +28,7 @@ class AgentTool:
     """Whether it may reach a model outside of this machine."""
 
     def described(self) -> Tool:
-        """Return the tool's description for an agent."""
+        """Return the description of the tool for agents."""
         return Tool(
             name=self.name,
             title=self.title,
@@ -46,7 +46,10 @@ class AgentTool:
 
 
 def _union_schema(models: tuple[type[BaseModel], ...]) -> dict[str, Any]:
-    """Return the schema of an answer; each of two types is marked as an object for earlier protocols."""
+    """Return the schema of an answer.
+
+    If there are two types, each is marked as an object for earlier protocols.
+    """
     schemas = [model.model_json_schema(mode="serialization") for model in models]
     if len(schemas) == 1:
         return schemas[0]

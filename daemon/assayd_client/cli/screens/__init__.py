@@ -1,1 +1,1 @@
-"""Contains the terminal screens for a request, its progress, and its result."""
+"""Contains the terminal screens for entering a request, following its progress, and showing the result."""

@@ -1,4 +1,4 @@
-"""Implements the request screen: the text of the request, and the fields of the context."""
+"""Implements the request screen, with fields for the text of the request and for its context."""
 
 from __future__ import annotations
 
@@ -43,21 +43,23 @@ LABEL_CHARS = 70
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnteredRequest:
-    """The text of the request, and the completed fields."""
+    """The text of the request and the values of the completed fields."""
 
     asked: Asked
     given: Given
 
 
 class Asking(Screen[EnteredRequest | None]):
-    """A screen for entering a request and its context; its result is None if the user leaves.
+    """A screen for entering a request and its context.
+
+    The screen's result is None if the user leaves.
 
     Args:
         asked: the known part of the request.
         given: the initial contents of the fields.
         offered: the context that the kind accepts, and the available providers.
         trouble: the reason why an earlier request was rejected.
-        typed: text that was typed before the screen had a field.
+        typed: the text that was typed before the screen had a field.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -83,7 +85,7 @@ class Asking(Screen[EnteredRequest | None]):
         self._offered, self._typed = offered, typed
 
     def compose(self) -> ComposeResult:
-        """Create the fields, with known values filled in."""
+        """Create the fields and fill in the known values."""
         takes, filled = self._offered.context, entered(self._given)
         yield Static(id="trouble", markup=False)
         with VerticalScroll(can_focus=False):
@@ -107,7 +109,7 @@ class Asking(Screen[EnteredRequest | None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Show the previous error, and keep the typed text; put each cursor at the end of its text."""
+        """Show the previous error, insert the typed text, and move each cursor to the end of its text."""
         for area in self.query(TextArea):
             area.move_cursor(area.document.end)
         if self._trouble is not None:
@@ -115,7 +117,7 @@ class Asking(Screen[EnteredRequest | None]):
         self.type("")
 
     def type(self, text: str) -> None:
-        """Insert text that was typed while no field was focused."""
+        """Insert text that was typed while no field had the focus."""
         self._typed += text
         for area in self.query(f"#{INTENT}").results(TextArea):
             area.move_cursor(area.document.end)
@@ -123,22 +125,22 @@ class Asking(Screen[EnteredRequest | None]):
             self._typed = ""
 
     def on_button_pressed(self) -> None:
-        """Submit the request, as the keyboard shortcut does."""
+        """Submit the request, like the keyboard shortcut."""
         self.action_go()
 
     def action_go(self) -> None:
-        """Return the request; if a field is invalid, show the error and keep the screen open."""
+        """Return the request or, if a field is invalid, show the error and keep the screen open."""
         try:
             self.dismiss(self._read_request())
         except AssaydError as problem:
             self.tell(problem)
 
     def action_leave(self) -> None:
-        """Leave the screen without a request."""
+        """Close the screen without a request."""
         self.dismiss(None)
 
     def tell(self, trouble: AssaydError) -> None:
-        """Show an error at the top, and focus its field."""
+        """Show an error at the top, and focus the field that causes it."""
         self.query_one("#trouble", Static).update(plain(name_fields(trouble.message)))
         shown = [*self.query("TextArea, Select").results(Widget)]
         wrong = field_of_error(trouble.field)
@@ -151,7 +153,7 @@ class Asking(Screen[EnteredRequest | None]):
                 field.focus()
 
     def on_key(self, event: events.Key) -> None:
-        """Insert text that was typed before the first focus into the request field."""
+        """Insert text that was typed before the first focus into the field for the request."""
         early = self.focused is None or self.focused.id == INTENT
         if early and event.is_printable and event.character:
             event.stop()
@@ -197,7 +199,7 @@ class Asking(Screen[EnteredRequest | None]):
 
 
 def _set_title(field: Widget, label: str) -> Widget:
-    """Set the label in a field's border."""
+    """Show the label in the border of a field."""
     field.border_title = escape(shorten(label, LABEL_CHARS))
     return field
 
@@ -216,7 +218,7 @@ def _database_select(chosen: Path | None) -> Select[str]:
 
 
 def _provider_select(chosen: str | None, writers: tuple[str, ...]) -> Select[str]:
-    """Return the selection field for providers; the daemon rejects an unsuitable provider."""
+    """Return the field for selecting a provider. An unsuitable provider is rejected by the daemon."""
     names = [*writers, *([chosen] if chosen is not None and chosen not in writers else [])]
     only = names[0] if len(names) == 1 else Select.NULL
     return Select(

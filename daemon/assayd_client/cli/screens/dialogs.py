@@ -1,4 +1,4 @@
-"""Implements small dialogs in front of a screen, each with one line of text."""
+"""Implements small dialogs for entering one line of text in front of a screen."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from textual.widgets import Input, Label
 
 
 class Line(ModalScreen[str | None]):
-    """A dialog for one line of text; its result is None if the user cancels.
+    """A dialog for one line of text. The dialog's result is None if the user cancels.
 
     Args:
         question: the question.
         does: one word for the action of the `enter` key.
         value: the initial text of the field.
         most: the maximum number of characters.
-        check: returns the reason why a line is invalid, or nothing; the dialog stays open for an invalid
-            line.
+        check: the function that returns the reason why a line is invalid, or nothing; the dialog stays open
+            while the line is invalid.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back")]
@@ -40,7 +40,7 @@ class Line(ModalScreen[str | None]):
         self._most, self._check = most, check
 
     def compose(self) -> ComposeResult:
-        """Create the question, its field, a line for errors, and the footer with the keys."""
+        """Create the question, the field, a line for errors, and a footer with the keys."""
         with Vertical(classes="dialog"):
             yield Label(self._question, markup=False)
             yield Input(self._value, max_length=self._most)
@@ -48,7 +48,7 @@ class Line(ModalScreen[str | None]):
             yield Label(f"enter {self._does}   esc Back", markup=False)
 
     def on_input_submitted(self, submitted: Input.Submitted) -> None:
-        """Accept the line, unless it is empty or invalid."""
+        """Accept the line if it is valid and not empty."""
         text = submitted.value.strip()
         wrong = self._check(text)
         self.query_one("#wrong", Label).update(wrong)

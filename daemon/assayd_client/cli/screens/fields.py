@@ -1,4 +1,4 @@
-"""Defines the request screen's fields: the question and content of each, and the field for an error."""
+"""Defines the fields of the request screen, with their questions and contents."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROVIDER = "provider"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextField:
-    """A field for a part of the context.
+    """A field for one part of the context.
 
     Attributes:
         name: the field's command-line option, and its id on the screen.
@@ -71,7 +71,7 @@ PLAIN_KEYS = ("sample_paths", CASES)
 
 
 def name_fields(message: str) -> str:
-    """Return an error with titles of fields in place of options and keys of the context."""
+    """Return an error in which field titles replace the names of options and context keys."""
     message = message.removeprefix("context: ")
     for field in FIELDS:
         place = rf"\bcontext\.{field.key}(?:\.(\d+)(\.)?)?"
@@ -87,13 +87,13 @@ def _name_place(title: str, found: re.Match[str]) -> str:
 
 
 def case_shape(fields: Mapping[str, str]) -> str:
-    """Return an example's shape, such as ``{"path": …, "expected": {…}}``; empty without fields."""
+    """Return the shape of an example, such as ``{"path": …, "expected": {…}}``, or an empty string."""
     parts = (f'"{name}": {"{…}" if form == "object" else "…"}' for name, form in fields.items())
     return f"{{{', '.join(parts)}}}" if fields else ""
 
 
 def complete_cases(cases: Sequence[Document], fields: Mapping[str, str]) -> list[Document]:
-    """Return examples with their path as the default name.
+    """Return examples, each with its path as the default name.
 
     Raises: RequestError ``invalid``, with all missing fields.
     """
@@ -118,7 +118,10 @@ def others(takes: frozenset[str]) -> list[str]:
 
 
 def field_of_error(name: str | None) -> str | None:
-    """Return the id of the field an error refers to: ``sample_path`` for ``context.sample_paths.0``."""
+    """Return the id of the field to which an error refers.
+
+    For example, the field of ``context.sample_paths.0`` is ``sample_path``.
+    """
     first, _, rest = (name or "").partition(".")
     if first in {INTENT, PROVIDER}:
         return first
@@ -132,7 +135,7 @@ def field_of_error(name: str | None) -> str | None:
 
 
 def entered(given: Given) -> dict[str, list[str]]:
-    """Return the content of each field as lines."""
+    """Return the content of each field as a list of lines."""
     return {
         "sample_path": list(given.sample_paths),
         "example": list(given.examples),
@@ -143,7 +146,7 @@ def entered(given: Given) -> dict[str, list[str]]:
 
 
 def expanded(said: Sequence[str]) -> list[str]:
-    """Return the paths, with each pattern replaced by up to `MOST_PATHS` matching files.
+    """Return the paths after replacing each pattern by up to `MOST_PATHS` matching files.
 
     Raises: RequestError ``paths.none``, if a pattern matches nothing.
     """
@@ -163,7 +166,7 @@ def _glob(pattern: str) -> Iterator[Path]:
 
 
 def databases(folder: Path) -> list[tuple[str, str]]:
-    """Return the databases and schemas in a folder, with their tables and paths."""
+    """Return the databases and schemas in a folder, with the tables and the path of each."""
     found = sorted({path for pattern in DATABASES for path in folder.glob(pattern)})
     return [(shorten(f"{path.name}  {', '.join(_table_names(path))}", 70), str(path)) for path in found]
 

@@ -1,4 +1,4 @@
-"""Validates names of library entries, and proposes names."""
+"""Validates and proposes names of library entries."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _FILLERS = frozenset(_SAY_LITTLE.split())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The name under which a user wants to save the result (or a proposal), and the optional file."""
+    """The name (chosen or proposed) under which to save the result, and the optional file."""
 
     name: str
     out: Path | None = None
 
 
 def propose_name(intent: str, kind: str) -> str:
-    """Return a name built from the first meaningful words: ``quarter_folder_start_end``."""
+    """Return a name that consists of the first meaningful words, e.g. ``quarter_folder_start_end``."""
     words = [word for word in re.findall(r"[a-z0-9]+", intent.lower()) if word not in _FILLERS]
     name = "_".join(words[:_WORDS])[:_CHARS].strip("_")
     return name if NAME.fullmatch(name) else kind
 
 
 def name_problem(name: str) -> str:
-    """Return the reason why a name is invalid, or an empty string for a valid name."""
+    """Return the reason why a name is invalid, or an empty string if the name is valid."""
     return "" if NAME.fullmatch(name) else "Use a-z, 0-9, _ and -, at most 64 characters."

@@ -1,4 +1,4 @@
-"""Implements the result screen: code, previews, warnings, failures, and next actions."""
+"""Implements the result screen, which shows code, previews, warnings, failures and next actions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from assayd_client.cli.terminal import plain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Rules that a user has accepted: their name, their text as YAML, and the file to write them to."""
+    """Rules that a user has accepted, with their name, their YAML text, and the output file."""
 
     name: str
     text: str
@@ -40,7 +40,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The user's choice after a result.
+    """The choice of the user after a result.
 
     Attributes:
         begin: the chain to watch next; None if the user is done.
@@ -56,7 +56,7 @@ class Step:
 
 
 class Result(Screen[Step]):
-    """A screen that shows an outcome; its result is the user's next step."""
+    """A screen that shows an outcome. The screen's result is the user's next step."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "approve", "Approve"),
@@ -84,7 +84,7 @@ class Result(Screen[Step]):
         self._has_earlier = has_earlier
 
     def compose(self) -> ComposeResult:
-        """Create the result, a line for errors, and the footer with the keys."""
+        """Create the result, a line for errors, and a footer with the keys."""
         with VerticalScroll():
             yield Static(result(self._outcome), id="result")
         yield Static(plain(self._trouble), id="trouble", markup=False)
@@ -104,7 +104,7 @@ class Result(Screen[Step]):
 
     @work
     async def action_approve(self) -> None:
-        """Approve the result under a name."""
+        """Ask for a name and approve the result under this name."""
         dialog = Line(
             "Approve it under which name?",
             does="Approve",
@@ -119,7 +119,7 @@ class Result(Screen[Step]):
 
     @work(thread=True)
     def approve(self, name: str) -> None:
-        """Request that the daemon approve the result under a name."""
+        """Request the daemon's approval of the result under a name."""
         try:
             approved = self._session.approve(self._outcome, name)
         except AssaydError as problem:
@@ -128,7 +128,7 @@ class Result(Screen[Step]):
             self.app.call_from_thread(self.dismiss, Step(approved=approved))
 
     def action_edit(self) -> None:
-        """Open the result in the user's editor, and validate it again."""
+        """Open the result in the user's editor and validate the edited result."""
         before = editable(self._outcome)
         try:
             with self.app.suspend():
@@ -144,12 +144,12 @@ class Result(Screen[Step]):
                 self.dismiss(Step(begin=partial(self._session.submit, self._outcome, after)))
 
     def action_regenerate(self) -> None:
-        """Start again with the same request."""
+        """Start a new generation with the same request."""
         self.dismiss(Step(begin=self._regenerate))
 
     @work
     async def action_hint(self) -> None:
-        """Continue with a hint."""
+        """Continue the chain with a hint from the user."""
         hint = await self.app.push_screen_wait(Line("What should be improved?", does="Send"))
         if hint is not None:
             self.dismiss(Step(begin=partial(self._session.hint, self._outcome, hint)))
@@ -170,7 +170,7 @@ class Result(Screen[Step]):
 
     @work(thread=True)
     def accept(self, repair_id: str, name: str) -> None:
-        """Request that the daemon accept the rules."""
+        """Request that the daemon accept the offered rules."""
         try:
             text = self._session.accept(repair_id)
         except AssaydError as problem:
@@ -184,7 +184,7 @@ class Result(Screen[Step]):
         self.dismiss(Step(back=True))
 
     def action_leave(self) -> None:
-        """Leave the screen, and keep the result unchanged."""
+        """Close the screen without changing the result."""
         self.dismiss(Step())
 
     def tell(self, trouble: str) -> None:
@@ -193,7 +193,7 @@ class Result(Screen[Step]):
 
 
 def default_rules_file(name: str) -> Path:
-    """Return the default file for rules."""
+    """Return the path of the default file for rules."""
     return Path(f"{name}.yaml")
 
 
@@ -203,7 +203,7 @@ def _file_problem(name: str) -> str:
 
 
 def edited(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts after the user has edited them in an editor.
+    """Open the texts in the user's editor and return the edited texts.
 
     Raises: RequestError ``editor.failed``.
     """

@@ -1,4 +1,4 @@
-"""Implements the requests of the screens to the daemon's public API. Each call blocks, in any thread."""
+"""Implements the requests that the screens send to the daemon's public API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PASSED_ON = ("kind", "policy", "overrides", "labels", "intent")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A natural-language request, in the form of `POST /v1/generations`."""
+    """A natural-language request in the form that `POST /v1/generations` accepts."""
 
     kind: str
     intent: str
@@ -36,9 +36,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationOptions:
-    """The parts of the context that a kind accepts, and the providers that can write it.
+    """The parts of the context that a kind accepts, and the providers that can generate the kind.
 
-    `case_fields` are the required fields of an example, with their JSON types.
+    `case_fields` contains the required fields of an example with their JSON types.
     """
 
     context: frozenset[str] = frozenset()
@@ -48,7 +48,7 @@ class GenerationOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """The origin of an attempt: a generation, a repair, or an edited submission.
+    """The origin of an attempt, which is a generation, a repair, or an edited submission.
 
     `generation_id` is the generation from which a repair or an edited submission originates. `before` is
     the number of answers before `hint`, which begins a new round of at most `most` answers.
@@ -64,15 +64,15 @@ class Chain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of a chain, and its possible actions.
+    """The result of a chain, with the actions that are possible.
 
     Attributes:
         attempt: the last attempt that was run; None if no answer could be submitted.
         submission: the submission of that attempt.
-        told: one sentence about how the chain ended; empty for a single attempt.
+        told: one sentence that describes the chain's end; empty for a single attempt.
         diff: the changes of the last answer.
         generation_id: the id of the generation to which the outcome belongs.
-        offer: the id of the repair that offers rules instead of code, and the offer.
+        offer: the offer of rules instead of code, with the id of the repair that makes the offer.
     """
 
     attempt: Document | None = None
@@ -84,7 +84,7 @@ class Outcome:
 
     @property
     def intent(self) -> str:
-        """Return the text of the request; empty without a request."""
+        """Return the text of the request, or an empty string without a request."""
         return str((self.submission or {}).get("intent") or "")
 
     @property
@@ -94,7 +94,7 @@ class Outcome:
 
 
 class Session:
-    """A user's session that leads from a request or an attempt to an approved entry.
+    """A user's session, which leads from a request or an attempt to an approved entry.
 
     Args:
         daemon: the daemon's address; None for the default address.
@@ -117,7 +117,10 @@ class Session:
         )
 
     def known(self, attempt_id: str) -> Chain:
-        """Return an attempt as a chain, with the recent generation that contains or precedes it, if any."""
+        """Return an attempt as a chain.
+
+        The chain contains the recent generation, if any, that contains or precedes the attempt.
+        """
         with PlainClient(self._daemon) as client:
             made = client.generations(limit=RECENT)["generations"]
             owners = {each["attempt_id"]: one["id"] for one in made for each in one["attempts"]}
@@ -129,7 +132,7 @@ class Session:
         return Chain(id=attempt_id, form="attempt", generation_id=owners.get(follows))
 
     def again(self, generation_id: str) -> Chain:
-        """Start a generation with the same request as an earlier generation. Raises: ClientError."""
+        """Start a generation with the request of an earlier generation. Raises: ClientError."""
         with PlainClient(self._daemon) as client:
             made = client.generation(generation_id)
         kept = {each.name: made[each.name] for each in fields(Asked)}
@@ -152,7 +155,7 @@ class Session:
         return Chain(id=made["id"], form="generation", most=made["max_attempts"])
 
     def follow(self, chain: Chain) -> Iterator[StreamEvent]:
-        """Follow a chain until it ends; its events are those of a generation, repair or attempt."""
+        """Follow the events of a generation, repair or attempt until the chain ends."""
         with PlainClient(self._daemon) as client:
             if chain.form == "generation":
                 yield from client.generation_events(chain.id)
@@ -162,11 +165,11 @@ class Session:
                 yield from client.events(chain.id)
 
     def events(self, attempt_id: str) -> Iterator[StreamEvent]:
-        """Follow one attempt of a chain until it ends."""
+        """Follow the events of one attempt in a chain until the attempt ends."""
         return self.follow(Chain(id=attempt_id, form="attempt"))
 
     def failure_of(self, attempt_id: str) -> str:
-        """Return the first error of a finished attempt as one line; empty if the report contains no error.
+        """Return the first error of a finished attempt as one line, or an empty string.
 
         Raises: ClientError.
         """
@@ -205,7 +208,7 @@ class Session:
             )
 
     def hint(self, outcome: Outcome, hint: str) -> Chain:
-        """Continue with a hint: continue the generation, or repair a failed attempt.
+        """Continue a generation with a hint, or repair a failed attempt with the hint.
 
         Raises: RequestError ``hint.validated``, for a validated attempt that doesn't belong to a
             generation; ClientError.
@@ -240,7 +243,7 @@ class Session:
         return Chain(id=made["id"], form="attempt", generation_id=outcome.generation_id)
 
     def approve(self, outcome: Outcome, name: str) -> str:
-        """Approve a validated attempt; return the entry's name and version. Raises: ClientError."""
+        """Approve a validated attempt and return the entry's name and version. Raises: ClientError."""
         with PlainClient(self._daemon) as client:
             entry = client.approve(outcome.attempt["id"] if outcome.attempt is not None else "", name)
         return f"{entry['name']}@{entry['version']}"
@@ -252,14 +255,17 @@ class Session:
 
 
 def _case_fields(schema: Document) -> dict[str, str]:
-    """Return the required fields of a case with their JSON types; empty if the kind accepts no cases."""
+    """Return the required fields of a case with their JSON types.
+
+    The result is empty if the kind accepts no cases.
+    """
     items = schema.get("properties", {}).get("cases", {}).get("items", {})
     case = schema.get("$defs", {}).get(items.get("$ref", "").rpartition("/")[2], items)
     return {name: case["properties"][name].get("type", "") for name in case.get("required", ())}
 
 
 def describe_end(ended: Document, hint: str = "") -> str:
-    """Return how a chain ended, and the hint of its last round."""
+    """Return a description of the chain's end, with the hint of the last round."""
     outcome, most = ended["outcome"] or ended["state"], ended["max_attempts"]
     told = f"No answer passed ({most} of {most} used)" if outcome == "exhausted" else f"Ended: {outcome}"
     detail = f": {ended['detail']}" if ended.get("detail") else ""
@@ -267,7 +273,7 @@ def describe_end(ended: Document, hint: str = "") -> str:
 
 
 def _parent_of(client: PlainClient, attempt_id: str) -> str | None:
-    """Return the parent of an attempt; None if it has none, or if the attempt was deleted."""
+    """Return the parent of an attempt, or None if the attempt has no parent or was deleted."""
     try:
         parent: str | None = client.attempt(attempt_id)["parent_id"]
     except NotFound:
@@ -276,7 +282,7 @@ def _parent_of(client: PlainClient, attempt_id: str) -> str | None:
 
 
 def with_texts(payload: Document, texts: Mapping[str, str]) -> Document:
-    """Return a payload with its texts replaced by edited texts, which have the names from `editable`.
+    """Return a payload in which edited texts, named as by `editable`, replace the original texts.
 
     Raises: RequestError ``edit.unreadable``, if the manifest isn't JSON or a step has no head.
     """
@@ -338,7 +344,10 @@ _STEP_HEAD = re.compile(r"^=== (.+) \((bash|sql)\) ===[ \t]*$", re.MULTILINE)
 
 
 def editable(outcome: Outcome) -> dict[str, str]:
-    """Return the texts that a user can edit: those of `sources`, but a pipeline's steps as one text."""
+    """Return the texts that a user can edit.
+
+    These are the texts of `sources`, except that the steps of a pipeline are one text.
+    """
     steps = (outcome.submission or {}).get("payload", {}).get("steps")
     if not steps:
         return sources(outcome)
@@ -347,7 +356,7 @@ def editable(outcome: Outcome) -> dict[str, str]:
 
 
 def read_steps(text: str) -> list[Document]:
-    """Return the steps in a file that `editable` wrote. Raises: RequestError ``edit.unreadable``."""
+    """Return the steps in a file written from `editable`. Raises: RequestError ``edit.unreadable``."""
     before, *parts = _STEP_HEAD.split(text)
     stray = next((line for line in before.splitlines() if line.strip() and not line.startswith("#")), None)
     if stray is not None or not parts:
@@ -358,5 +367,5 @@ def read_steps(text: str) -> list[Document]:
 
 
 def sources(outcome: Outcome) -> dict[str, str]:
-    """Return the submitted texts by name; a single text has no name."""
+    """Return the submitted texts by name. A single text has no name."""
     return texts_of(outcome.submission) if outcome.submission is not None else {}

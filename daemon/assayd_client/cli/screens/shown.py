@@ -1,4 +1,4 @@
-"""Renders the content of the screens with rich; external text is inserted only as plain text."""
+"""Renders the contents of screens with rich. External text is inserted only as plain text."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LEXERS = {".py": "python", ".sh": "bash", ".sql": "sql", ".json": "json"}
 
 
 def styled(lines: Iterable[StyledLine]) -> Text:
-    """Return lines of a report as one Textual text."""
+    """Return the lines of a report as a single Textual text."""
     rows = [Text.assemble(*((part, style) for part, style in each.parts)) for each in lines]
     return Text("\n").join(rows)
 
 
 def code_of(outcome: Outcome) -> Iterator[RenderableType]:
-    """Return each submitted text, highlighted and with line numbers."""
+    """Return each submitted text with highlighting and line numbers."""
     kind = outcome.submission["kind"] if outcome.submission is not None else ""
     for name, text in sources(outcome).items():
         suffix = name[name.rfind(".") :] if "." in name else ""
@@ -44,7 +44,7 @@ def code_of(outcome: Outcome) -> Iterator[RenderableType]:
 
 
 def result(outcome: Outcome) -> RenderableType:
-    """Return the content of an outcome: report, code, change, and offer."""
+    """Return the content of an outcome, with report, code, change and offer."""
     parts: list[RenderableType] = []
     if outcome.told:
         parts.append(Text(plain(outcome.told)))

@@ -1,4 +1,4 @@
-"""Implements the progress screen: the current answer, its completed stages, and the progress of the run."""
+"""Implements the progress screen, which shows the current answer, its stages, and the run's progress."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Begin = Callable[[], Chain]
 
 
 class ProgressScreen(Screen[Outcome | AssaydError]):
-    """A screen that follows a chain until it ends; its result is the outcome or the error."""
+    """A screen that follows a chain until it ends. The screen's result is the outcome or the error."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel")]
 
@@ -47,20 +47,20 @@ class ProgressScreen(Screen[Outcome | AssaydError]):
         self._began = monotonic()
 
     def compose(self) -> ComposeResult:
-        """Create the pane and the footer with the keys."""
+        """Create the pane and a footer with the keys."""
         with VerticalScroll():
             yield Static(id="progress")
         yield Footer()
 
     def on_mount(self) -> None:
-        """Start following the chain, and start the timer that updates the screen."""
+        """Start to follow the chain, and start the timer that updates the screen."""
         self.set_interval(TICK_S, self.show)
         self.show()
         self.follow()
 
     @work(thread=True)
     def follow(self) -> None:
-        """Follow the chain in a separate thread until its outcome."""
+        """Follow the chain in a separate thread until its outcome is known."""
         came: Outcome | AssaydError
         try:
             self._chain = self._begin()
@@ -75,7 +75,10 @@ class ProgressScreen(Screen[Outcome | AssaydError]):
 
     @work(thread=True)
     def look(self, attempt_id: str) -> None:
-        """Follow an attempt of the chain in a separate thread; a failure there affects only the display."""
+        """Follow an attempt of the chain in a separate thread.
+
+        A failure in this thread affects only the display.
+        """
         try:
             for event in self._session.events(attempt_id):
                 self.app.call_from_thread(self.apply_to, attempt_id, event)
@@ -84,7 +87,7 @@ class ProgressScreen(Screen[Outcome | AssaydError]):
 
     @work(thread=True)
     def learn(self, attempt_id: str) -> None:
-        """Fetch the reason why an attempt failed; if that fails, only the verdict is shown."""
+        """Fetch the reason why an attempt failed. If the request fails, only the verdict is shown."""
         try:
             failure = self._session.failure_of(attempt_id)
         except AssaydError:
@@ -98,13 +101,13 @@ class ProgressScreen(Screen[Outcome | AssaydError]):
 
     @work(thread=True)
     def action_cancel(self) -> None:
-        """Cancel the chain; its end arrives as an event."""
+        """Request the cancellation of the chain, whose end arrives as an event."""
         self._cancelled = True
         if self._chain is not None:
             self._session.cancel(self._chain)
 
     def apply(self, event: StreamEvent) -> None:
-        """Apply an event of the chain."""
+        """Apply an event of the chain to the displayed state."""
         if self._chain is not None and self._chain.form == "attempt":
             self._progress.apply(event)
         elif event.kind == "answer":
@@ -123,7 +126,7 @@ class ProgressScreen(Screen[Outcome | AssaydError]):
         self.show()
 
     def apply_to(self, attempt_id: str, event: StreamEvent) -> None:
-        """Apply an event of an attempt, if the attempt is the newest one."""
+        """Apply an event of an attempt to the displayed state, if the attempt is the newest one."""
         if attempt_id == self._attempt:
             self._progress.apply(event)
             self.show()
@@ -153,7 +156,7 @@ class ProgressScreen(Screen[Outcome | AssaydError]):
             yield from (line(f"  {each}") for each in streamed(self._heard))
 
     def _answer_lines(self, one: Document) -> Iterator[StyledLine]:
-        """Return the lines about the outcome of an answer, and the provider's reason."""
+        """Return the lines that describe an answer's outcome and the provider's reason."""
         verdict = one["verdict"] or ("tried before" if one["duplicate"] else "no submission")
         unfit = one["original_error"] if one["attempt_id"] is None and not one["duplicate"] else ""
         failure = self._failures.get(one["attempt_id"] or "", unfit)
@@ -162,7 +165,7 @@ class ProgressScreen(Screen[Outcome | AssaydError]):
 
 
 def streamed(heard: str) -> list[str]:
-    """Return the last lines of a streamed answer as they are displayed."""
+    """Return the last lines of a streamed answer in their displayed form."""
     shown = plain(heard[-STREAMED_CHARS:]).replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")
     lines = shown.split("\n")[-STREAMED_LINES:]
     return [each if len(each) <= STREAMED_COLUMNS else each[: STREAMED_COLUMNS - 1] + "…" for each in lines]

@@ -1,4 +1,4 @@
-"""Runs the screens in sequence, from a request or an attempt to an approved entry."""
+"""Runs the screens in sequence, beginning with a request or an attempt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from assayd_client.cli.screens.watching import Begin, ProgressScreen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The result of a session.
+    """The result of a session of screens.
 
     Attributes:
         code: the exit code.
@@ -38,14 +38,14 @@ class Ended:
 
 
 class Wizard(App[Ended]):
-    """An application with the screens of `assay generate` and `assay review`.
+    """An application that runs the screens of `assay generate` and `assay review`.
 
     Args:
         asked: the known part of the request; None to review an attempt.
         given: the options of the command line.
-        reviewed: an attempt to begin with.
-        name: the name to approve under; empty to propose one.
-        out: the file or folder to write to.
+        reviewed: the attempt with which to begin, if any.
+        name: the name of the entry to approve; if it is empty, a name is proposed.
+        out: the file or folder for the approved code.
     """
 
     CSS = """
@@ -82,7 +82,7 @@ class Wizard(App[Ended]):
         self._earlier: Outcome | None = None
 
     def on_mount(self) -> None:
-        """Start with the first screen."""
+        """Start the sequence with the first screen."""
         self.go()
 
     @work
@@ -117,7 +117,7 @@ class Wizard(App[Ended]):
         self.exit(Ended(code=code, approved=step.approved, rules=step.rules, outcome=outcome))
 
     async def _ask_words(self) -> Begin | None:
-        """Ask the user for a request, and return it; return None if the user leaves."""
+        """Ask the user for a request and return it, or return None if the user leaves."""
         if self._asked is None or self._given is None:
             return None
         offered = await self._fetch_options(self._asked.kind)
@@ -130,7 +130,7 @@ class Wizard(App[Ended]):
         return partial(self._session.begin, self._asked)
 
     async def _fetch_options(self, kind: str) -> GenerationOptions:
-        """Return the context that a kind accepts; if this fails, the screen shows the error."""
+        """Return the context that a kind accepts. If the request fails, the screen shows the error."""
         try:
             return await asyncio.to_thread(self._session.offered, kind)
         except AssaydError as problem:
@@ -138,7 +138,7 @@ class Wizard(App[Ended]):
             return GenerationOptions()
 
     def on_key(self, event: events.Key) -> None:
-        """Keep text that is typed before the first screen, because it is meant for the first field."""
+        """Keep text that is typed before the first screen, as input for the first field."""
         if isinstance(self.screen, Asking):
             self.screen.on_key(event)  # it was on its way to the screen before this one
         elif len(self.screen_stack) == 1 and event.is_printable and event.character:

@@ -13,9 +13,9 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinterComment:
-    """A ShellCheck comment: its code and position; lines and columns are 1-based, the end is exclusive.
+    """A ShellCheck comment with its code and position; lines and columns are 1-based, the end exclusive.
 
-    Like in ShellCheck, a tab counts as up to eight columns.
+    As in ShellCheck, a tab is counted as up to eight columns.
     """
 
     code: int
@@ -31,7 +31,7 @@ _installed: list[Linter] = []
 
 
 def install(linter: Linter) -> None:
-    """Set the function that explains the scripts of later calls."""
+    """Set the function that later calls of `comments` use."""
     _installed[:] = [linter]
     comments.cache_clear()
 

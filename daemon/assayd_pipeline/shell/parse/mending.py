@@ -1,4 +1,4 @@
-"""Computes the edit for an unreadable script, if exactly one word is missing in one position.
+"""Finds the edit for a script that can't be parsed, if exactly one word at one position is missing.
 
     if [ -s x ]; then … (to the end)      fi at the end     (if all lines after it are more deeply indented)
     while read -r x; do … (to the end)    done at the end
@@ -34,7 +34,7 @@ _TEST_ALONE = re.compile(r"[ \t]*(?:if|elif)\b[^;#]*\]\]?[ \t]*;?")
 
 
 def mended(text: str, message: str, line: int) -> Edit | None:
-    """Return the edit for a parser error reported at a line, or None."""
+    """Return the edit for a parser error that is reported at a line, or None."""
     for candidate in _generate_corrections(text, message, line):
         if reader.read(candidate).tree is not None:
             return edit_between(text, candidate)
@@ -54,7 +54,7 @@ def place(text: str, message: str, line: int) -> int:
 
 
 def misspelt(text: str, line: int) -> tuple[str, Edit] | None:
-    """Return the misspelled keyword and the edit that corrects it, if exactly one correction works."""
+    """Return the misspelled keyword and its edit, if there is exactly one correction that works."""
     found: list[tuple[str, str]] = []
     lines = text.split("\n")
     tried = 0
@@ -76,7 +76,7 @@ def misspelt(text: str, line: int) -> tuple[str, Edit] | None:
 
 
 def remove_script_fences(text: str) -> Edit | None:
-    """Return the edit that removes the fences around a script, because bash would run them as commands."""
+    """Return the edit that removes the fences around a script, which bash would run as commands."""
     inside = text_inside_fences(text)
     if inside is None or reader.read(inside).tree is None:
         return None
@@ -105,7 +105,7 @@ def _generate_corrections(text: str, message: str, line: int) -> Iterator[str]:
 
 
 def _close_expansions(text: str) -> Iterator[str]:
-    """Yield scripts with ``$(``, ``$((``, ``${`` or a backtick closed at the end of its line."""
+    """Yield scripts in which ``$(``, ``$((``, ``${`` or a backtick is closed at the end of its line."""
     lines = text.split("\n")
     for number, line in enumerate(lines[:_MOST_LINES]):
         for pattern, closer in _EXPANSIONS:
@@ -119,7 +119,7 @@ def _close_expansions(text: str) -> Iterator[str]:
 
 
 def find_closed_expansion(text: str, edit: Edit) -> tuple[str, str] | None:
-    """Return the expansion that a one-line edit closes, and its closing token; None for another edit."""
+    """Return the expansion that a one-line edit closes, and the closing token; None for other edits."""
     line = text.split("\n")[edit.start_line - 1] if edit.start_line == edit.end_line else ""
     new = edit.replacement
     for opener, closer in (("$((", "))"), ("${", "}"), ("$(", ")"), ("`", "`")):
@@ -152,7 +152,7 @@ def _close_block(text: str, line: int, closer: str) -> Iterator[str]:
 
 
 def _insert_then(text: str) -> Iterator[str]:
-    """Yield the script with `then` added after the only test that ends its line without it."""
+    """Yield the script with `then` added after the only test whose line ends without `then`."""
     lines = text.split("\n")
     alone = [
         n
@@ -166,7 +166,7 @@ def _insert_then(text: str) -> Iterator[str]:
 
 
 def close_quotes(text: str, quote: str) -> Iterator[str]:
-    """Yield scripts with a quote closed at the end of its line, if no other line is possible."""
+    """Yield scripts with a quote closed at the end of its line, if it can't be closed on another line."""
     lines = text.split("\n")
     good: list[tuple[int, int, str]] = []
     for number in _find_open_quotes(text, quote)[:_MOST_QUOTES]:
@@ -193,13 +193,13 @@ _FILES_AT_END = re.compile(
 
 
 def _ends_as_text(line: str, quote: str) -> bool:
-    """Return whether everything after an open quote can be text: no pipe and no second command."""
+    """Return whether everything after an open quote can be text, without a pipe or second command."""
     text = line[line.rfind(quote) :]
     return not re.search(r"[|&<>;]", _FILES_AT_END.sub("", text).rstrip(";"))
 
 
 def _find_open_quotes(text: str, quote: str) -> list[int]:
-    """Return the 0-based lines on which a quoted string begins that continues on the next line."""
+    """Return the 0-based lines on which a string begins that isn't closed on the same line."""
     found: list[int] = []
     inside = ""
     for number, line in enumerate(text.split("\n")):
@@ -220,7 +220,7 @@ def _find_open_quotes(text: str, quote: str) -> list[int]:
 
 
 def _find_open_array(lines: list[str], line: int) -> int:
-    """Return the 0-based line of the array that is open before a line; by default, the line itself."""
+    """Return the 0-based line of the array that is still open before a line, or the line itself."""
     for number in range(min(line, len(lines)) - 1, -1, -1):
         if re.search(r"=\(", lines[number]) and lines[number].count("(") > lines[number].count(")"):
             return number
@@ -236,7 +236,7 @@ def _close_array(text: str, line: int) -> Iterator[str]:
 
 
 def _find_block_end(lines: list[str], line: int) -> int:
-    """Return the line after the more deeply indented lines that follow an opening line."""
+    """Return the line after the lines that are indented more deeply than an opening line and follow it."""
     indent, last = len(_indentation(lines[line - 1])), line
     for number, each in enumerate(lines[line:], line + 1):
         if each.strip() and len(_indentation(each)) <= indent:

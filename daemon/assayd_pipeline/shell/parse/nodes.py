@@ -1,4 +1,4 @@
-"""The tree of a script: generic nodes, created from the reader's JSON.
+"""Defines the tree of a script, which consists of generic nodes created from the reader's JSON.
 
 Offsets count bytes of the UTF-8 text. A node that doesn't state its kind (a statement, a word, a
 redirection) is identified by the field that contains it.
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 
 class Node:
-    """One node: its kind, its start and end, and its fields."""
+    """A node with its kind, its start and end, and its fields."""
 
     __slots__ = ("end", "fields", "kind", "start")
 
@@ -22,7 +22,7 @@ class Node:
         self.fields = fields
 
     def node(self, name: str) -> Node | None:
-        """Return the node in a field, or None."""
+        """Return the node in a field; None if the field is missing."""
         found = self.fields.get(name)
         return found if isinstance(found, Node) else None
 
@@ -41,7 +41,7 @@ class Node:
         return self.fields.get(name) is True
 
     def children(self) -> Iterator[Node]:
-        """Yield the direct child nodes, in no particular order."""
+        """Yield the direct child nodes in any order."""
         for value in self.fields.values():
             if isinstance(value, Node):
                 yield value
@@ -50,7 +50,7 @@ class Node:
 
 
 def load(tree: bytes) -> Node:
-    """Create the nodes of a tree.
+    """Create the nodes of a tree from JSON.
 
     Raises:
         RecursionError: the tree is nested too deeply.
@@ -63,7 +63,7 @@ def load(tree: bytes) -> Node:
 
 
 def walk(root: Node) -> Iterator[Node]:
-    """Yield a node and all nodes below it, in no particular order, without recursion."""
+    """Yield a node and all nodes below it, in any order and without recursion."""
     pending = [root]
     while pending:
         node = pending.pop()

@@ -1,8 +1,8 @@
-"""Splits the arguments of a command into options, values and operands, in the manner of `getopt_long`.
+"""Splits the arguments of a command into options, values and operands in the same way as `getopt_long`.
 
-Options can follow operands; short options can be joined to each other or to their value; long options can
-be abbreviated; ``--`` ends the options. Only options with a value need an entry in a `Syntax`: all other
-options are flags.
+Options can follow operands. Short options can be joined to each other or to their value, and long options
+can be abbreviated. ``--`` ends the options. Only options with a value need an entry in a `Syntax`; all
+other options are flags.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ class Syntax:
 
     @cached_property
     def letters(self) -> dict[str, str]:
-        """Return, for each short option with a value, its mark."""
+        """Return the mark of each short option that takes a value."""
         return dict(_LETTER.findall(self.short))
 
     @cached_property
     def names(self) -> dict[str, bool]:
-        """Return, for each long option, whether it takes the next argument as its value."""
+        """Return each long option, and whether the option takes the next argument as its value."""
         return {name.rstrip("?"): not name.endswith("?") for name in self.long.split()}
 
     def meant(self, name: str, others: Iterable[str] = ()) -> str:
-        """Return the long option that `name` abbreviates, or `name` itself."""
+        """Return the long option that `name` abbreviates, or `name` if it isn't an abbreviation."""
         known = [*(other[2:] for other in others if other.startswith("--")), *self.names]
         fitting = [each for each in known if each.startswith(name)]
         return name if name in known or not fitting else fitting[0]
@@ -61,7 +61,7 @@ class Syntax:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellOption:
-    """An option, ``-x`` or the full ``--name``, and its value."""
+    """An option, as ``-x`` or the unabbreviated ``--name``, and its value."""
 
     name: str
     node: Node
@@ -76,12 +76,12 @@ class Parsed:
     operands: list[ArgumentValue] = field(default_factory=list)
 
     def given(self, *names: str) -> list[ShellOption]:
-        """Return the options with one of these names, in order."""
+        """Return the options that have one of these names, in their order."""
         return [option for option in self.options if option.name in names]
 
 
 def parse(syntax: Syntax, arguments: Sequence[ArgumentValue], others: Iterable[str] = ()) -> Parsed:
-    """Split arguments; `others` are further options that can be abbreviated."""
+    """Split arguments; `others` contains further long options that can be abbreviated."""
     parsed, rest = Parsed(), list(arguments[::-1])
     while rest:
         argument = rest.pop()

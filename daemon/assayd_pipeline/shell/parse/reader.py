@@ -13,7 +13,7 @@ from assayd.errors import AssaydError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The result of parsing: a tree as JSON, or the error.
+    """The result of parsing, which is a tree as JSON or an error.
 
     `line` and `column` are 1-based, with the column counted in bytes; they are None if the whole text
     exceeded a limit.
@@ -31,7 +31,7 @@ _installed: list[Reader] = []
 
 
 def install(reader: Reader) -> None:
-    """Set the function that parses the texts of later calls."""
+    """Set the function that later calls of `read` use."""
     _installed[:] = [reader]
 
 

@@ -49,7 +49,7 @@ _PARAMETERS = re.compile(r"^(\s*)(?:function\s+)?(\w+)\s*\(\s*[\w$,= ]+\)\s*\{")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """One correction: the 1-based line of the mistake, the message, hint and edit."""
+    """A correction: the 1-based line of the mistake, the message, the hint and the edit."""
 
     line: int
     message: str
@@ -68,7 +68,7 @@ class _RepairCandidate:
 
 
 def repaired(text: str, message: str, line: int) -> Repair | None:
-    """Return the first one-line correction with which bash can parse a script, or None.
+    """Return the first one-line correction that makes a script valid bash, or None.
 
     Args:
         text: the script.
@@ -91,7 +91,7 @@ def repaired(text: str, message: str, line: int) -> Repair | None:
 
 
 def _replace_closing_words(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
-    """Replace a wrong closing word with the correct one."""
+    """Replace a closing word that doesn't match its block."""
     stray = _STRAY.search(message)
     found = _CLOSER.match(lines[line - 1]) if stray is not None else None
     for right in ("fi", "done", "esac", "}") if found is not None else ():
@@ -122,7 +122,7 @@ def _remove_element_spaces(lines: list[str], message: str, line: int) -> Iterato
 
 
 def _close_brackets(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
-    """Close a bracket on its line: at the end, before `;`, `}` or `then`, or as the second of two."""
+    """Close a bracket on its line: at the end, before `;`, `}` or `then`, or by doubling a single one."""
     found = _UNMATCHED.search(message)
     if found is None:
         return
@@ -172,7 +172,7 @@ def _insert_keywords(lines: list[str], message: str, line: int) -> Iterator[_Rep
 
 
 def _repair_operators(lines: list[str], message: str, line: int) -> Iterator[_RepairCandidate]:
-    """Remove an operator without a command, or join a line that begins with one to the preceding line."""
+    """Remove an operator without a command, or join a line that begins with one to the line before it."""
     text = lines[line - 1]
     if "must be followed by a statement" in message:
         for pattern in (_DOUBLED, _TRAILING):

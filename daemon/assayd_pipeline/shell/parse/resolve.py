@@ -1,4 +1,4 @@
-r"""Resolves the commands that a script runs, including those run by other commands and functions.
+r"""Resolves the commands that a script runs, including those that other commands and functions run.
 
 cat f, "cat" f                  cat
 /usr/lib/assayd/tools/cat f     cat
@@ -58,9 +58,9 @@ class WordForm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """One command that a script may run: the word that names it, and its arguments.
+    """A command that a script can run: the word that names the command, and its arguments.
 
-    `leading` are additional arguments from the word's value: ``c="grep -c"; $c x``.
+    `leading` contains additional arguments from the value of the word: ``c="grep -c"; $c x``.
     """
 
     call: Node
@@ -73,13 +73,13 @@ class Invocation:
 
     @property
     def path(self) -> bool:
-        """Return whether the command is named by a path, except the path of a tool."""
+        """Return whether a path names the command, except a path of one of the image's tools."""
         return "/" in self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefix:
-    """A command that runs another command: its options, and its operands before the other command."""
+    """A command that runs another command, with its options and the operands before the other command."""
 
     syntax: Syntax
     operands: int = 0
@@ -104,7 +104,7 @@ PREFIXES: Mapping[str, Prefix] = {
 
 
 def invocations(source: ShellSource, known: Known, scopes: FunctionScopes) -> list[Invocation]:
-    """Return every command in a script, in no particular order."""
+    """Return every command in a script, in any order."""
     written = [
         (node, words) for node in source.nodes if node.kind == "CallExpr" and (words := node.nodes("Args"))
     ]
@@ -165,7 +165,7 @@ def skip(prefix: Prefix, words: Sequence[Node]) -> int:
 
 
 def _takes_next_word(syntax: Syntax, text: str) -> bool:
-    """Return whether the value of the last option in a word is the next word."""
+    """Return whether the last option in a word takes the next word as its value."""
     if text.startswith("--"):
         return "=" not in text and syntax.names.get(syntax.meant(text[2:]), False)
     marked = next((place for place, letter in enumerate(text) if place and letter in syntax.letters), None)
@@ -173,7 +173,7 @@ def _takes_next_word(syntax: Syntax, text: str) -> bool:
 
 
 def command_name(word: Node, source: ShellSource) -> tuple[WordForm, str]:
-    """Return the form of a command word, and the name; the name is empty if it is unknown."""
+    """Return the form of a command word, and the command's name; an unknown name is empty."""
     parts = word.nodes("Parts")
     if any(part.kind not in {"Lit", "SglQuoted", "DblQuoted"} for part in parts):
         return WordForm.DYNAMIC, ""
@@ -185,7 +185,7 @@ def command_name(word: Node, source: ShellSource) -> tuple[WordForm, str]:
 
 
 def _join_quoted_parts(word: Node, source: ShellSource) -> str | None:
-    r"""Return the name without quotes and backslashes inside a word: ``c'a't``, ``\ls``."""
+    r"""Return a command's name without the quotes and backslashes in its word: ``c'a't``, ``\ls``."""
     text = literal(word)
     quoted = any(sign in source.written(word) for sign in "'\"\\")
     return text if quoted and text is not None and _NAME.fullmatch(text) else None
@@ -204,7 +204,7 @@ def _single_piece_text(parts: Sequence[Node], source: ShellSource, word: Node) -
 
 
 def _resolve_by_value(call: Invocation, known: Known) -> list[Invocation]:
-    """Return the commands that a variable can name as a command word; empty if any value is unknown."""
+    """Return the commands that a variable in a command word can name; empty if any value is unknown."""
     arguments = evaluate_arguments(call.word, known) if call.form is WordForm.DYNAMIC else []
     if not arguments or any(one.loose for one in arguments):
         return []
@@ -243,7 +243,7 @@ class _RunnerFunctions:
                 self._record_runner(words)
 
     def _count_shifted(self, words: Sequence[Node], branches: Sequence[tuple[int, int]]) -> int | None:
-        """Return the number of arguments that a call of ``shift`` removes; None if uncertain."""
+        """Return the number of arguments that a call of ``shift`` removes; None if it is uncertain."""
         count = literal(words[1]) if len(words) > 1 else "1"
         around = self._scopes.at(words[0].start)
         begin = around.start if around is not None else -1
@@ -251,7 +251,7 @@ class _RunnerFunctions:
         return None if in_branch or count is None or not count.isdecimal() else int(count)
 
     def is_called_from(self, word: Node) -> bool:
-        """Return whether the command in a word is checked at the calls of the surrounding function."""
+        """Return whether the command in a word is checked at each call of the surrounding function."""
         if self._passed_argument_index(word) is None:
             return False
         name = self._scopes.name_at(word.start)
@@ -259,7 +259,7 @@ class _RunnerFunctions:
         return called or self._source.written(word) in _ALL
 
     def passed_on(self, call: Invocation) -> list[Sequence[Node]]:
-        """Return the commands that a function runs because this call passes them as arguments."""
+        """Return the commands that a function runs because a call passes them as arguments."""
         name, words = call.name, call.arguments
         if call.name == "set" and not self._scopes.name_at(call.word.start):
             name, words = "", _set_words([call.word, *words])
@@ -269,7 +269,7 @@ class _RunnerFunctions:
         return [each for each in passed if not self.is_called_from(each[0])]
 
     def _record_runner(self, words: Sequence[Node]) -> None:
-        """Record that the function around a call runs one of its arguments."""
+        """Record that the function around a call runs one of the function's arguments."""
         name = literal(words[0])
         places = [0] if name is None else [place + 1 for place in self._runs.get(name, ())]
         for word in [words[place] for place in places if place < len(words)]:
@@ -278,7 +278,7 @@ class _RunnerFunctions:
                 self._runs.setdefault(self._scopes.name_at(word.start), set()).add(passed)
 
     def _passed_argument_index(self, word: Node) -> int | None:
-        """Return the index of the argument to which a word refers.
+        """Return the index of the argument to which a word refers; None if it is uncertain.
 
         The result is None if the word refers to no argument, or the index is uncertain.
         """
@@ -294,13 +294,13 @@ class _RunnerFunctions:
 
 
 def _set_words(words: Sequence[Node]) -> Sequence[Node]:
-    """Return the arguments that ``set -- …`` sets for the script."""
+    """Return the script's arguments as set by ``set -- …``."""
     texts = [literal(word) for word in words]
     return words[texts.index("--") + 1 :] if texts[:1] == ["set"] and "--" in texts else ()
 
 
 def script_arguments(source: ShellSource, scopes: FunctionScopes) -> Sequence[Node]:
-    """Return the script's own arguments, as set by its only ``set --``.
+    """Return the script's own arguments, if exactly one ``set --`` sets them.
 
     The arguments are unknown if the script shifts them or sets them twice.
     """

@@ -1,4 +1,4 @@
-"""One script under one policy: the facts for the rules, and their findings."""
+"""Holds one script under one policy, with the facts that the rules use, and the rules' findings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CATEGORIES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedPath:
-    """A path that a script names: its value, its use, and the command or operator (`cat`, `>`)."""
+    """A path in a script: its value, its use, and the command or operator that uses it (`cat`, `>`)."""
 
     node: Node
     value: str
@@ -63,17 +63,17 @@ class ParsedScript:
             self.findings[-1] = replace(self.findings[-1], subject=subject)
 
     def warn(self, node: Node, rule: str, message: str, suggestion: str, *, edit: Edit | None = None) -> None:
-        """Add a warning at a node: the case is undecidable, and the container isolates it anyway."""
+        """Add a warning at a node whose case is undecidable; the container isolates the script anyway."""
         self._add_finding(node, rule, message, suggestion, Severity.WARNING, edit)
 
     @property
     def assigned(self) -> set[str]:
-        """Return the names of the variables that the script assigns anywhere, including by builtins."""
+        """Return the names of the variables that the script assigns at any position, also by builtins."""
         return {setting.name for setting in self.settings} | self.known.names
 
     @property
     def used_variables(self) -> set[str]:
-        """Return the names of the variables that the script assigns or expands anywhere."""
+        """Return the names of the variables that the script assigns or expands at any position."""
         read = (parameter_name(node) for node in self.source.nodes if node.kind == "ParamExp")
         return {*self.assigned, *read}
 

@@ -1,4 +1,4 @@
-r"""Parses a script once, within limits. Every check of bash uses the result.
+r"""Parses a script once and within limits; every check of bash uses the result.
 
 1.2 MiB of source           source.too_large
 "ls\0"                      source.nul_byte
@@ -76,7 +76,7 @@ _WARNING = re.compile(r"[`]([^`]*)[`]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellSource:
-    """A script with its tree and all nodes, or with the findings that explain why it has no tree."""
+    """A script with its tree and all nodes, or with the findings that explain why it can't be parsed."""
 
     text: str
     root: Node | None = None
@@ -86,7 +86,7 @@ class ShellSource:
     lines: list[int] = field(default_factory=list)
 
     def place(self, offset: int) -> tuple[int, int]:
-        """Return the 1-based line and column, in characters, for an offset in bytes."""
+        """Return the 1-based line and column, in characters, of an offset in bytes."""
         line = bisect_right(self.lines, offset)
         begin = self.lines[line - 1]
         end = self.lines[line] if line < len(self.lines) else len(self.raw)
@@ -99,7 +99,7 @@ class ShellSource:
 
 @lru_cache(maxsize=4)
 def parse(text: str) -> ShellSource:
-    """Parse a script with LF line endings, without running any part of it."""
+    """Parse a script that has LF line endings; no part of the script is run."""
     refused = _reject_text(text)
     if refused is not None:
         return ShellSource(text=text, findings=(refused,))
@@ -127,7 +127,7 @@ MOST_UNDECIDED = 20
 
 
 def _parse_with_warnings(text: str) -> tuple[reader.Reading, tuple[Finding, ...]]:
-    """Parse a script, with a warning for each arithmetic expression that only bash can parse.
+    """Parse a script, and add a warning for each arithmetic expression that only bash can parse.
 
     The rules treat such an expression as 0. It contains only numbers, variables and operators, so it runs
     no command; the run determines whether the expression is valid.
@@ -146,7 +146,7 @@ _HARMLESS = re.compile(r"(?:[\w\s+\-*/%<>=&|^~,?:!#]|\$(?:\w+|[#?@*]|\{\w+\}|(?=
 
 
 def _mask_arithmetic(text: str, reading: reader.Reading) -> str | None:
-    """Return the text with 0 in place of the faulty arithmetic; None if it can contain other code."""
+    """Return the text with 0 in place of the faulty arithmetic; None if the arithmetic can contain code."""
     if reading.line is None:
         return None
     begin = sum(len(line) + 1 for line in text.split("\n", reading.line)[: reading.line - 1])
@@ -168,7 +168,7 @@ def clean(text: str) -> str:
 
 
 def _reject_text(text: str) -> Finding | None:
-    """Return the finding for a script that the parsers must not receive, or None."""
+    """Return the finding for a script that must not be passed to the parsers, or None."""
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
@@ -225,7 +225,7 @@ def _parser_finding(reading: reader.Reading, text: str) -> Finding:
 
 
 def _undecided(found: Finding, text: str, line: str, message: str) -> Finding:
-    """Return the finding for code that the parser can't decide, with remedies for decimals and `let`."""
+    """Return the finding for code that the parser can't judge, with remedies for decimals and `let`."""
     said = f"The meaning is unknown before bash runs it: {message}."
     hint, edit = "Write operators and subscripts literally. To choose between them, use case or if.", None
     if "floating point" in message:
@@ -243,7 +243,7 @@ def _undecided(found: Finding, text: str, line: str, message: str) -> Finding:
 
 
 def _add_repair(found: Finding, text: str, message: str) -> Finding:
-    """Add the edit, and move the finding to the most likely position of the mistake."""
+    """Add the edit to the finding, and move the finding to the most likely position of the mistake."""
     line = found.line or 1
     repair = repaired(text, message, line)
     if repair is not None:
@@ -293,7 +293,7 @@ def _add_repair(found: Finding, text: str, message: str) -> Finding:
 
 
 def _unclosed_substitution(line: str, number: int) -> Edit | None:
-    """Return the edit that closes a ``$(`` before the quote at the end of its line."""
+    """Return the edit that closes a ``$(`` before the quote that ends the line."""
     found = _SUBSTITUTION_AT_END.search(line)
     if found is None or len(line) > _SHOWN_CHARS:
         return None
@@ -319,14 +319,14 @@ _OPEN = re.compile(
 
 
 def _depends_on_run_time(message: str, line: str) -> bool:
-    """Return whether the parser stopped at a construct that bash parses only at run time."""
+    """Return whether the parser stopped at a construct that bash itself parses only at run time."""
     if _LET.search(line) and _WORDS.search(message):
         return True  # For bash, let x=( a + b ) and let x=a<b are arithmetic.
     return _OPEN.search(message) is not None and _ARITHMETIC.search(line) is not None
 
 
 def _has_open_expansion(line: str) -> bool:
-    """Return whether a line opens ``${`` without closing it."""
+    """Return whether a line contains a ``${`` that isn't closed."""
     return line.count("${") > line.count("}")
 
 

@@ -38,7 +38,7 @@ _TEMPORARY = "/sandbox/tmp/"
 
 
 class How(StrEnum):
-    """The way in which a variable is set."""
+    """A way in which a variable is set."""
 
     PLAIN = "plain"
     """``x=1`` as a separate command."""
@@ -58,7 +58,7 @@ class How(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One position at which a variable is set; `value` is None if the value isn't a word."""
+    """A position at which a variable is set; `value` is None unless the value is a word."""
 
     name: str
     how: How
@@ -71,9 +71,9 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandArgument:
-    """One argument of a command: its possible values, and the word from which it originates.
+    """One argument of a command: its possible values, and the word from which it was expanded.
 
-    `loose`: the word can also expand to several arguments, or to none.
+    `loose` is True if the word can also expand to several arguments or to none.
     """
 
     node: Node
@@ -82,7 +82,7 @@ class CommandArgument:
 
 
 class FunctionScopes:
-    """The functions of a script, with a fast search for the function that contains a position."""
+    """The functions of a script, with a fast lookup of the function that contains a position."""
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         self._functions = sorted(
@@ -104,7 +104,7 @@ class FunctionScopes:
         return self._functions[index] if index >= 0 else None
 
     def name_at(self, offset: int) -> str:
-        """Return the name of the innermost function around a position; empty outside all functions."""
+        """Return the name of the innermost function around a position; empty if there is none."""
         function = self.at(offset)
         return _field_value(function, "Name") if function is not None else ""
 
@@ -147,7 +147,7 @@ class Known:
         return name in self._settings
 
     def values(self, name: str) -> tuple[str, ...]:
-        """Return all values that a variable can have; ``(ANY,)`` if they are unknown."""
+        """Return all values that a variable can have; return ``(ANY,)`` if they are unknown."""
         if name not in self._values:
             self._values[name] = (ANY,)  # for a variable that is defined by itself
             settings = self._settings.get(name)
@@ -156,7 +156,7 @@ class Known:
         return self._values[name]
 
     def elements(self, name: str) -> tuple[str, ...] | None:
-        """Return the elements of an array that is assigned only as a list of literal words, or None."""
+        """Return the elements of an array; None unless it is assigned only as a list of literal words."""
         if name not in self._elements:
             self._elements[name] = None  # for an array that is defined by itself
             settings = self._settings.get(name)
@@ -169,7 +169,7 @@ class Known:
         return self._elements[name]
 
     def members(self, name: str) -> tuple[str, ...]:
-        """Return all values that one element of an array can have; ``(ANY,)`` if they are unknown."""
+        """Return all values that an array's element can have; return ``(ANY,)`` if they are unknown."""
         key = f"{name}[]"
         if key not in self._values:
             self._values[key] = (ANY,)
@@ -220,12 +220,12 @@ def visible(value: str) -> str:
 
 
 def evaluate_unsplit(word: Node, known: Known) -> tuple[str, ...]:
-    """Return the values of a word that the shell doesn't split, such as the value of an assignment."""
+    """Return the values of a word that the shell doesn't split, e.g. the value of an assignment."""
     return tuple(value.replace(_SPLIT, " ") for value in _Evaluator(known).parts(word, quoted=False))
 
 
 def evaluate_arguments(word: Node, known: Known) -> list[CommandArgument]:
-    """Return the arguments to which a word of a command expands."""
+    """Return the arguments to which a word in a command expands."""
     elements = _elements(word, known)
     if elements is not None:
         return [CommandArgument(node=word, values=(text,)) for text in elements]
@@ -239,7 +239,7 @@ def evaluate_arguments(word: Node, known: Known) -> list[CommandArgument]:
 
 
 def literal(word: Node | None) -> str | None:
-    """Return the text of a word without expansions; None if the word contains any."""
+    """Return the text of a word; None if the word contains expansions."""
     text = literal_pieces(word) if word is not None else ANY
     return text if is_known(text) else None
 
@@ -251,7 +251,7 @@ def literal_pieces(word: Node) -> str:
 
 
 def unquoted(word: Node) -> list[Node]:
-    """Return the parts of a word, without double quotes that enclose the whole word."""
+    """Return the parts of a word without the double quotes around the whole word."""
     parts = word.nodes("Parts")
     return parts[0].nodes("Parts") if len(parts) == 1 and parts[0].kind == "DblQuoted" else parts
 
@@ -265,7 +265,7 @@ class _Evaluator:
         self.loose = False
 
     def parts(self, word: Node, *, quoted: bool) -> tuple[str, ...]:
-        """Return the joined values of all parts of a word or double-quoted text."""
+        """Return the joined values of the parts of a word or a double-quoted text."""
         pieces = [
             self._evaluate_part(part, quoted, index == 0) for index, part in enumerate(word.nodes("Parts"))
         ]
@@ -326,13 +326,13 @@ def parameter_name(part: Node) -> str:
 
 
 def is_plain(part: Node) -> bool:
-    """Return whether an expansion consists only of the variable: ``$x``, ``${x}`` or ``${x[1]}``."""
+    """Return whether an expansion contains only a variable: ``$x``, ``${x}`` or ``${x[1]}``."""
     modified = any(part.fields.get(name) for name in ("Excl", "Length", "Slice", "Repl", "Exp"))
     return part.kind == "ParamExp" and not modified
 
 
 def _elements(word: Node, known: Known) -> tuple[str, ...] | None:
-    """Return the elements if the word is ``"${name[@]}"`` with a known array."""
+    """Return the elements if the word is ``"${name[@]}"`` and the array is known."""
     parts = unquoted(word)
     index = parts[0].node("Index") if len(parts) == 1 and is_plain(parts[0]) else None
     return known.elements(parameter_name(parts[0])) if literal(index) in {"@", "*"} else None
@@ -365,7 +365,7 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def _limit_values(values: Iterable[str]) -> tuple[str, ...]:
-    """Return the distinct values; ``(ANY,)`` if there are too many or they are too long."""
+    """Return the distinct values; return ``(ANY,)`` if they are too many or too long."""
     kept = tuple(dict.fromkeys(islice(values, MAX_VALUES + 1)))
     if len(kept) > MAX_VALUES or any(len(value) > MAX_VALUE_CHARS for value in kept):
         return (ANY,)
@@ -373,7 +373,7 @@ def _limit_values(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def find_settings(nodes: Iterable[Node]) -> list[Setting]:
-    """Return the settings that the grammar shows, in source order; builtins such as `read` are excluded."""
+    """Return the settings that the grammar shows, in source order; those of builtins are excluded."""
     found = [setting for node in nodes for setting in _find_node_settings(node)]
     return sorted(found, key=lambda setting: setting.node.start)
 

@@ -1,1 +1,1 @@
-"""The rules for scripts, with one module for each part of the language or tool."""
+"""The rules for scripts; each module contains the rules for one part of the language or one tool."""

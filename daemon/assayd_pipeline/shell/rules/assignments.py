@@ -1,4 +1,4 @@
-"""The rules for variables and expansions: protected variables, and names known only at run time.
+"""Checks variables and expansions: protected variables, and names that are known only at run time.
 
 PATH=/tmp                 variable.protected
 for PATH in /tmp; do      variable.protected
@@ -29,12 +29,12 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[0-9@*\x01]+\])?|[0-9\x01]+|
 
 
 def check_setting(script: ParsedScript, setting: Setting) -> None:
-    """Check one position at which the grammar sets a variable."""
+    """Check a position at which the grammar sets a variable."""
     _check_variable(script, setting.node, setting.name)
 
 
 def check_name(script: ParsedScript, word: Node, what: str) -> None:
-    """Check a word that names the variable that a builtin sets."""
+    """Check a word that contains the name of a variable which a builtin sets."""
     text = literal(word)
     written = script.source.written(word)
     found = _ASSIGNED.fullmatch(text) if text is not None else _BEGINNING.match(written)
@@ -105,7 +105,7 @@ def check_expansion(script: ParsedScript, node: Node) -> None:
 
 
 def _is_known_indirection(script: ParsedScript, node: Node) -> bool:
-    """Return whether ``${!x}`` lists keys, or reads one of a few variables that the script names."""
+    """Return whether ``${!x}`` lists keys, or reads one of a few variables that the script states."""
     name, index = parameter_name(node), node.node("Index")
     if name == "#" or (index is not None and literal(index) in {"@", "*"} and node.node("Exp") is None):
         return True

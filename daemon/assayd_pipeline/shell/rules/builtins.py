@@ -1,4 +1,4 @@
-"""The rules for builtins that change options or run text as code.
+"""Checks builtins that change options or run text as code.
 
 read "$name"                  variable.dynamic_name
 mapfile -C run lines          builtin.option
@@ -96,7 +96,7 @@ def check_builtin(script: ParsedScript, call: Invocation) -> None:
 
 
 def _check_test_closed(script: ParsedScript, call: Invocation) -> None:
-    """Check for an unclosed test: ``[ -s x ; then`` -> builtin.test_open, which bash treats as false."""
+    """Check for an unclosed test, ``[ -s x ; then`` -> builtin.test_open, which is always false in bash."""
     last = call.arguments[-1] if call.arguments else call.word
     inner = next((word for word in call.arguments if script.source.written(word) == "]"), None)
     if inner is not None and inner is not last:
@@ -159,7 +159,7 @@ def _check_shopt(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> No
 
 
 def find_set_names(call: Invocation) -> list[Node]:
-    """Return the words in a builtin's call that name the variables that the builtin sets."""
+    """Return the words in a builtin's call that contain the names of variables to set."""
     arguments = [ArgumentValue(value=literal_pieces(word), node=word) for word in call.arguments]
     parsed = parse(_SYNTAX.get(call.name, _SYNTAX_OF_OTHERS), arguments)
     return (
@@ -183,7 +183,7 @@ def _list_set_names(builtin: str, parsed: Parsed) -> Iterator[ArgumentValue]:
 
 
 def is_getopt_eval(script: ParsedScript, call: Invocation) -> bool:
-    """Return whether an `eval` only parses the quoted output of getopt: ``eval set -- "$parsed"``."""
+    """Return whether an `eval` only parses getopt's quoted output: ``eval set -- "$parsed"``."""
     words = call.arguments
     if len(words) != 3 or [literal(words[0]), literal(words[1])] != ["set", "--"]:
         return False
@@ -196,7 +196,7 @@ def is_getopt_eval(script: ParsedScript, call: Invocation) -> bool:
 
 
 def _is_getopt(part: Node) -> bool:
-    """Return whether a part is ``$(getopt …)``, with its output quoted."""
+    """Return whether a part is a ``$(getopt …)`` whose output is quoted."""
     statements = part.nodes("Stmts")
     command = statements[0].node("Cmd") if len(statements) == 1 else None
     texts = [literal(word) for word in command.nodes("Args")] if command is not None else []
@@ -204,14 +204,14 @@ def _is_getopt(part: Node) -> bool:
 
 
 def get_trap_action(call: Invocation) -> Node | None:
-    """Return the word that contains a trap's command, or None."""
+    """Return the word that contains the command of a trap, or None."""
     words = [word for word in call.arguments if literal(word) != "--"]
     shows = len(words) < 2 or (literal(words[0]) or "").startswith("-")
     return None if call.name != "trap" or call.form is not WordForm.PLAIN or shows else words[0]
 
 
 def place_at_trap(script: ParsedScript, trap: Node, finding: Finding) -> Finding:
-    """Return a finding about a trap's text, moved to the position of the trap."""
+    """Return a finding about the text of a trap, with the position of the trap."""
     line, column = script.source.place(trap.start)
     shown = snippet(script.source.text, line)
     message = f"In the text of this trap: {finding.message}"

@@ -1,4 +1,4 @@
-"""The rules for command words: which commands a script can run.
+"""Checks command words, which determine the commands that a script can run.
 
 frob x                  command.not_allowed
 rm x                    command.blocked
@@ -211,7 +211,7 @@ def _check_name(script: ParsedScript, call: Invocation) -> None:
 
 
 def _find_bare_test(script: ParsedScript, call: Invocation) -> tuple[str, str, Edit | None] | None:
-    """Find a comparison used as a command: ``if $n -gt 3``, ``while (i < 3)``. None if there isn't one.
+    """Find a comparison that is used as a command: ``if $n -gt 3``, ``while (i < 3)``.
 
     Returns:
         The message, hint and edit; None for an actual command.
@@ -240,7 +240,7 @@ def _find_bare_test(script: ParsedScript, call: Invocation) -> tuple[str, str, E
 
 
 def _find_spaced_assignment(script: ParsedScript, call: Invocation) -> tuple[str, str, Edit | None] | None:
-    """Find an assignment that runs a tool: ``sum += x``. None if the name can't be a tool's."""
+    """Find an assignment that would run a tool, ``sum += x``; return None if no tool can have the name."""
     operator = literal(call.arguments[0]) if call.arguments else None
     if (
         operator not in _ASSIGNS
@@ -287,7 +287,7 @@ def _report_unknown_command(script: ParsedScript, call: Invocation) -> None:
 
 
 def _sum(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] | None:
-    """Return the hint and edit for arithmetic in a command substitution: ``$(3 + 4)``."""
+    """Return the hint and the edit for arithmetic in a command substitution: ``$(3 + 4)``."""
     line, column = script.source.place(call.word.start)
     text = script.source.text.split("\n")[line - 1]
     summed = _SUM.search(text)
@@ -366,7 +366,7 @@ def _report_path_command(script: ParsedScript, call: Invocation) -> None:
 
 
 def _suggest_command(script: ParsedScript, name: str) -> str:
-    """Return the replacement for a command, using programs that the profile allows."""
+    """Return the replacement for a command, which uses only programs that the profile allows."""
     advice = _INSTEAD.get(name)
     if advice is not None and set(_WORD.findall(advice)) & _ADVISED <= script.commands.allowed:
         return advice
@@ -382,7 +382,7 @@ def _list_allowed(script: ParsedScript) -> str:
 
 
 def check_function(script: ParsedScript, node: Node) -> None:
-    """Check the name of a function; its body is checked like all other commands."""
+    """Check the name of a function; the function's body is checked like all other commands."""
     name_node, commands = node.node("Name"), script.commands
     name = name_node.text("Value") if name_node is not None else ""
     hidden = (commands.blocked | BUILTINS) - _FREE_NAMES

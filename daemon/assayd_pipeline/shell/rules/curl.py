@@ -1,4 +1,4 @@
-"""The rules for curl: it is allowed only if the policy opens hosts, and only for those hosts.
+"""Checks calls of curl, which is allowed only for the hosts that the policy opens.
 
 curl https://a.example/x                     curl.no_network   (without an allowlist)
 curl https://a.example/x || cat data/x       curl.falls_back   (a warning)
@@ -50,7 +50,7 @@ def check(script: ParsedScript, call: Invocation, arguments: Sequence[ArgumentVa
 
 
 def _refuse(script: ParsedScript, call: Invocation) -> None:
-    """Report that the network is unavailable: a warning if the script handles the failure."""
+    """Report that the network is unavailable, with a warning if the script handles the failure."""
     message = "curl can't reach any host: the policy allows none."
     if _has_fallback(script, call):
         words = f"{message} The fallback command runs instead."
@@ -61,7 +61,7 @@ def _refuse(script: ParsedScript, call: Invocation) -> None:
 
 
 def _has_fallback(script: ParsedScript, call: Invocation) -> bool:
-    """Return whether a script continues if a command fails: ``curl … || cat f``, ``if curl …; then``."""
+    """Return whether a script continues after a command fails: ``curl … || cat f``, ``if curl …; then``."""
     for node in script.source.nodes:
         if node.kind == "BinaryCmd" and node.text("Op") == "||":
             tried = [node.node("X")]

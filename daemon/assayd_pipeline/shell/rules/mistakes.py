@@ -1,4 +1,4 @@
-r"""Finds mistakes that bash accepts and the tree shows: errors if they can't work, otherwise warnings.
+r"""Finds mistakes that bash accepts: errors if the code can't work, otherwise warnings.
 
 head –n 2 f                 shell.mistake       a long dash isn't a hyphen
 wc -l<U+200B> f             shell.mistake       an invisible character
@@ -89,7 +89,7 @@ def _check_length(script: ParsedScript, node: Node, arrays: Collection[str]) -> 
 
 
 def _check_here_string(script: ParsedScript, node: Node) -> None:
-    """Check for ``wc -l <<< "data/x.csv"``: the command reads the path, not the file."""
+    """Check for ``wc -l <<< "data/x.csv"``: the command reads the path instead of the file."""
     word = node.node("Word")
     path = literal(word) if word is not None and node.text("Op") == "<<<" else None
     if word is None or path is None or not _PATH.fullmatch(path):
@@ -125,7 +125,7 @@ def _check_characters(script: ParsedScript, call: Invocation) -> None:
 
 
 def _check_date(script: ParsedScript, call: Invocation) -> None:
-    """Check for ``date +%Y-%m-%d %H:%M``: the part after the space is a second argument."""
+    """Check for ``date +%Y-%m-%d %H:%M``: the text after the space is a second argument."""
     words = [script.source.written(word) for word in call.arguments]
     for before, word, node in zip(words, words[1:], call.arguments[1:], strict=False):
         if before.startswith("+") and word.startswith("%"):
@@ -361,7 +361,7 @@ def _check_subscripts(script: ParsedScript) -> None:
 
 
 def _names_declared_with(node: Node, option: str) -> Iterator[str]:
-    """Yield the names to which a declaration gives an attribute, such as `A` for associative arrays."""
+    """Yield the names that a declaration gives an attribute, such as `A` for associative arrays."""
     options = [
         literal(argument.node("Value")) or "" for argument in node.nodes("Args") if argument.flag("Naked")
     ]
@@ -374,7 +374,7 @@ def _names_declared_with(node: Node, option: str) -> Iterator[str]:
 
 
 def _check_spelling(script: ParsedScript) -> None:
-    """Check for ``total=5; echo "$totl"``, an unassigned variable one letter away from an assigned one."""
+    """Check for ``total=5; echo "$totl"``: an unassigned name is one letter away from an assigned one."""
     known = script.assigned
     read = [node for node in script.source.nodes if node.kind == "ParamExp" and not node.node("Exp")]
     told: set[str] = set()

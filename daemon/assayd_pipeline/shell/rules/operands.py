@@ -1,4 +1,4 @@
-"""The rules for tool arguments: options that the policy refuses, and paths that are read or written.
+"""Checks the arguments of tools: options that the policy refuses, and paths that are read or written.
 
 sort --compress-prog=sh f     option.refused
 sort --$x f                   option.dynamic
@@ -145,7 +145,7 @@ def _check_date(script: ParsedScript, parsed: Parsed) -> None:
 
 
 def _check_find(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> None:
-    """Check the start folders of `find`, its outputs, and its rejected tests and actions."""
+    """Check the start folders and the output files of `find`, and reject certain tests and actions."""
     refused = script.commands.options.get("find", frozenset())
     for argument in arguments:
         text = argument.value
@@ -161,14 +161,14 @@ def _check_find(script: ParsedScript, arguments: Sequence[ArgumentValue]) -> Non
 
 
 def _check_absolute(script: ParsedScript, arguments: Sequence[ArgumentValue], name: str) -> None:
-    """Check arguments that look like absolute paths outside the sandbox, regardless of their meaning."""
+    """Check all arguments that look like absolute paths outside the sandbox, whatever they mean."""
     for argument in arguments:
         if argument.value.startswith(("/", "../", HOME, "data/")):
             judge_path(script, argument.node, argument.value, PathUse.READS, name)
 
 
 def _check_prefix(script: ParsedScript, call: Invocation) -> None:
-    """Check the variables that `env` sets; the command that `env` runs is checked separately."""
+    """Check the variables that `env` sets; the command that `env` runs is checked elsewhere."""
     prefix = PREFIXES[call.name]
     for word in call.arguments[: skip(prefix, call.arguments)] if prefix.assignments else ():
         if "=" in literal_pieces(word) and not literal_pieces(word).startswith("-"):

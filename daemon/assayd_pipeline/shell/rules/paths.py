@@ -1,4 +1,4 @@
-"""Decides from a path's text whether it stays in the sandbox directory; checks redirections.
+"""Determines from a path's text whether the path stays in the sandbox directory; checks redirections.
 
 data/sales.csv          inside
 /sandbox/tmp/x          inside
@@ -33,7 +33,7 @@ _NETWORK = re.compile(r"/+dev/+(tcp|udp)(/.*)?", re.DOTALL)
 
 
 class Where(StrEnum):
-    """The target of a path."""
+    """The location to which a path leads."""
 
     INSIDE = "inside"
     """The sandbox directory."""
@@ -48,7 +48,7 @@ class Where(StrEnum):
 
 
 class PathUse(StrEnum):
-    """The use of a path."""
+    """The way in which a path is used."""
 
     READS = "reads"
     """The path is read."""
@@ -61,7 +61,7 @@ class PathUse(StrEnum):
 
 
 def where(path: str) -> Where:
-    """Return the target of a value from `words` that is used as a path."""
+    """Return the location to which a path leads; the path is a value from `words`."""
     if path.startswith(HOME):
         rest = path[len(HOME) :]
         return Where.INSIDE if rest[:1] in {"", "/"} and not climbs(rest) else Where.OUTSIDE
@@ -78,7 +78,7 @@ def where(path: str) -> Where:
 
 
 def climbs(path: str) -> int:
-    """Return the maximum number of folders by which a path ascends from its start."""
+    """Return the maximum number of folders that a path ascends from its start."""
     depth = lowest = 0
     for part in path.split("/"):
         if part == "..":
@@ -90,7 +90,7 @@ def climbs(path: str) -> int:
 
 
 def _enters_folders(script: ParsedScript) -> bool:
-    """Return whether a script changes to subfolders, which changes the meaning of ``..``."""
+    """Return whether a script enters subfolders, which changes the meaning of ``..``."""
     entered = (call.arguments[0] for call in script.calls if call.name in {"cd", "pushd"} and call.arguments)
     return any(
         where(value) is not Where.OUTSIDE
@@ -129,7 +129,7 @@ def judge_path(script: ParsedScript, node: Node, path: str, use: PathUse, what: 
 
 
 def _undecided_advice(script: ParsedScript, node: Node) -> str:
-    """Return the fix of a path that begins with a variable: assign it if the script never does."""
+    """Return the fix of a path that begins with a variable, which the script may have to assign first."""
     found = _FOLDER.match(script.source.written(node))
     if found is None or script.known.is_set(found[1]):
         return 'Begin the path with a literal folder, e.g. "tmp/$name".'
@@ -144,7 +144,7 @@ def _path_advice(path: str) -> str:
 
 
 def check_redirection(script: ParsedScript, node: Node) -> None:
-    """Check the target of a redirection; here-documents and here-strings have none."""
+    """Check the target of a redirection; here-documents and here-strings have no target."""
     operator, word = node.text("Op"), node.node("Word")
     if word is None or operator in {"<<", "<<-", "<<<"}:
         return

@@ -1,4 +1,4 @@
-r"""The rules for awk programs and sed scripts.
+r"""Checks awk programs and sed scripts.
 
 awk '{ system("ls") }' f        awk.execute
 awk '{ print | "sort" }' f      awk.execute
@@ -118,7 +118,7 @@ def _has_argument(script: ParsedScript, node: Node) -> bool:
 
 
 def _check_conditions(script: ParsedScript, node: Node, program: str) -> None:
-    """Check for ``awk '{ if ($1 = 5) print }'``: the condition assigns (a warning)."""
+    """Check for ``awk '{ if ($1 = 5) print }'``, in which the condition assigns (a warning)."""
     compared = _CONDITION.search(program)
     if compared is not None:
         message = f"`{compared[0][:60]}` assigns: the condition is the value."
@@ -129,7 +129,7 @@ _CONDITION = re.compile(r"\b(?:if|while)\s*\([^()=<>!~\"]{1,60}[^=<>!~+*/%^()\"-
 
 
 def _is_quoted(script: ParsedScript, node: Node, program: str) -> bool:
-    """Return False after an error for a program without quotes: ``awk {print $1} f``."""
+    """Report a program without quotes, ``awk {print $1} f``, as an error and return False."""
     if script.source.written(node).startswith(("'", '"')) or "{" not in program:
         return True
     line, _ = script.source.place(node.start)
@@ -158,7 +158,7 @@ def _check_brackets(script: ParsedScript, node: Node, tokens: Sequence[_AwkToken
 
 
 def _closing_edit(script: ParsedScript, node: Node, closer: str) -> Edit | None:
-    """Return the edit that closes a brace before `END` or at the program's end; None if uncertain."""
+    """Return the edit that closes a brace before `END` or at the program's end; None if it is uncertain."""
     written = script.source.written(node)
     if written[:1] != "'" or written[-1:] != "'":
         return None
@@ -173,7 +173,7 @@ def _closing_edit(script: ParsedScript, node: Node, closer: str) -> Edit | None:
 
 
 def _check_patterns(script: ParsedScript, node: Node, tokens: Sequence[_AwkToken]) -> None:
-    """Check for ``awk '$2 = "north"'``: the pattern assigns (a warning)."""
+    """Check for ``awk '$2 = "north"'``, in which the pattern assigns (a warning)."""
     depth = 0
     kept = [token for token in tokens if token.text != "\n"]
     for place, token in enumerate(kept):
@@ -231,7 +231,7 @@ def _check_shell_variables(
 
 
 def _tokenize(program: str) -> Iterator[_AwkToken]:
-    """Split a program into tokens; the last one is "broken" if gawk would report a syntax error there."""
+    """Split a program into tokens; the last token is "broken" if gawk would report a syntax error at it."""
     position, after_operand = 0, False
     while position < len(program):
         divides = program[position] != "/" or after_operand
@@ -252,7 +252,7 @@ _WRITES = re.compile(r"w[ \t]")
 
 
 def _record_written_file(script: ParsedScript, source: ArgumentValue) -> None:
-    """Record that a sed script can write a file: ``sed -n 'w data/x'``."""
+    """Record that a sed script can write to a file: ``sed -n 'w data/x'``."""
     if _WRITES.search(source.value):
         script.paths.append(NamedPath(node=source.node, value=ANY, use=PathUse.WRITES, what="sed"))
 
@@ -293,7 +293,7 @@ def check_sed(script: ParsedScript, call: Invocation, parsed: Parsed) -> None:
 
 
 def _check_substitution(script: ParsedScript, source: ArgumentValue) -> None:
-    """Check the command ``s/a/b/`` at the beginning of a sed script."""
+    """Check a command ``s/a/b/`` at the beginning of a sed script."""
     found = _SUBSTITUTION.match(source.value)
     written = script.source.written(source.node)
     if found is None:

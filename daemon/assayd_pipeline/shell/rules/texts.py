@@ -1,4 +1,4 @@
-"""The texts of the rules for scripts, each with an example of a rejected line and a remedy."""
+"""Contains the texts of the rules for scripts, each with an example of a rejected line and a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options and operands of tools as data: options with a value, and arguments that are paths.
+"""Describes the options and operands of tools as data: options with a value, and arguments that are paths.
 
 The data covers only what affects reading and writing. The policy states which options are refused; awk,
 sed, curl, find and jq have separate rules. Each operand of an unlisted command counts as a path that the
@@ -15,7 +15,7 @@ from assayd_pipeline.shell.parse.options import Syntax
 
 
 class Operands(StrEnum):
-    """The meaning of a tool's operands."""
+    """The meaning of a tool's operands: text, patterns, or files to read or write."""
 
     FILES = "files"
     """Files to read."""
@@ -33,10 +33,10 @@ class Operands(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """The options and operands of one tool.
+    """The options and operands of a tool.
 
-    `reads` and `writes` name the options whose value is a path. `instead` names the options that replace a
-    special operand: the pattern of grep, the target folder of cp.
+    `reads` and `writes` contain the options whose value is a path. `instead` contains the options that
+    replace a special operand: the pattern of grep, the target folder of cp.
     """
 
     syntax: Syntax
