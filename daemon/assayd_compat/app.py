@@ -41,7 +41,7 @@ def build(
     Args:
         daemon: runs the programs.
         at_once: maximum concurrent programs.
-        policies: the profile of each language, keyed by the language's name.
+        policies: profiles by language name; the other languages use their default profile.
         callers: rejects callers before their requests are read.
     """
 

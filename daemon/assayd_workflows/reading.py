@@ -75,7 +75,7 @@ class _DocumentEntries(BaseModel):
 
 
 def read(body: bytes) -> bytes:
-    """Read the text of a document and return a `Reading`."""
+    """Read the text of a document and return a `Reading` as JSON."""
     return READING.dump_json(parse_document(body.decode()))
 
 

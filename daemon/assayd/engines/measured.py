@@ -19,7 +19,7 @@ def measured(engine: Engine, metrics: Metrics, clock: Clock) -> Engine:
 
 
 class _MeasuredEngine:
-    """A proxy of an engine that measures all awaited calls."""
+    """A proxy of an engine that measures all awaited calls except `close`."""
 
     def __init__(self, engine: Engine, metrics: Metrics, clock: Clock) -> None:
         self._engine = engine

@@ -38,7 +38,7 @@ RULES = (
 
 
 def check_paths(paths: Collection[str], *, field: str) -> Iterator[Finding]:
-    """Yield the findings for the paths in one payload field; each finding contains field and path."""
+    """Yield the findings for the paths in one payload field."""
     if len(paths) > MOST_PATHS:
         message = f"{field} names {len(paths)} paths; {MOST_PATHS} are allowed."
         yield _finding("path.too_many", message, "Use fewer paths; combine small files.")

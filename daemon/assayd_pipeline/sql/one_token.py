@@ -137,7 +137,7 @@ def _nearby_places(tokens: Sequence[SqlToken], place: int, *steps: int) -> Itera
 
 
 def _respell_keywords(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
-    """Replace a misspelled keyword, or split a word that consists of two joined keywords."""
+    """Replace a wrong keyword or operator, or split a word that consists of two joined keywords."""
     for at in _nearby_places(tokens, place, 0, -1, 1, -2):
         token = tokens[at]
         word = token.text.upper()

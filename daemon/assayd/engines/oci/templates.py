@@ -230,7 +230,7 @@ class Templates:
             await self._end_retired()
 
     async def _end_idle(self, spec: ContainerSpec, image: StoredImage) -> None:
-        """Retire surplus templates and those of replaced images; end retired templates without children."""
+        """Retire ended, surplus and outdated templates; end retired templates without children."""
         for key, template in list(self._live.items()):
             other = (key[1], key[4]) != (spec.image_digest, image.place)
             if template.gone or (key[0] == spec.image and other):

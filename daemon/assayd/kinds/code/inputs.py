@@ -147,7 +147,7 @@ def _check_type(declaration: Declaration, value: JsonValue, text: str) -> Iterat
 
 
 def _suggest_type_fix(declaration: Declaration, actual: str) -> str:
-    """Return a suggestion with both remedies: to change the declaration, or to change the value."""
+    """Return a suggestion to change the declaration or, unless the value is None, to change the value."""
     name = declaration.name
     if actual == "None":
         optional = code_types.written({*declaration.types, "None"})

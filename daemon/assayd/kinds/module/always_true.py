@@ -167,7 +167,7 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _are_equal(left: ast.expr, right: ast.expr) -> bool:
-    """Return whether two expressions have equal sources; treat very long expressions as different."""
+    """Return whether two expressions have equal syntax trees; treat very long ones as different."""
     long, other = (sum(1 for _ in ast.walk(each)) for each in (left, right))
     if long != other or long > _MOST_NODES:
         return False

@@ -66,7 +66,7 @@ def bound_names(tree: ast.Module, leaving_out: Collection[ast.AST] = ()) -> froz
 
 
 def is_variable(name: str) -> bool:
-    """Return whether a name can be a variable whose spelling isn't changed by Python's normalization."""
+    """Return whether a name can be a variable, has no leading `__`, and isn't changed by normalization."""
     plain = unicodedata.normalize("NFKC", name) == name
     return plain and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
 

@@ -107,7 +107,7 @@ def _silent_special_methods(nodes: Sequence[ast.AST]) -> Iterator[_Function]:
 
 
 def _ends_in_constant(function: _Function) -> bool:
-    """Return whether the last statement is a bare ``False`` or number that lacks a `return` before it."""
+    """Return whether a function without `return` and `yield` ends in a bare bool or number."""
     match function.body[-1]:
         case ast.Expr(value=ast.Constant(value=bool() | int() | float())):
             return not any(isinstance(n, ast.Return | ast.Yield) for n in _own_nodes(function))

@@ -58,7 +58,7 @@ def serve_http(daemon: Target, address: str, token_file: Path) -> None:
 def parse_loopback_address(text: str) -> tuple[str, int]:
     """Return the host and the port in ``[HOST:]PORT``.
 
-    Raises: RequestError ``usage``, if the host isn't a loopback address.
+    Raises: RequestError ``usage``, if the host isn't a loopback address or the port is invalid.
     """
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"

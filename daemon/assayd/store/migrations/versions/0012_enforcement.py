@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the columns. Earlier attempts are recorded with enforcing policies."""
+    """Add the columns. Earlier attempts count as approvable, because their policies were enforcing."""
     op.add_column("verdicts", sa.Column("enforcement", sa.String(16), nullable=True))
     op.add_column("verdicts", sa.Column("approvable", sa.Integer(), nullable=False, server_default="1"))
 
