@@ -210,7 +210,7 @@ class Daemon:
                 task.cancel()
 
     def log_stop(self) -> None:
-        """Log the stop, and print the pending work if standard error is a terminal."""
+        """Log the stop; with a greeting, also print the number of running attempts, if any, to stderr."""
         active = self._parts.scheduler.active
         log.info("daemon.stopping", under_way=active, drain_s=self._drain_s)
         if self._greeting and active:
@@ -243,7 +243,7 @@ class Daemon:
         return f"serving; {states.total()} attempts running, {queued} waiting"
 
     async def _prepare(self) -> None:
-        """Become ready, recover the previous run's attempts, notify the service manager, and stay ready."""
+        """Become ready, recover the previous run's unfinished work, log the readiness, and stay ready."""
         # Asked before anything can be accepted: nothing of this run may be among it.
         unfinished = await self._parts.admission.unfinished() if self._recovers else ()
         await self._parts.readiness.prepare()

@@ -77,7 +77,7 @@ def hide_environment() -> None:
 def _read_key_file(owner: str, path: Path) -> str:
     """Read a key file; it must be a regular file of this user or root, unreadable for group and others.
 
-    A file of root's group is accepted, because systemd passes credentials to a service in this way.
+    A file that root's group can read is accepted, because systemd passes credentials in this way.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -21,7 +21,7 @@ MOST_SEEN = 64
 
 
 class UserThrottle:
-    """A throttle that records, for each user, the last request and the time until which to wait.
+    """A throttle that records, for the last `MOST_SEEN` users, the last request and the end of the wait.
 
     Args:
         share: the share of the time that a user can use while other users make requests.

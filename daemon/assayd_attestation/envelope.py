@@ -42,7 +42,7 @@ def signed_bytes(payload: bytes) -> bytes:
 
 
 def seal(payload: bytes, *, key_id: str, signature: bytes) -> bytes:
-    """Sign a statement, and return its envelope as JSON."""
+    """Return the envelope of a signed statement as JSON."""
     signatures = [{"keyid": key_id, "sig": base64.b64encode(signature).decode()}]
     body = base64.b64encode(payload).decode()
     return json.dumps({"payload": body, "payloadType": PAYLOAD_TYPE, "signatures": signatures}).encode()

@@ -127,7 +127,7 @@ def _read(file: Path) -> tuple[int, bytes]:
 
 
 def _write_atomically(file: Path, content: bytes, *, mode: int) -> None:
-    """Write a file atomically, so that no partial content remains after a failure."""
+    """Write a file atomically, so that it never has partial content."""
     draft = file.with_name(f".{file.name}.new")
     try:
         draft.unlink(missing_ok=True)

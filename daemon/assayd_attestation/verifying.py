@@ -33,9 +33,9 @@ class UnsignedError(ValueError):
 
 
 class MismatchError(ValueError):
-    """An exception raised if the attestation contradicts the bundle or file.
+    """An exception raised if the attestation is invalid, or doesn't match the bundle, file or conditions.
 
-    The message describes the difference.
+    The message contains the reason.
     """
 
 
@@ -160,7 +160,7 @@ def verify_batch(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The properties that the judgment of a submission must have.
+    """The judgment of a submission as stated in an attestation.
 
     `policies` contains the name of the policy and, if it is known, the policy's digest.
     """
@@ -209,9 +209,9 @@ def _verify_file(path: Path, attestation: Path, keys: Sequence[PublicKey]) -> tu
 
 
 def _has_subject_name(path: Path, subject: object) -> bool:
-    """Return whether a subject has a file's name.
+    """Return whether a subject's name permits a file.
 
-    Each file of a module must have its recorded name.
+    Only a file of a module must have its recorded name.
     """
     within, _, name = str(subject).partition(".")
     return within != "files" or path.name == name.rpartition("/")[2]

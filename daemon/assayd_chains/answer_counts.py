@@ -105,7 +105,10 @@ def count_answers(connection: Connection, uid: int | None, since: datetime, kind
 def _newest_chains(
     table: Table, columns: Sequence[Any], uid: int | None, since: datetime, kind: str | None
 ) -> Select[Any]:
-    """Return the query for the newest chains of a user, or of the given ids, which uses an index."""
+    """Return the query for the newest chains of one user, or of all users, which uses an index.
+
+    Without a user, the query uses the index of the ids, because ids begin with a time.
+    """
     shown = (table.c.id, table.c.kind, table.c.provider, table.c.started_at, table.c.outcome, *columns)
     statement = select(*shown).order_by(table.c.started_at.desc()).limit(MOST_CHAINS)
     if uid is None:

@@ -171,7 +171,9 @@ class Words:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """The failed attempt with which fixes begin. `at` is the time of the failure.
+    """The failed attempt with which fixes begin.
+
+    `at` is the time at which it failed or the repair was requested.
 
     `fingerprint` and `digest` are None until the attempt has failed and its report has been read.
     """
@@ -229,7 +231,7 @@ class Round:
 
     @property
     def digests(self) -> frozenset[str | None]:
-        """Return the digests of the normal forms of all code that was tried after the failure."""
+        """Return the digests of the normal forms of the failed submission and of all its fixes."""
         first = self.failure.digest if self.failure is not None else None
         return frozenset({first, *(fix.digest for fix in self.fixes)})
 

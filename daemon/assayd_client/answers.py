@@ -122,7 +122,7 @@ def start_command(package: Path = Path(__file__).parent) -> str:
 
 
 def lost(address: Address, error: Exception) -> DaemonUnreachable:
-    """Return the error for an interrupted connection."""
+    """Return the error for a connection that failed."""
     if isinstance(address, ServerChoice):
         return _server_lost_error(address, error)
     if not os.access(address.path, os.W_OK):

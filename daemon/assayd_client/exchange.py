@@ -118,8 +118,8 @@ class Exchange:
 def trace_headers() -> dict[str, str]:
     """Return the headers with which the daemon continues the caller's trace, if there is one.
 
-    If the caller has imported OpenTelemetry, the trace of the current span is used. Otherwise, the trace is
-    read from the environment.
+    If the caller has imported OpenTelemetry and has a valid current span, the span's trace is used.
+    Otherwise, the trace is read from the environment.
     """
     api = sys.modules.get("opentelemetry.trace")
     span = api.get_current_span().get_span_context() if api is not None else None

@@ -457,7 +457,7 @@ def _read_files(folder: int, prefix: str = "", depth: int = 1) -> dict[str, byte
 
 
 def _read_content(folder: int, name: str, most_bytes: int = MOST_BYTES) -> bytes | None:
-    """Return a regular file's content, truncated at the limit, or None if the file doesn't exist."""
+    """Return a file's content, truncated above the limit, or None if no regular file has this name."""
     *folders, last = name.split("/")
     try:
         if folders:
@@ -555,7 +555,7 @@ def _require_own(descriptor: int, shown: str) -> None:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Translate file-system errors in the body into RequestError."""
+    """Translate file-system errors in the body into RequestError or StoreError."""
     try:
         yield
     except OSError as problem:

@@ -220,7 +220,7 @@ def retry_batch_errors(name: str) -> ClientRequest[documents.BatchDocument]:
 
 
 def cancel_batch(name: str) -> ClientRequest[documents.BatchDocument]:
-    """Cancel a batch and its waiting items. Raises: ClientError ``batch.finished``."""
+    """Cancel a batch, including its running attempts. Raises: ClientError ``batch.finished``."""
     return _post(lambda: documents.BatchDocument, "batches", name, "cancel")
 
 

@@ -118,7 +118,7 @@ class Tally:
         return one
 
     def document(self) -> Document:
-        """Return all counts, ordered by the number of unmatched paths of each shape."""
+        """Return all counts, with the shapes that have the most unmatched paths first."""
         return {
             "paths": self.paths,
             "matched": self.matched,

@@ -52,7 +52,10 @@ class _ActiveRequest:
 
 
 class TokenGate:
-    """An ASGI middleware that admits requests with valid tokens, and all users of the Unix socket."""
+    """An ASGI middleware that admits only requests that their tokens allow.
+
+    Requests without a token are admitted only from users of the Unix socket or for public paths.
+    """
 
     def __init__(
         self,

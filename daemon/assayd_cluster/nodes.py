@@ -35,7 +35,7 @@ STOPPED = "stopped in order"
 
 
 class Drained(IntEnum):
-    """The drained state of a node, and the operator or gateway that drained it."""
+    """Whether a node is drained, and whether an operator or a gateway drained it."""
 
     NO = 0
     """It isn't."""
@@ -112,7 +112,7 @@ class DatabaseNodes:
         return [_build_node(row) for row in await self._access.read(_fetch_rows)]
 
     async def outbox(self) -> Outbox:
-        """Return the number of messages in the outbox, and their age."""
+        """Return the state of the outbox of all gateways."""
 
         def fetch(connection: Connection) -> Outbox:
             now = _database_time_us(connection)

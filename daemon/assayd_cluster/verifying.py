@@ -95,7 +95,7 @@ class TokenVerifier:
         return known.record
 
     def forget(self) -> None:
-        """Discard all cached tokens, because one was revoked at this gateway."""
+        """Expire all cached tokens, because one was revoked at this gateway."""
         for known in self._known.values():
             known.until = 0.0
 

@@ -181,7 +181,7 @@ class Submissions:
     def begin(
         self, executor: Executor, asked: SubmissionRequest, program: Program
     ) -> tuple[str, asyncio.Task[None]]:
-        """Start a submission; return its token, and the task that returns its result.
+        """Start a submission; return its token, and the task that ends once its result is stored.
 
         Raises: BadRequest with status 503, if too many submissions are waiting.
         """

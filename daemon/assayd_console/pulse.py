@@ -19,7 +19,7 @@ HOUR_EVERY_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The daemon's metrics now and since the previous sample; `hour` contains those of the last hour."""
+    """The daemon's metrics now and since the previous sample; `hour` summarizes the last hour."""
 
     at: datetime
     span: Span
@@ -27,7 +27,7 @@ class Look:
 
 
 class DaemonSampler:
-    """A sampler of the daemon's metrics that works on demand; concurrent requests share a sample."""
+    """A sampler of the daemon's metrics on demand; requests at about the same time share a sample."""
 
     def __init__(self, daemon: ConsoleDaemon, clock: Callable[[], float] = time.monotonic) -> None:
         self._daemon = daemon

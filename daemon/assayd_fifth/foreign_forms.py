@@ -232,7 +232,7 @@ def _build_form(number: int, found: re.Match[str], row: _LinePattern, new: str) 
 
 
 def _find_defined_names(text: str, word: str) -> set[str]:
-    """Return the names that are created only by defining words."""
+    """Return the names that `word` defines, if the text defines them only once."""
     found = re.findall(rf"(?<!\S){word}\s+(\S{{1,31}})", text, re.IGNORECASE)
     others = re.findall(r"(?<!\S)(?:create|variable|value|constant|:)\s+(\S{1,31})", text, re.IGNORECASE)
     names = [name.lower() for name in others]

@@ -268,7 +268,7 @@ class FifthProgram:
         return _DeclaredEffect(text, effect, any(map(self.language.suspected_rules, names)))
 
     def _report_no_comment(self, segment: ProgramSegment, opener: Token, found: WalkResult) -> None:
-        """Report a definition without a stack comment, unless the definition is a constant."""
+        """Report a definition without a stack comment; a separate rule applies to constants."""
         if not opener.text:
             return
         constant = bool(segment.tokens) and found.exact and not found.takes

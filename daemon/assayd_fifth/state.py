@@ -140,7 +140,7 @@ class WalkState:
         self.borrowed, self.exact, self.alive = saved.borrowed, saved.exact, saved.alive
 
     def join(self, other: Snapshot) -> None:
-        """Join the state with another state of the same depth; each cell keeps the facts of both states."""
+        """Join the state with another state of the same depth; each cell keeps facts from either state."""
         self.exact = self.exact and other.exact
         self.borrowed = max(self.borrowed, other.borrowed)
         self.cells[:0] = [None] * (len(other.cells) - len(self.cells))

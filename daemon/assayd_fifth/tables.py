@@ -28,7 +28,7 @@ _NAMES = {"word": "", "source": "", "line": ""}
 
 
 def read_tables(folders: Iterable[Path]) -> list[tuple[Path, Mapping[str, Any]]]:
-    """Return the documents of all folders, sorted by folder and file name.
+    """Return the documents of all folders in the given order, sorted by file name in each folder.
 
     Raises: ConfigError ``fifth.tables``, if a folder or file can't be read.
     """

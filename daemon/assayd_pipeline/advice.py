@@ -61,7 +61,7 @@ def advise_on_silence(content: str) -> tuple[str, int | None]:
 
 
 def _find_awk_field(content: str) -> tuple[int, str] | None:
-    """Return the line and name of a shell variable that a quoted awk program uses like a field."""
+    """Return the line and name of a shell variable that a single-quoted awk program uses like a field."""
     lines = content.split("\n")[:_MOST_LINES]
     names = {found[1] for line in lines if (found := _ASSIGNED.match(line)) is not None}
     for number, line in enumerate(lines, 1):
@@ -73,7 +73,7 @@ def _find_awk_field(content: str) -> tuple[int, str] | None:
 
 
 def advise_on_exit(content: str, status: int | None) -> str:
-    """Return the advice and lines for a bash step with explicit exit codes; empty if it has none."""
+    """Return a sentence with the lines that end a bash step with this status; empty if there are none."""
     exits = re.compile(rf"\bexit {status}\b")
     lines = [n for n, line in enumerate(content.split("\n"), 1) if status and exits.search(line)]
     shown = ", ".join(map(str, lines[:_MOST_NAMED]))

@@ -51,7 +51,7 @@ _ASSIGNMENT = re.compile(r"\s*\w+=\"?\$\(")
 
 
 def ignored_errors(step: StepText, stderr: str, level: IgnoredErrors | None) -> Iterator[Finding]:
-    """Yield a finding for each error message that a step printed although it passed."""
+    """Yield a finding for each error message that a bash step printed although it passed."""
     level = level or IgnoredErrors.WARNING
     if step.program is not ErrorSource.BASH or level is IgnoredErrors.OFF or not stderr:
         return

@@ -144,7 +144,7 @@ def _build_runs_query(
 
 
 async def _find_last_clean_facts(call: Call, entry: LibraryEntry) -> DataFacts | None:
-    """Return the facts of the newest recent run without data findings; None if there is none.
+    """Return the facts of a version's newest recent run without data findings; None if there is none.
 
     Any attempt can have the labels of a run, so attempts with other steps are skipped.
     """

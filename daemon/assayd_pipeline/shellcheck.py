@@ -46,7 +46,7 @@ def lint_shell(text: str) -> tuple[LinterComment, ...]:
 
 
 def _parse_comments(output: bytes) -> tuple[LinterComment, ...]:
-    """Parse the comments, and drop comments that lack required fields."""
+    """Parse the comments; return an empty tuple if one of them lacks a required field."""
     try:
         told = json.loads(output).get("comments", [])
         return tuple(

@@ -17,7 +17,7 @@ _CHARS = 32 * 2**10
 
 
 def describe_sqlite(content: bytes, rows: int = 0) -> str:
-    """Describe each table in one line with its columns, types, keys, references and first rows."""
+    """Return a line for each table with its columns, types, keys and references, then its first rows."""
     if not content:  # An empty file is an empty database, which can't be opened from memory.
         return "no tables"
     try:

@@ -37,7 +37,7 @@ _PRAGMAS = frozenset({"table_info", "table_list", "table_xinfo", "function_list"
 
 
 class SqlitePreparer:
-    """A `preparer.StatementPreparer` that uses a database in memory."""
+    """An implementation of `preparer.Prepared` that uses a database in memory."""
 
     def __init__(self, tables: Tables) -> None:
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)

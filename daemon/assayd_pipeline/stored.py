@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class PipelineStatus(StrEnum):
-    """The status of a pipeline, which is the result of its last attempt."""
+    """The status of a pipeline, which depends on its last attempt."""
 
     CREATED = "created"
     """None of its attempts has started."""

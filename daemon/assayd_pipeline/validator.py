@@ -344,7 +344,7 @@ def _add_refusal(finding: Finding, number: int, known: Sequence[Refusal]) -> Fin
 
 
 def _remove_step_label(finding: Finding) -> Finding:
-    """Return a finding whose message doesn't begin with the step's name."""
+    """Return a finding without its file, and without the step's name at the start of its context."""
     label = finding.message.partition(": ")[0]
     context = (finding.context or "").removeprefix(label).removeprefix("; ")
     return replace(finding, file=None, context=context or None)

@@ -76,7 +76,7 @@ class BoundedSpanProcessor(SpanProcessor):
         self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Wait until all ended spans are sent; return False if some could not be sent."""
+        """Wait until the queue of ended spans is processed; return False if the timeout expires first."""
         with self._changed:
             self._flushing = True
             self._changed.notify_all()

@@ -45,7 +45,7 @@ class OtelTracing:
         self._sample_ratio = sample_ratio
 
     def of_caller(self, context: TraceContext | None) -> TraceContext | None:
-        """Return the trace that a request continues; only a share of the traces sampled by callers is kept.
+        """Return the trace that a request continues; of those that callers sample, a share stays sampled.
 
         The share is chosen at random, because callers choose the trace ids and could otherwise influence
         the choice.

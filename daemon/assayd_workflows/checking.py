@@ -95,7 +95,7 @@ RULES = (
 
 
 def check(body: bytes) -> bytes:
-    """Check a plan; return a `Reading` whose plan contains the declared types."""
+    """Check a plan; return a `Reading` as JSON, whose plan contains the declared types."""
     return READING.dump_json(check_plan(PLAN.validate_json(body)))
 
 

@@ -208,7 +208,7 @@ class Course:
             await self._end_node(replace(run, state=NodeState.ERROR, detail=str(trouble)))
 
     async def _run_node(self, node: Node, run: NodeRun) -> NodeRun:
-        """Submit a node, and wait until it ends. Raises: the same errors as `_submit_node`."""
+        """Submit a node, and wait until it ends. Raises: the same errors as `_begin`."""
         known = await self.parts.jobs.get(run.attempt_id)
         if known is not None:
             run = replace(run, state=NodeState.RUNNING, input_digest=known.input_digest)
@@ -250,7 +250,7 @@ class Course:
         return run
 
     async def _build_submission(self, node: Node) -> bytes:
-        """Build the submission of a node. Raises: NoSuchPart, TooLarge, ResultRemoved."""
+        """Build the submission of a node. Raises: NoSuchPart, TooLarge, ResultGone."""
         room = Room(f"the inputs of node '{node.id}'", self.parts.inputs_bytes)
         inputs = await asyncio.to_thread(_write_values, node.values, room)
         inputs |= await self.parts.texts(self.workflow, node.sources, room)
@@ -283,7 +283,7 @@ class Course:
         await asyncio.shield(task)
 
     async def _wait_for_verdict(self, attempt_id: str) -> Attempt:
-        """Wait for the verdict of an attempt. Raises: ResultRemoved."""
+        """Wait for the verdict of an attempt. Raises: ResultGone."""
         while True:
             finished = await self.parts.scheduler.wait(attempt_id, WAIT_S)
             attempt = finished.attempt if finished is not None else await self.parts.jobs.get(attempt_id)
@@ -308,7 +308,7 @@ class Course:
 
 
 async def load_outputs(workflow: Workflow, parts: CourseParts) -> dict[str, bytes]:
-    """Return the outputs of a workflow as JSON texts. Raises: NoSuchPart, TooLarge, ResultRemoved."""
+    """Return the outputs of a workflow as JSON texts. Raises: NoSuchPart, TooLarge, ResultGone."""
     async with parts.turns.hold(workflow.peer.uid, workflow.id, f"outputs {next(parts.numbers)}"):
         return await parts.texts(workflow, workflow.outline.outputs, Room("the outputs", OUTPUTS_BYTES))
 

@@ -94,7 +94,7 @@ def submission_of(
     workflow_id: str,
     repair: RepairOptions | None = None,
 ) -> bytes:
-    """Return a node's submission; if it is repaired, its intent describes other nodes to the provider."""
+    """Return a node's submission; with `repair`, its intent describes other nodes to the provider."""
     payload: dict[str, object] = {"code": node.code}
     if node.timeout_s is not None:
         payload["timeout_s"] = node.timeout_s

@@ -150,7 +150,7 @@ class DatabaseWorkflowStore:
         return None if row is None else WorkflowContents(**row)
 
     async def list(self, *, uid: int | None, before: str | None, limit: int) -> Page:
-        """Return one user's workflows that are older than `before`, without findings, newest first."""
+        """Return workflows without findings, newest first; a None `uid` or `before` matches any."""
         wanted = select(workflows.c.id, func.length(workflows.c.outline)).order_by(workflows.c.id.desc())
         if uid is not None:
             wanted = wanted.where(workflows.c.uid == uid)

@@ -67,7 +67,7 @@ NO_TABLES: Mapping[str, Sequence[Path]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysisLimits:
-    """Limits of analysis: the number of workers, and the memory and CPU time of one job."""
+    """Limits of analysis: the number of workers, and the memory, CPU time and elapsed time of one job."""
 
     workers: int = 3
     memory_bytes: int = 1024 * 2**20

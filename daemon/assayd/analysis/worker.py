@@ -92,7 +92,7 @@ def _prepare_trial(validator: Kind, ready: BaseModel, policy: ExecutionPolicy) -
 
 
 def _changed_fields(payload: BaseModel, prepared: BaseModel) -> dict[str, object] | None:
-    """Return the fields that preparation changed; None if preparation returned the same payload."""
+    """Return the fields that preparation changed; None if it changed nothing."""
     if prepared is payload:
         return None
     before = dict(payload)

@@ -84,7 +84,7 @@ class Listener:
         self._waiting.clear()
 
     async def wait_closed(self) -> None:
-        """Wait until every accepted connection is served or closed."""
+        """Wait until no connection is between being accepted and being served."""
         await asyncio.gather(*self._serving, return_exceptions=True)
 
     def _accept(self) -> None:

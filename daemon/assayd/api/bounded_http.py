@@ -212,7 +212,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Reset the header count: a body, and trailers after it, may follow."""
+        """Reset the count of header bytes: a body, and trailers after it, may follow."""
         self._head_bytes = 0
         self._in_head = False
         self._cancel_head_timer()
@@ -220,13 +220,13 @@ class BoundedHttpTools(HttpToolsProtocol):
         self.cycle.__class__ = JoinedAnswer
 
     def on_body(self, body: bytes) -> None:
-        """Reset the header count: the body has a separate limit."""
+        """Reset the count of header bytes: the body has a separate limit."""
         self._head_bytes = 0
         self._body_left -= len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Reset the header count: the connection's next request begins."""
+        """Reset the count of header bytes: the connection's next request begins."""
         self._head_bytes = self._body_left = 0
         super().on_message_complete()
 

@@ -103,7 +103,8 @@ async def get_policy(call: CallDep, name: str) -> Response:
 async def examine_daemon(request: Request, call: CallDep) -> Response:
     """Examine engine, images, canary, limits and permissions, for operators; others get the last result.
 
-    Only one examination runs at a time. `age_ms` is the age of the result.
+    Only one examination runs at a time. `age_ms` is the age of the result. Remote callers need the scope
+    `metrics` or `operate`.
     """
     state = request.app.state
     call.require_remote_monitor()

@@ -38,8 +38,8 @@ UNREAD_S = 60.0
 class EventStream(Response):
     """A streaming response that lasts until the events end or the client disconnects.
 
-    A comment every `heartbeat_s` seconds shows that a silent stream is alive. If the client reads nothing
-    between two comments, the stream ends; a client that reconnects resumes the stream with
+    A comment every `heartbeat_s` seconds shows that a silent stream is alive. If data stays
+    unread for `UNREAD_S` seconds, the stream ends; a client that reconnects resumes the stream with
     ``Last-Event-ID``.
     """
 
@@ -84,7 +84,7 @@ class EventStream(Response):
 
 
 async def of_attempt(events: AsyncGenerator[Event, None]) -> Documents:
-    """Yield the events of one attempt in the format of server-sent events."""
+    """Yield the events of one attempt as documents."""
     async with aclosing(events):
         async for event in events:
             yield event_document(event)

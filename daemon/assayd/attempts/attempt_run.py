@@ -44,7 +44,7 @@ class Abandoned(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """A running attempt with all decisions made at its acceptance, and its submission once read.
+    """An attempt with all decisions made before its start, and its submission once it is read.
 
     `prepared` is the checked payload. `abandoned` is set once the daemon stops without waiting for the
     attempt's verdict. `span` is the span of the attempt in its trace.

@@ -49,7 +49,7 @@ class EventHub:
         self._any = Signal()
 
     def open(self, attempt_id: str, owner: int, *, behind: int = 0) -> None:
-        """Open an attempt's log; only `owner` can see its events, whose numbers begin after `behind`."""
+        """Open an attempt's log; its events belong to `owner`, and their numbers begin after `behind`."""
         log = self._attempt_log(attempt_id)
         log.owner = owner
         if behind:

@@ -38,8 +38,8 @@ def policies_row(problem: str) -> HealthRow:
 def kinds_row(missing: Mapping[str, str], left_out: Mapping[str, str]) -> HealthRow:
     """Return a row that reports whether all kinds can be used.
 
-    `missing` maps kinds to the packages that aren't installed, `left_out` maps kinds to the policies that
-    no file defines.
+    `missing` maps purposes, e.g. kinds, to the packages that aren't installed; `left_out` maps kinds to the
+    policies that no file defines.
     """
     if left_out:
         detail = "; ".join(f"{kind} isn't served: no policy {policy}" for kind, policy in left_out.items())

@@ -80,7 +80,7 @@ def _good_payload(kind: Kind) -> Mapping[str, Any]:
 
 
 def _add_snippet(snippet: Snippet, payload: Mapping[str, Any], kind: Kind) -> tuple[Mapping[str, Any], int]:
-    """Append the snippet to a payload; return the payload and the number of lines before the snippet."""
+    """Put the snippet into a payload; return the payload and the number of lines before the snippet."""
     if snippet.language != PYTHON and "steps" in payload:
         step = {"name": "snippet", "type": snippet.language, "content": snippet.text}
         return {**payload, "steps": [step]}, 0

@@ -32,7 +32,7 @@ _BUILTINS = frozenset({".", "alias", "enable", "eval", "exec", "kill", "source",
 
 @dataclass(slots=True, kw_only=True)
 class Addition:
-    """A name to add under a key, with the count of attempts that needed it; `enough` needed only this."""
+    """A name under a key, with the count of attempts that needed it; `enough` of them needed only this."""
 
     key: str
     name: str
@@ -51,7 +51,7 @@ class Addition:
 
 @dataclass(slots=True, kw_only=True)
 class Suggestion:
-    """The additions that a profile needs; with all of them, `helped` attempts would have passed."""
+    """The additions that a profile needs; with all of them, `helped` attempts would have broken no rule."""
 
     policy: str
     seen: int = 0

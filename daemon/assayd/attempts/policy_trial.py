@@ -144,7 +144,7 @@ class PolicyTrials:
 
     @contextmanager
     def limit_to_one(self, uid: int) -> Iterator[None]:
-        """Hold the user's only slot for a trial. Raises: RequestError ``policy.busy``."""
+        """Hold the user's only slot for policy reviews. Raises: RequestError ``policy.busy``."""
         if uid in self.busy:
             message = "your other trial or suggestion is still running; wait for it or cancel it"
             raise RequestError("policy.busy", message, retryable=True)
@@ -234,7 +234,7 @@ class PolicyTrials:
 
 
 def _tighten(policy: ExecutionPolicy, submission: Submission) -> ExecutionPolicy:
-    """Return the profile with the request's overrides, except overrides that would loosen this profile."""
+    """Return the profile with the request's overrides; without any of them if one would loosen it."""
     try:
         return tighten(policy, submission.overrides)
     except RequestError:

@@ -197,7 +197,7 @@ class Scheduler:
             del self._permits[uid]
 
     def start(self, order: Order, *, permitted: bool = True) -> None:
-        """Put an accepted attempt into the queue; if it has no permit, leave it waiting in the store.
+        """Put an accepted attempt into the queue; if it needs no permit, its document waits in the store.
 
         If `release_waiters` was already called, the attempt stays recorded, but callers can't wait for it.
         """
@@ -417,7 +417,7 @@ class Scheduler:
         self._hub.end()
 
     async def drain(self, timeout_s: float) -> bool:
-        """Stop accepting attempts, and wait until all have ended; return False at the timeout."""
+        """Stop accepting attempts, and wait until active ones have ended; return False at the timeout."""
         self._stopping.set()
         if self._active:
             futures = [self._finished[attempt_id] for attempt_id in self._active]

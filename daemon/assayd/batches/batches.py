@@ -159,7 +159,7 @@ class DaemonBatches:
             log.warning("batches.recovered", count=len(batches))
 
     async def _ensure_fed(self, batch: Batch) -> None:
-        """Feed a batch in this process if this process is the one that drives it."""
+        """Feed a batch if this process drives it; otherwise, notify the process that does."""
         if await self._driving.take(DrivenWork.BATCH, batch.id):
             self._feed(batch)
 

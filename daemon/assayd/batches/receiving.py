@@ -193,7 +193,7 @@ class LineSplitter:
         self._rest.add(last, self._most_bytes)
 
     def end(self) -> Iterator[RawLine]:
-        """Return the last line, if any, at the end of the input; this line needs no line break."""
+        """Yield the line received so far, if any; at the end of the input, it needs no line break."""
         rest, self._rest = self._rest, _IncompleteLine()
         self._number += 1
         if rest.length > self._most_bytes:

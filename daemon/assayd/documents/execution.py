@@ -15,7 +15,7 @@ from assayd.model.run import AccessProtocol, CapturedOutput, Cause, Limits, Poli
 
 
 class ImportDocument(BaseDocument):
-    """One import that submitted code executed."""
+    """One import that submitted code made or attempted."""
 
     module: str = Field(description="Dotted name.")
     file: str | None = Field(description="Submitted file of the import.")
@@ -24,7 +24,7 @@ class ImportDocument(BaseDocument):
 
 
 class NetworkViolationDocument(BaseDocument):
-    """One connection that the policy refused."""
+    """One connection that the policy doesn't allow."""
 
     host: str = Field(description="Host, address, or the attempted operation.")
     port: int | None = Field(description="Port, if known.")

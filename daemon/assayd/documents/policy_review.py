@@ -123,7 +123,7 @@ class TrialEventDocument(BaseDocument):
 
 
 class AdditionDocument(BaseDocument):
-    """A name to add to a profile because it caused rejections."""
+    """A name that caused rejections because a profile lacks it."""
 
     key: str = Field(description="The profile's key.")
     name: str = Field(description="The name.")

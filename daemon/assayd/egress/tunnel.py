@@ -171,7 +171,7 @@ class _FieldReader:
         return int.from_bytes(self.take(count), "big")
 
     def vector(self, count: int) -> bytes:
-        """Consume bytes that are preceded by their length in `count` bytes. Raises: _TruncatedError."""
+        """Consume bytes that are preceded by their length in `count` bytes. Raises: _Short."""
         return self.take(self.number(count))
 
 

@@ -41,7 +41,7 @@ class Tried:
 
 
 def judge_call(name: str, unit: UnitResult | None, *, text: str, function: str) -> Tried:
-    """Judge a unit that called `function` of `text`; return None if the unit never started."""
+    """Judge a unit that called `function` of `text`; `unit` is None if it never started."""
     if unit is None:
         return Tried(case=Case(name=name, status=CaseStatus.SKIPPED, message="never started"))
     events = tuple(event_findings(unit.events, text))

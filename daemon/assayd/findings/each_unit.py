@@ -37,7 +37,7 @@ class EachJudge:
         self._raised: dict[tuple[str, int | None], Finding] = {}
 
     def judge(self, names: Sequence[str], unit: UnitResult | None) -> list[Tried]:
-        """Return the results of the calls by name; None if the unit never started."""
+        """Return the result of each call, with its name; `unit` is None if the unit never started."""
         events = () if unit is None else tuple(event_findings(unit.events, self._text))
         found = None if unit is None or has_errors(events) else _parse_results(unit)
         if unit is not None and found is not None and len(found) == len(names):
@@ -83,7 +83,7 @@ class EachJudge:
 
 
 def _parse_results(unit: UnitResult) -> tuple[Value | Raised, ...] | None:
-    """Return the results of a completed unit; None if it has no record with exactly one result per call."""
+    """Return the results of a unit; None if it didn't complete or has no valid record of call results."""
     if not unit.outcome.completed or len(unit.results) != 1 or unit.malformed is not None:
         return None
     try:

@@ -43,7 +43,7 @@ _AT_FAULT = frozenset({Cause.EXITED_NONZERO, Cause.SIGNALLED})
 
 
 def judge_exec(name: str, unit: UnitResult | None, *, program: str, offer: str = "") -> Tried:
-    """Judge a unit that should have run `program`; return None if the unit never started.
+    """Judge a unit that should have run `program`; `unit` is None if it never started.
 
     Args:
         name: the name of the case.

@@ -252,7 +252,7 @@ def _event_message(event: PolicyEvent) -> str:
 
 
 def _event_hint(event: PolicyEvent) -> str | None:
-    """Return the fix for a policy event other than a network access, whose rules have separate wording."""
+    """Return the fix for a policy event, if there is one; network rules have separate wordings."""
     if event.rule is not None:
         return WORDINGS[NetworkRule(event.rule)].hint
     return "Remove this operation: the policy doesn't allow it." if event.enforced else None

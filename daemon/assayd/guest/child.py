@@ -183,7 +183,7 @@ def _discard_output(null: int) -> None:
 
 
 def _read_request() -> bytearray:
-    """Wait for a request and return it; None if the runner doesn't need this child."""
+    """Wait for a request and return it; empty if the runner doesn't need this child."""
     told = bytearray()
     while part := os.read(ORDER, _READ_BYTES):
         told += part

@@ -126,7 +126,7 @@ class OutputCollector:
         return None
 
     def _read_pieces(self, folder: int, name: str, path: str) -> Iterator[OutputPiece]:
-        """Yield as much of a file as there is space for; truncate large files and sparse files."""
+        """Yield as much of a file as there is space for; truncate a larger file, even if it is sparse."""
         os.chmod(name, 0o600, dir_fd=folder)
         with open(os.open(name, _FILE, dir_fd=folder), "rb") as stream:
             size = os.fstat(stream.fileno()).st_size

@@ -91,7 +91,7 @@ class Processes:
         return list(_find_descendants(os.getpid(), {pid: parent for pid, parent, _ in _iter_processes()}))
 
     def used_s(self) -> float:
-        """Return the CPU time in seconds that all descendants have used, and only they.
+        """Return a CPU time in seconds that increases only by the CPU time of all descendants.
 
         Outside a container, the kernel has no separate counter for the descendants; the time of descendants
         that were never waited for is then missing.

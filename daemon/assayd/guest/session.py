@@ -76,7 +76,7 @@ class GuestSession:
             self._solution = self._nursery.start()
 
     def add_solution(self, body: bytes) -> None:
-        """Accept the solution. Raises: Fault, if any data of its tests was received earlier; OSError."""
+        """Accept the solution before any data of its tests. Raises: Fault if it isn't expected; OSError."""
         if (
             self._pairing is None
             or self._nursery is not None
@@ -96,7 +96,7 @@ class GuestSession:
         self._common += body
 
     def add_file(self, header: Header, body: bytes) -> None:
-        """Append a file, or the next part of a file. Raises: Fault."""
+        """Store a new file, or append the next part of a file. Raises: Fault."""
         path = read_path(header)
         if not get(header, "append", bool):
             self._files[path] = bytearray()

@@ -255,7 +255,7 @@ class MessageDecoder:
 
 
 def _reject_shadowed_methods(kind: type, fields: Mapping[str, object]) -> None:
-    """Reject an instance that has a field with the name of a method of its class.
+    """Reject an instance that has a callable field with the name of a method of its class.
 
     Raises: TransferError.
     """

@@ -184,7 +184,7 @@ def _open_subdirectory(name: str, parent: int) -> _OpenDescriptor:
 
 
 def _open_or_create(parent: int, name: str) -> int:
-    """Open a directory in `parent`; create it if it doesn't exist."""
+    """Open a directory in `parent`; create it if it doesn't exist, replacing any other entry."""
     try:
         if not _is_directory(name, parent):
             os.unlink(name, dir_fd=parent)

@@ -199,7 +199,7 @@ def read_raised(fields: Mapping[str, JsonValue], phase: str) -> Raised:
 
 
 def _parse_variable_values(given: JsonValue) -> Iterator[tuple[str, str]]:
-    """Yield the variable names and values that are valid strings of limited length."""
+    """Yield variable names with their values; skip invalid entries, and truncate long values."""
     for name, text in list(given.items())[:_MOST_VALUES] if isinstance(given, dict) else ():
         if isinstance(text, str) and name.isidentifier() and len(name) <= _MEANT_CHARS:
             yield name, shorten(text, _VALUE_CHARS)

@@ -94,7 +94,7 @@ class LayeredRoot:
             raise ConfigError("image.source_too_large", message)
 
     def _check_depth(self, target: Path) -> None:
-        """Reject a path that is too deep to be removed later; for links, check the depth of the target."""
+        """Reject a path that is too deep to be removed later. Links to folders in it are resolved."""
         if len(target.relative_to(self._root).parts) > self._caps.depth:
             message = f"the image has files in more than {self._caps.depth} nested folders; remove them"
             raise ConfigError("image.source_refused", message)

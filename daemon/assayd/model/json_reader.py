@@ -162,7 +162,7 @@ def _parse_finite(text: str) -> float:
 
 
 def _check_depth(value: JsonValue, most: int) -> None:
-    """Check the nesting depth, without recursion, before the text is parsed."""
+    """Check the nesting depth of a parsed value without recursion, because the depth is still unknown."""
     level = [value]
     for _ in range(most - 1):
         level = [child for each in level for child in _children(each) if isinstance(child, list | dict)]

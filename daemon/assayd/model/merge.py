@@ -93,7 +93,7 @@ def decide_verdict(stages: Sequence[StageReport], ran: Ran | None, failure: Fail
 
 
 def with_failure(failure: Failure, attempt: Attempt) -> Attempt:
-    """Return the attempt with an internal error; the verdict `error` replaces any earlier verdict."""
+    """Return the attempt with the failure; the verdict for the failure replaces any earlier verdict."""
     return replace(attempt, verdict=decide_verdict((), None, failure), error=failure)
 
 

@@ -86,7 +86,7 @@ class HttpRule:
 
 
 def is_plain(path: str) -> bool:
-    """Return whether all servers interpret a path equally, without resolving, decoding or folding it."""
+    """Return whether all servers interpret a path equally: nothing to resolve, decode twice or fold."""
     if _DEVIOUS.search(path):
         return False
     try:
@@ -254,7 +254,7 @@ class SqlPolicy:
         return next((level for name, level in self.rules if name == rule), None)
 
     def admits(self, rule: str) -> bool:
-        """Return whether the profile turns off a rule, so that its violations are permitted."""
+        """Return whether the profile permits what a rule forbids: the rule only warns, or is off."""
         return self.level(rule) in {RuleLevel.WARNING, RuleLevel.OFF}
 
 

@@ -93,7 +93,7 @@ class WebhookMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undelivered:
-    """The number of undelivered messages, and the time since which the oldest of them has been waiting."""
+    """The number of messages with failed deliveries, and the time since which the oldest one waits."""
 
     count: int
     oldest: datetime | None

@@ -69,7 +69,7 @@ def _merge_images(a: str | None, b: str | None) -> str | None:
 
 
 def merge_bounds(first: LimitRanges, second: LimitRanges) -> LimitRanges:
-    """Return the narrowest bounds that include the bounds of both policies."""
+    """Return the narrowest bounds that include both of the given bounds."""
     return LimitRanges(
         timeout_s=_merge_ranges(first.timeout_s, second.timeout_s),
         unit_timeout_s=_merge_ranges(first.unit_timeout_s, second.unit_timeout_s),
@@ -79,7 +79,7 @@ def merge_bounds(first: LimitRanges, second: LimitRanges) -> LimitRanges:
 
 
 def merge_commands(a: CommandPolicy, b: CommandPolicy) -> CommandPolicy:
-    """Return the union of the allowed commands; a command that either policy rejects stays rejected."""
+    """Return the union of the allowed commands; everything that either policy rejects stays rejected."""
     none: frozenset[str] = frozenset()
     return CommandPolicy(
         allowed=a.allowed | b.allowed,

@@ -21,7 +21,7 @@ class ConcludedAttempt:
     """A finished attempt, before its bundle is written.
 
     `container` is None if nothing ran. `findings` contains counts by severity; `cases` contains counts by
-    status, or is None for a kind without cases. `files` contains the bundle's files by name. `sources`
+    status, or is None if nothing ran. `files` contains the bundle's files by name. `sources`
     contains the texts that were checked and run, by location in the payload, e.g. ``files.adapter.py``.
     """
 

@@ -266,7 +266,7 @@ class Engine(Protocol):
         ...
 
     async def remove_image(self, name: str) -> None:
-        """Remove an image name, and the image itself if no name remains. Ignore a missing name.
+        """Remove an image name, and the image itself if it is unused. Ignore a missing name.
 
         Raises: EngineError ``image.in_use``.
         """

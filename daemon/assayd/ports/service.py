@@ -88,7 +88,7 @@ class Service(Protocol):
         ...
 
     async def replay_diff(self, attempt: Attempt) -> Mapping[str, object] | None:
-        """Return the differences between a finished replay and its original, or None if it was deleted."""
+        """Return how a finished replay differs from its original, or None if the original was deleted."""
         ...
 
     def artifact(self, attempt: Attempt, name: str) -> AsyncIterator[bytes]:

@@ -151,7 +151,7 @@ class DatabaseBatchStore:
         return await self._access.write(apply)
 
     async def add(self, batch_id: str, lines: Sequence[Line]) -> ReceivedLines:
-        """Record new lines of a batch.
+        """Record new lines. A line with a known number but different input replaces the earlier line.
 
         Raises: RequestError ``batch.removed``, if the batch no longer exists.
         """

@@ -134,7 +134,7 @@ def row_bytes(connection: Connection, attempt_ids: Sequence[str]) -> dict[str, i
 
 
 def removable(attempt: Statement, wanted: Removable) -> Statement:
-    """Return the statement that selects the attempts that can be deleted, ordered by age.
+    """Return the statement that selects the attempts that can be deleted, oldest first.
 
     Args:
         attempt: the statement that selects attempts joined with their verdicts.

@@ -194,7 +194,7 @@ class DatabaseJobStore:
         `cases` and `refusals` are passed to the recorders of kinds. `held_by` is the node that reports the
         verdict; the run must still be assigned to this node.
 
-        Raises: RequestError ``run.foreign``, if the run is assigned to another node.
+        Raises: RequestError ``run.foreign``, if the run is no longer assigned to this node.
         """
         verdict = rows.verdict_values(attempt)
         message = attempt_message_row(attempt)
@@ -314,7 +314,7 @@ class DatabaseJobStore:
         return await self.access.read(lambda connection: _fetch_attempts(connection, _UNFINISHED))
 
     async def removable(self, wanted: Removable) -> Sequence[Attempt]:
-        """Return the finished attempts that can be deleted, ordered by age."""
+        """Return the finished attempts that can be deleted, oldest first."""
         statement = expiry.removable(_ATTEMPT, wanted)
         return await self.access.read(lambda connection: _fetch_attempts(connection, statement))
 

@@ -23,7 +23,7 @@ MOST_LISTED = 500
 
 
 def listing(attempt: Statement, query: Query) -> Statement:
-    """Return the statement that selects one page of attempts, plus the first attempt of the next page.
+    """Return the statement that selects one page of attempts, newest first, and one more attempt.
 
     Args:
         attempt: the statement that selects attempts joined with their verdicts.

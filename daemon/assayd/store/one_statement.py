@@ -26,7 +26,7 @@ _DIALECT = PGDialect_psycopg()  # type: ignore[no-untyped-call]
 
 
 class StatementText:
-    """A statement in the driver's format, built once from types that the driver adapts directly."""
+    """A statement in the driver's format, built once, whose value types the driver adapts directly."""
 
     def __init__(self, statement: SelectBase) -> None:
         compiled = statement.compile(dialect=_DIALECT)

@@ -52,7 +52,7 @@ class OutgoingMessage:
 
 @dataclass(slots=True)
 class WebhookClient:
-    """A client that delivers messages. The CA certificates are loaded when the first message is sent."""
+    """A client that delivers messages. The CA certificates are loaded before the first HTTPS connection."""
 
     resolver: Resolver
     timeout_s: float

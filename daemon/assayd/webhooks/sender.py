@@ -207,7 +207,7 @@ class Sender:
         tell(f"webhook.{outcome}", message_id=message.id, to=message.origin, tries=message.tries + 1, **more)
 
     async def examine(self) -> Sequence[HealthRow]:
-        """Return the known state of each receiver without sending a message."""
+        """Return the known state of the receivers without sending a message; empty if none is listed."""
         if not self._receivers:
             return ()
         problems = [each for each in await asyncio.gather(*map(self._find_problem, self._receivers)) if each]

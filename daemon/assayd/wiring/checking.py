@@ -29,7 +29,7 @@ def check_settings(settings: Settings) -> None:
 
 
 def _require_folder(state_dir: Path) -> None:
-    """Ensure that this user can use or create the state directory. Raises: ConfigError."""
+    """Ensure that the state directory exists or that this user can create it. Raises: ConfigError."""
     there = next(each for each in (state_dir, *state_dir.parents) if os.path.lexists(each))
     is_folder = os.path.isdir(there)  # noqa: PTH112  (Path.is_dir() may raise)
     # An existing one may belong to the daemon's user, while another user checks the settings.

@@ -42,7 +42,7 @@ NOT_FOUND = "NOTE: no part of the sample paths matches this field."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A rule that matches all paths, with the names of the fields to which it applies."""
+    """A rule that matches all paths, with the possible names of its field."""
 
     names: tuple[str, ...]
     rule: FallbackRule
@@ -119,7 +119,7 @@ def _read_column(column: Sequence[str], place: int, left: str | None) -> Iterato
 def _number_candidate(column: Sequence[str], source: str, left: str | None) -> _Candidate:
     """Return the rule for numbers such as ``2024/03/17``: year, month and day.
 
-    Long numbers are treated as text.
+    Long numbers with leading zeros are treated as text.
     """
     name = {"year": "month", "month": "day"}.get(left or "")
     if name is not None and all(len(one) <= 2 and int(one) in _LEFT[name] for one in column):
@@ -140,7 +140,7 @@ def _read_filename(column: Sequence[str], source: str) -> Iterator[_Candidate]:
 
 
 def _common_prefix(pattern: re.Pattern[str], column: Sequence[str]) -> str | None:
-    """Return the prefix that all segments of the same form share, or None."""
+    """Return the prefix that all segments share, or None if a segment has another prefix or form."""
     found = [pattern.fullmatch(one) for one in column]
     prefixes = {one[1] for one in found if one is not None}
     return prefixes.pop() if all(found) and len(prefixes) == 1 else None

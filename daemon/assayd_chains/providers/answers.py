@@ -99,7 +99,7 @@ def is_streamed(content: bytes) -> bool:
 
 
 def parse_events(content: bytes) -> list[Event]:
-    """Return the events of a complete answer. Raises: ValueError, if the answer has no events."""
+    """Return the events of a complete answer. Raises: ValueError, if an event is malformed."""
     return list(_parse_events(content.split(b"\n")))
 
 

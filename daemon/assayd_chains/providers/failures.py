@@ -94,7 +94,7 @@ def broken(account: ModelAccount, problem: Exception) -> ProviderError:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds in a Retry-After header (RFC 9110, 10.2.3), or None without the header.
+    """Return the seconds in a Retry-After header (RFC 9110, 10.2.3), or None without a valid header.
 
     The header contains a number or a date. A date is compared with the server's Date header, so that clocks
     needn't be synchronized.

@@ -36,7 +36,7 @@ def _format_lines(edited: EditedPart) -> str:
 
 
 def apart(edits: Sequence[Edit]) -> list[Edit]:
-    """Return the edits in line order. Of two edits that overlap, only the first is kept."""
+    """Return the edits in line order. Of two edits that touch each other, only the first is kept."""
     kept: list[Edit] = []
     for edit in sorted(set(edits), key=lambda e: (e.start_line, e.end_line, e.replacement)):
         if not kept or edit.start_line > max(kept[-1].end_line, kept[-1].start_line):

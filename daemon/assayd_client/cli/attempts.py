@@ -23,7 +23,7 @@ def extract_all(client: PlainClient, attempt: Document, folder: Path) -> list[Pa
     Each file is fetched separately and verified by its digest. Archives aren't unpacked.
 
     Raises:
-        RequestError: ``extract.folder``, if the folder isn't empty.
+        RequestError: ``extract.folder``, if the folder isn't empty or can't be written.
         StoreError: ``artifact.damaged`` or ``artifact.name``.
     """
     try:

@@ -32,7 +32,7 @@ MOST_REASONS = 3
 
 
 class Summary:
-    """The numbers of a batch's items by result."""
+    """The numbers of a batch's items by verdict, rule, cause and error."""
 
     def __init__(self) -> None:
         self.verdicts: Counter[str] = Counter()
@@ -306,7 +306,7 @@ def follow_and_show(
 
 
 def exit_code(counts: Document) -> int:
-    """Return the exit code of a batch: internal errors take precedence over cancelled and failed items."""
+    """Return the exit code of a batch: for internal errors first, then for cancelled, then failed items."""
     if counts["error"]:
         return TROUBLE
     if counts["cancelled"]:

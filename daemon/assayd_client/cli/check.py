@@ -213,7 +213,7 @@ def check(
 def _select_files(files: Sequence[Path]) -> Iterator[tuple[Path, Project]]:
     """Yield the files with their projects.
 
-    In a selected folder, a submission of several files is yielded only once.
+    A folder that is one submission is yielded only once, as one of its files.
     """
     folders: set[Path] = set()
     for named in files or (Path(),):

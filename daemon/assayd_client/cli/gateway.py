@@ -243,7 +243,7 @@ def distrust(
 
 
 def _replay_marked(client: PlainClient, node: str) -> Iterator[Document]:
-    """Replay each marked attempt of a node once and yield the replays, a few at a time."""
+    """Replay each marked attempt of a node once, newest first, a few at a time; yield the replays."""
     from concurrent.futures import ThreadPoolExecutor
 
     from assayd_client.cli.attempts import run_again

@@ -36,7 +36,7 @@ class EngineMachine:
         asyncio.run(_save_image(image, archive))
 
     def printed_by(self, archive: Path) -> bytes:
-        """Return the output of a program that runs in an image. Raises: EngineError."""
+        """Return the output of an image's program. Raises: EngineError."""
         return asyncio.run(_run_printing(archive))
 
 

@@ -202,8 +202,8 @@ _RULES_LISTED = 3
 def answer_rows(weeks: Iterable[Document]) -> Iterator[tuple[str, ...]]:
     """Yield a row with the counts of answers for each week, kind and provider.
 
-    Each rule is followed by two numbers: the failed attempts that broke the rule, and the retried attempts
-    that cleared it.
+    Each rule is followed by the number of failed attempts that broke it and, of those attempts that
+    another attempt followed, the number for which the rule was cleared.
     """
     for one in weeks:
         mean = one["answers_to_pass"]

@@ -456,7 +456,7 @@ def _result(case: Document, kind: str) -> StyledLine:
 
 
 def in_order(case: Document) -> object:
-    """Return the result of a case with its fields in the same order as in the code."""
+    """Return the result of a case with its fields in the order in which the code returned them."""
     text = case.get("result_text")
     return case["result"] if text is None else json.loads(text)
 

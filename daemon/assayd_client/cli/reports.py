@@ -263,7 +263,10 @@ def _sarif_fix(edit: Document, uri: str, moved: int) -> Document:
 
 
 def junit(client: PlainClient, attempt: Document) -> str:
-    """Return an attempt as JUnit XML, with a test case for each case in its bundle."""
+    """Return an attempt as JUnit XML, with a test case for each case in its bundle.
+
+    Without a JUnit file in the bundle, the attempt is a single test case.
+    """
     names = [each["name"] for each in attempt["artifacts"] or () if each["name"].startswith("junit_")]
     if names:
         return client.artifact(attempt["id"], names[0]).decode()

@@ -263,7 +263,7 @@ def shorten(text: str, most: int) -> str:
 def print_json(document: object) -> None:
     """Print a document as JSON.
 
-    The output is in ASCII unless standard output is a terminal.
+    On a terminal, the output is in ASCII, because results can contain any characters.
     """
     print(json.dumps(document, indent=2, ensure_ascii=sys.stdout.isatty()))
 

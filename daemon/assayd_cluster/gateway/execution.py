@@ -202,7 +202,7 @@ class RemoteExecution:
             flight.end(finished)
 
     def publish_again(self, attempt_id: str) -> None:
-        """Publish an attempt again, because its latest run ended without a verdict."""
+        """Publish an attempt again, because no node is running it."""
         flight = self._flights.get(attempt_id)
         if flight is not None:
             flight.again.set()

@@ -102,7 +102,7 @@ class RunUpdates:
             await self._runs.exhaust(attempt_id)
 
     async def require(self, node: str, attempt_id: str, run: int) -> None:
-        """Check that a run belongs to a node before it is read. Raises: the same errors as `Runs.held`."""
+        """Check that a run belongs to a node before reading a body. Raises: the errors of `Runs.held`."""
         await self._runs.require(node, attempt_id, run)
 
     async def happened(self, node: str, attempt_id: str, run: int, brought: Sequence[LiveEvent]) -> None:
@@ -161,7 +161,7 @@ class RunUpdates:
         return counted
 
     async def lose(self, node: str, attempt_id: str, run: int, lost: RunLost) -> None:
-        """Record that a run ended without a verdict; if it was the first run, another one follows."""
+        """Record that a run ended without a verdict; another run follows if one is left."""
         held = await self._require_running(node, attempt_id, run)
         log.warning("run.lost", attempt_id=attempt_id, node=node, run_number=run, reason=lost.reason)
         spent = await self._runs.lose(held, started=lost.started)

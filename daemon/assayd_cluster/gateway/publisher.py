@@ -76,7 +76,7 @@ class BrokerChannel:
                 connection.close()
 
     def _drop_connection(self) -> None:
-        """Drop the connection without closing it, because an unresponsive broker wouldn't answer."""
+        """Drop the connection without a closing handshake, which a stopped broker would never answer."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.collect()

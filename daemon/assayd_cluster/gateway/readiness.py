@@ -166,7 +166,7 @@ def message_row(queue: QueueMonitor) -> HealthRow:
 
 
 def node_health_rows(nodes: Sequence[Node]) -> list[HealthRow]:
-    """Return the health row of every node; the check fails if no node accepts work."""
+    """Return the row of every node, and a failure if all are stopped or none has registered."""
     if not nodes:
         remedy = "start assayd-node on a host; docs/operating/cluster.md says how"
         return [

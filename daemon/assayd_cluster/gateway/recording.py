@@ -53,7 +53,7 @@ def _new(table: Table) -> Insert:
 
 
 def _insert_if_found(table: Table, there: FromClause) -> Insert:
-    """Return an insert like `_insert_or_ignore` that is run only if another statement has found a row."""
+    """Return an insert like `_new` that is run only if another statement has found a row."""
     values = [bindparam(f"{table.name}_{each.name}", type_=each.type) for each in table.c]
     names = [each.name for each in table.c]
     return insert(table).from_select(names, select(*values).select_from(there)).on_conflict_do_nothing()

@@ -186,7 +186,7 @@ _UPLOADED = select(uploads.c.sha256, uploads.c.content).where(
 
 
 class Held(RequestError):
-    """The node gets no run at this time. `elsewhere`: whether the message belongs to another node."""
+    """The node gets no run at this time. `elsewhere`: whether another node can have it."""
 
     def __init__(
         self, message: str = "another node has the run; ask again later", *, elsewhere: bool = False
@@ -437,7 +437,7 @@ def _build_held_run(row: Mapping[Any, Any], node: str, number: int, leased_at: i
 
 
 def _count_returned(connection: Connection, attempt_id: str) -> int:
-    """Record that a message was returned without a run; return how often this has happened."""
+    """Record that an attempt's message was returned; return how often this has happened."""
     return connection.execute(_RETURN, {"attempt": attempt_id}).scalar() or 0
 
 

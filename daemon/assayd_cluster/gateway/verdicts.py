@@ -244,7 +244,7 @@ class RunVerdicts:
 
 
 def renumber_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[Event]:
-    """Return the events with the run's number, and with sequence numbers that have no gaps across nodes."""
+    """Return events, except gaps, with the run and sequence numbers that are valid across all nodes."""
     before = held.number - 1
     return [
         Event(
@@ -263,7 +263,7 @@ def renumber_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[Event]:
 def _check_verdict(
     attempt: Attempt, brought: RunVerdict, uploaded: Mapping[str, bytes], *, signs: bool = False
 ) -> _CheckedVerdict:
-    """Return the bundle's files by name, after verifying their digests, and the prepared payload.
+    """Return the bundle's files by name, after verifying their digests, the cases, and the facts to sign.
 
     `signs`: whether to read the facts to sign as well.
 

@@ -271,7 +271,7 @@ def _lost_run(reason: str, *, started: bool, refused: bool = False) -> Document:
 
 
 def _describe_file(file: File, artifact: Document) -> Document:
-    """Return the description of a bundle's file, with the content unless it is sent separately."""
+    """Return a bundle's file: with Base64 for the verdict, or with bytes that are sent before it."""
     described: Document = {
         "name": file.name,
         "media_type": artifact.get("media_type", "application/json"),  # the manifest is in no list

@@ -134,7 +134,7 @@ class Node:
             raise Reject("internal", requeue=True) from problem
 
     def _on_worker_ready(self, sender: Any, **_: object) -> None:
-        """Install signal handlers and start consumption in Celery's thread, once Celery is connected."""
+        """Take over signals and message consumption in Celery's thread, once Celery is connected."""
         self._consumption.begin(sender)
         self._heart.sooner.set()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -241,7 +241,7 @@ def sent_file(attempt: Document) -> Document | None:
 
 
 async def submission_of(daemon: ConsoleDaemon, attempt: Document) -> Mapping[str, Document]:
-    """Return the submission from the bundle; empty if the bundle was removed or is too large for a page."""
+    """Return the submission from the bundle; empty if it was removed or is too large for a page."""
     sent = sent_file(attempt)
     if sent is None or sent["bytes"] > SOURCE_BYTES:
         return {}

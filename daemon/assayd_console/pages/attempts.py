@@ -59,7 +59,7 @@ class AttemptFilters:
 
 
 def parse_filters(query: QueryParams) -> AttemptFilters:
-    """Parse the filters of a URL, in which labels are separated by spaces as in the input field."""
+    """Parse the filters of a URL; several labels are joined by spaces, as in the input field."""
     typed = {name: " ".join(query.getlist(name)).strip() for name in NAMES}
     return AttemptFilters(typed=typed, cursor=query.get("cursor"))
 

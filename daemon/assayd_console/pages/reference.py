@@ -114,7 +114,7 @@ async def show_entry(request: Request) -> Response:
 def _draw_rows_by_run(runs: list[Document]) -> list[tuple[str, Markup]]:
     """Return a chart for each file and table with its rows by run, oldest run first.
 
-    Refused runs are shown with None.
+    Refused runs have no number of rows.
     """
     counts = [{**run["inputs"], **run["outputs"], **run["tables"]} for run in runs]
     names = list(dict.fromkeys(name for each in counts for name in each))[:MOST_CHARTS]

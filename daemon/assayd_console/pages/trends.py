@@ -31,7 +31,7 @@ LIMITS = ("time", "unit time", "memory", "output", "disk", "files")
 
 
 async def show_trends(request: Request) -> Response:
-    """Show the page; the charts are loaded afterwards, because they need slow database queries."""
+    """Show the page; the charts are loaded afterwards, because they query the database."""
     return page("trends.html", title="Trends", **await _parse_query(request), spans=list(SPANS))
 
 

@@ -126,7 +126,7 @@ def _report_missing(script: ParsedScript, one: NamedPath, path: str, files: Work
 
 
 def _report_path(script: ParsedScript, one: NamedPath, message: str, meant: str) -> None:
-    """Add the finding for a path; if the correct path is obvious, also its edit."""
+    """Add the finding for a path with its replacement; if the path is written literally, also the edit."""
     raw = script.source.written(one.node)
     quote = raw[0] if raw[:1] in {"'", '"'} and raw[-1:] == raw[:1] else ""
     plain = raw.strip("\"'") == one.value or "\\" in raw
@@ -220,7 +220,7 @@ class _GuardedPaths:
 
 
 def _guarded_parts(node: Node) -> Iterator[Node]:
-    """Yield the parts of a node that are expected to fail: conditions, and commands before `||`."""
+    """Yield the parts of a node whose failure is expected: conditions, and commands before `||`."""
     match node.kind:
         case "BinaryCmd" if node.text("Op") == "||" and (left := node.node("X")) is not None:
             yield left

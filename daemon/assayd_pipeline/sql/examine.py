@@ -160,7 +160,7 @@ def _parse_failure_finding(text: SqlText, statement: SqlStatement, problem: tree
 
 
 def _judge_statement(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Iterator[Finding]:
-    """Check a statement by its words and then by its tree. Raises: SqlParseError."""
+    """Check a statement by its words and then by its tree. Raises: NotUnderstood."""
     if explained := statement.after("EXPLAIN", "QUERY", "PLAN") or statement.after("EXPLAIN"):
         place = statement.tokens.index(explained)
         statement = replace(statement, tokens=statement.tokens[place:])
@@ -222,7 +222,7 @@ def _find_faults(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[s
 
 
 def _find_value_faults(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[str, str, int, str]]:
-    """Yield the faults of placeholders and of values in `PRAGMA` statements."""
+    """Yield the faults of `PRAGMA` statements and of placeholders."""
     start = statement.tokens[0].start
     if statement.verb == "PRAGMA" and (name := _refused_pragma(statement, policy)) is not None:
         hint = "Foreign keys are enforced. " if name == "foreign_keys" else ""

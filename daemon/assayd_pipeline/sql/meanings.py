@@ -284,7 +284,7 @@ _USAGE = {
 
 
 def _explain_window_filter(statement: str, alias: str, tables: Prepared) -> Explained | None:
-    """Explain a filter on a window function that is outside the `SELECT` with the function."""
+    """Explain a `WHERE` on a window function, which must be outside the `SELECT` with the function."""
     found = _FILTERED.match(statement)
     if found is None:
         return None

@@ -29,7 +29,7 @@ class Prepared(Protocol):
         ...
 
     def run(self, statement: str) -> None:
-        """Run a statement that creates or changes tables, so that later statements can use them."""
+        """Run a statement if it creates or changes tables, so that later statements can use them."""
         ...
 
     def names(self, what: str) -> list[str]:

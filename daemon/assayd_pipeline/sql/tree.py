@@ -174,7 +174,7 @@ def replace_commas_by_join(tokens: tuple[SqlToken, ...]) -> tuple[SqlToken, ...]
 
 
 def _parse_query(statement: SqlStatement) -> None:
-    """Parse the query in a `CREATE … AS` separately, so that faults are located. Raises: SqlParseError."""
+    """Parse the query in a `CREATE … AS` separately, so that faults are located. Raises: NotUnderstood."""
     tokens = statement.tokens
     for place, (token, following) in enumerate(pairwise(tokens)):
         if token.says("AS") and following.says("SELECT", "WITH", "VALUES"):

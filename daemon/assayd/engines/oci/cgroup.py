@@ -220,7 +220,7 @@ class ControlGroup:
 
 
 def find_hierarchy(own: str, root: Path = ROOT) -> Hierarchy:
-    """Return the parent of all containers' groups, which is below the daemon's group.
+    """Return the parent of all containers' groups: normally the group in which the daemon was started.
 
     Args:
         own: the daemon's entry, the content of ``/proc/self/cgroup``.

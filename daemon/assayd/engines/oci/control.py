@@ -61,7 +61,7 @@ class Control:
     Args:
         control: the daemon's end, which this object takes over.
         name: the peer's name, for messages.
-        on_lost: called once, when the connection is lost.
+        on_lost: called once, when the connection ends for any reason.
     """
 
     def __init__(self, control: socket.socket, name: str, on_lost: Callable[[], None]) -> None:

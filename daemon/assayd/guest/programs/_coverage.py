@@ -61,7 +61,7 @@ def _is_docstring(ast: Any, statement: Any) -> bool:
 
 
 def _blocks(ast: Any, tree: Any) -> Iterator[Block]:
-    """Yield each block of a function with its line; the line of the outermost block is that of ``def``."""
+    """Yield each block in a function, with the line of ``def`` for the function's body, otherwise 0."""
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     pending = [(node, False) for node in tree.body]
     while pending:

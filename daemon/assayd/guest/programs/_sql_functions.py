@@ -86,7 +86,7 @@ def expand_series(statement: str, depth: int = 0) -> str:
 
 
 def _split_arguments(statement: str, begin: int) -> Iterator[str]:
-    """Yield a call's arguments, then the index after the call; yield nothing if the call isn't closed."""
+    """Yield a call's arguments, then the index after the call, or an empty string if it isn't closed."""
     depth, start = 0, begin
     for found in _SIGN.finditer(statement, begin):
         if found[0] == "(":

@@ -109,7 +109,7 @@ def _raised_record(problem: BaseException, texts: Texts) -> Record:
 
 
 def _failed_script_record(problem: BaseException, texts: Texts) -> Record:
-    """Return the record of a script's exception, and print its traceback to standard error."""
+    """Return the record of a script's exception; write to standard error what the interpreter would."""
     if is_a(problem, SystemExit):
         return {"status": "exited", "exit_code": _exit_code(problem)}
     record = _raised_record(problem, texts)
@@ -118,7 +118,7 @@ def _failed_script_record(problem: BaseException, texts: Texts) -> Record:
 
 
 def _exit_code(problem: SystemExit) -> int:
-    """Return the exit status for an argument of ``sys.exit()``: a number, None, or a message."""
+    """Return the exit status for ``sys.exit()`` with a number, None, or a message, which is printed."""
     code = _code_of(problem)
     if code is None:
         return 0

@@ -44,7 +44,7 @@ _MOST_PRINTED = 64 * 1024
 
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
-    """Run the test in this process, and write its result record."""
+    """Run the test in this process, and return its result record."""
     common, own = argument(arguments, "common", dict), argument(arguments, "own", dict)
     printed = _swallow_output()
     solution = Solution(READING, WRITING, trusted=common.get("trusted") is True)
@@ -107,7 +107,7 @@ class _TestRun:
         return None
 
     def _create_module(self) -> Names:
-        """Create the tests' module with the context's names, overridden by the solution's names."""
+        """Create the tests' module: the context's names, others of the solution, and its entry point."""
         module = type(sys)(MODULE)
         names: Names = module.__dict__
         names["__builtins__"] = self._policy.builtins("full", TEXT)

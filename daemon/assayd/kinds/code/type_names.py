@@ -101,7 +101,7 @@ def _undefined_name_findings(
 
 
 def _plain_type_edit(names: Sequence[tuple[ast.Name, bool]], text: str) -> Edit | None:
-    """Return the edit that replaces an annotation's names by plain types if all have one."""
+    """Return the edit that replaces those names of an annotation that have a plain type, or None."""
     nodes = [node for node, _ in names if node.id in _PLAIN]
     lines = {node.lineno for node in nodes}
     if len(lines) != 1 or any(quoted for _, quoted in names):

@@ -87,7 +87,7 @@ def needs_second_run(code: str, policy: ExecutionPolicy) -> bool:
 def compare_second_run(
     first: JsonValue, again: tuple[JsonValue, ...], text: str, line: int | None
 ) -> list[Finding]:
-    """Return a finding if a second run returned a different result, or None if the second run failed."""
+    """Return a finding if a second run returned a different result; return [] if the second run failed."""
     if not again or again[0] is None or again[0] == first:
         return []
     finding = Finding(

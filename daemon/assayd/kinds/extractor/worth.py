@@ -100,7 +100,7 @@ class ExtraCalls:
 def plan_extra_calls(
     paths: Sequence[str], last: str, code: str, policy: ExecutionPolicy
 ) -> ExtraCalls | None:
-    """Return the additional calls; None if the policy doesn't allow them.
+    """Return the additional calls, or None if the policy doesn't allow them or they can't find anything.
 
     Under an allowlist, no call is repeated, because the external effects of a call can't be undone.
     """

@@ -150,7 +150,7 @@ def _is_disabled(node: Definition | ast.ClassDef) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Assertion:
-    """A location at which a test can fail. `test` is the asserted expression, or None if unknown."""
+    """A location at which a test can fail. `test` is the asserted expression; None counts as fallible."""
 
     node: ast.AST
     test: ast.expr | None

@@ -231,7 +231,7 @@ def _explain_missing_argument(
 def _explain_missing_key(
     finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
-    """Explain ``response.json()["results"]``: suggest a similar key, or list the existing keys."""
+    """Explain a missing key in a test, e.g. ``data["results"]``: correct a similar key in the code."""
     wanted = found[1]
     if raised.meant is not None or not is_test(raised.file or ""):
         return None

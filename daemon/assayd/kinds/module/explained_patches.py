@@ -95,7 +95,7 @@ def _explain_wrong_target(
 
 
 def _find_similar_targets(patched: str, targets: Sequence[str]) -> list[str]:
-    """Return the targets whose last part equals or resembles the last part of the patched name."""
+    """Return the targets whose last part equals or resembles the patched name's; if none, return all."""
     last = patched.rpartition(".")[2]
     same = [target for target in targets if target.rpartition(".")[2] == last]
     near = close_names(last, sorted({target.rpartition(".")[2] for target in targets}))

@@ -143,7 +143,7 @@ def check_manifest(manifest: Mapping[str, object]) -> Iterator[Finding]:
 
 
 def entrypoint_finding(entrypoint: str, known: list[str]) -> Finding:
-    """Return a warning if the manifest's entrypoint has an unknown name."""
+    """Return the warning for a manifest's entrypoint that has an unknown name."""
     return Finding(
         rule="manifest.entrypoint",
         category="schema_error",

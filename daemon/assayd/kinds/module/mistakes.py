@@ -198,7 +198,7 @@ def _check_missing_arguments(
 def check_base(
     file: str, text: str, tree: ast.Module, node: ast.ClassDef, contract: AdapterContract
 ) -> Iterator[Finding]:
-    """Check for ``class Weather:`` although `Adapter` is imported -> contract.no_base (a warning)."""
+    """Check for ``class Weather:`` if `Adapter` is imported but unused -> contract.no_base (a warning)."""
     imported = {
         alias.asname or alias.name
         for each in tree.body
@@ -435,7 +435,7 @@ _REQUESTS = frozenset({"get", "post", "put", "patch", "delete", "head", "request
 
 
 def check_json(file: str, text: str) -> Finding | None:
-    """Check a submitted ``.json`` file for Python quotes -> files.json (a warning)."""
+    """Check that a ``.json`` file is valid JSON; e.g. Python quotes -> files.json (a warning)."""
     try:
         json.loads(text)
     except RecursionError:

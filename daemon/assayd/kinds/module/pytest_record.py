@@ -173,7 +173,7 @@ def _parse_final(told: Told, fields: Fields, number: int) -> Final:
 
 
 def _coverage(fields: Fields) -> Coverage | None:
-    """Parse the executed blocks. Skip malformed entries, because blocks only affect warnings."""
+    """Parse the executed blocks; return None if any is malformed, because blocks only affect warnings."""
     blocks, seen = fields.get("blocks"), fields.get("seen")
     if not isinstance(blocks, str) or not isinstance(seen, str):
         return None

@@ -76,7 +76,7 @@ def plan(
 def judge(
     payload: PreparedModule, adapter: str, tests: Mapping[str, UnitResult], trial: RunResult | None
 ) -> list[Finding]:
-    """Return the finding about the detected changes; ignore changes that weren't tried."""
+    """Return the finding about detected changes; ignore changes in executed lines that weren't tried."""
     tried = _find_covered_mutants(payload, tests)
     units = trial.units if trial is not None else ()
     unnoticed = [one for one in payload.mutants if one not in tried]

@@ -68,7 +68,7 @@ def _judge_run(
 
 
 def _find_unit(result: RunResult, index: int, name: str) -> UnitResult | None:
-    """Return the unit at a run's position, or None if the unit has a different name."""
+    """Return the unit at a run's position, or None if it is missing or has a different name."""
     unit = result.units[index] if index < len(result.units) else None
     return unit if unit is not None and unit.name == name else None
 

@@ -209,7 +209,7 @@ def _check_syntax(payload: ScriptPayload, policy: ExecutionPolicy) -> Sequence[F
 def _build_unit(
     name: str, stdin: str, submitted: ScriptPayload, policy: ExecutionPolicy, limits: Limits
 ) -> Unit:
-    """Return the program's unit. If imports are restricted, its record must list the violations."""
+    """Return the program's unit. If imports are restricted, it must send a record with the violations."""
     if submitted.code is None:
         program: Program = Program.EXEC
         arguments: dict[str, object] = {"argv": list(submitted.argv), "env": _ENVIRONMENT}

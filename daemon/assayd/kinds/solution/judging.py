@@ -114,7 +114,7 @@ def _find_cause(unit: UnitResult) -> Cause:
 
 
 def _read_record(unit: UnitResult) -> Fields | None:
-    """Parse the record of the tests' process; return None if the unit's end makes the record unreliable."""
+    """Parse the record of the tests' process; return None if it is missing, malformed or unreliable."""
     if unit.outcome.cause not in _TELLING | {Cause.OUT_OF_MEMORY, Cause.PROCESS_LIMIT, Cause.DISK_LIMIT}:
         return None
     if len(unit.results) != 1 or unit.malformed is not None:

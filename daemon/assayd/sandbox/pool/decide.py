@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class PoolKey:
-    """The properties fixed when a container is created; attempts with equal keys can share containers."""
+    """The properties fixed when a container is created; a container suits any attempt with an equal key."""
 
     image: str
     image_digest: str
@@ -355,7 +355,7 @@ def _create_within_memory(state: PoolState, keys: Sequence[PoolKey]) -> Iterator
 
 
 def _missing_keys(state: PoolState) -> list[PoolKey]:
-    """Return each key once per missing container; begin with the key that has the fewest containers."""
+    """Return each key once per missing container; begin with the lowest ratio of containers to target."""
     have = Counter(map(_key_of, state.idle))
     for coming in (state.starting, state.refilling):
         for key, count in coming.items():

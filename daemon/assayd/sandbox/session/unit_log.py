@@ -102,7 +102,7 @@ class Transcript:
         )
 
     def interrupted(self) -> UnitResult:
-        """Return the known results of a unit whose container exited before the unit's end."""
+        """Return the known results of a unit whose run ended before the unit did."""
         return UnitResult(
             name=self._name,
             wait_status=None,

@@ -213,7 +213,7 @@ def check_named_access(view: View, site: NodeSite) -> Iterator[Finding]:
 
 
 def check_match_class(view: View, site: NodeSite) -> Iterator[Finding]:
-    """Report ``case object(__dict__=c)`` as attribute.dunder, and computed classes as attribute.dynamic."""
+    """Report ``C(__dict__=c)`` (attribute.dunder), and ``C(x)`` if C is computed (attribute.dynamic)."""
     if not isinstance(site.node, ast.MatchClass):
         return
     for name in site.node.kwd_attrs:

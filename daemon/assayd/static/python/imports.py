@@ -72,7 +72,8 @@ class PolicyModules:
     def names(self, module: str) -> frozenset[str] | None:
         """Return the names of a module that code can use, or None if code can use all names of the module.
 
-        For a package that isn't allowed itself, the result contains its allowed submodules.
+        For a package that isn't allowed itself, only its names in `PACKAGE_NAMES` are returned; its allowed
+        submodules can be used, too.
         """
         if module in self.policy.names:
             return self.policy.names[module]

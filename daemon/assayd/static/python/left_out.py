@@ -132,7 +132,7 @@ def still_open(line: str) -> str:
 
 
 def _close_brackets(lines: list[str], at: int, missing: str) -> Edit | None:
-    """Return the edit that turns ``x = f(g(1`` into ``x = f(g(1))``; None if the line needs a comma."""
+    """Return the edit that turns ``x = f(g(1`` into ``x = f(g(1))``; None if the places are uncertain."""
     text = "\n".join(lines)
     if "," in masked_line(lines[at]) or masked_line(lines[at]).rstrip()[-1:] in _CLOSERS:
         return None

@@ -171,7 +171,7 @@ def _syntax_error_of(text: str) -> SyntaxError | None:
 
 
 def add_colon(line: str) -> str | None:
-    """Change ``if x  # why`` to ``if x:  # why``, or return None for other lines."""
+    """Add a colon to a line, before its comment: ``if x  # why`` -> ``if x:  # why``."""
     code, comment = _split_comment(line)
     return f"{code.rstrip()}:{code[len(code.rstrip()) :]}{comment}"
 
@@ -273,7 +273,7 @@ def match_bracket(error: SyntaxError, text: str) -> Iterator[str]:
 
 
 def drop_bracket(error: SyntaxError, text: str) -> Iterator[str]:
-    """Change ``x = int(s))`` to ``x = int(s)`` by removing each closing bracket of the line in turn."""
+    """Change ``x = int(s))`` to ``x = int(s)`` by removing each bracket of that kind in turn."""
     end = _offset(error, text)
     if end is None:
         return

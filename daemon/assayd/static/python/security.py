@@ -67,7 +67,7 @@ _OPENING = frozenset({"filename", "filemode", "encoding", "errors", "handlers"})
 
 
 def check_restricted_use(view: View, site: NodeSite) -> Iterator[Finding]:
-    """Report ``f = operator.attrgetter`` as attribute.dynamic; only direct calls are allowed."""
+    """Report ``f = operator.attrgetter`` as attribute.dynamic; only certain direct calls are allowed."""
     node = site.node
     if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
         return
@@ -335,7 +335,7 @@ def _check_imports(view: View, site: NodeSite) -> Iterator[Finding]:
 def _check_method(view: View, site: NodeSite) -> Iterator[Finding]:
     """Report ``def __getattribute__(self, name)`` as name.dunder.
 
-    Other special methods can be defined.
+    Classes can define other special methods.
     """
     if isinstance(site.node, ast.FunctionDef | ast.AsyncFunctionDef):
         name = site.node.name

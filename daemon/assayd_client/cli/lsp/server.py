@@ -129,7 +129,10 @@ class Editor:
         return types.WorkspaceEdit(document_changes=[change])
 
     async def validate(self, uri: str) -> None:
-        """Validate the submission that contains a file and publish its findings; retry if necessary."""
+        """Validate the submission that contains a file, and publish its findings.
+
+        Validation is retried while the daemon is unreachable.
+        """
         self._asked[uri] += 1
         self._typed[uri] += 1
         asked = self._asked[uri]
@@ -243,7 +246,7 @@ class Editor:
     def _publish_findings(
         self, subject: Path, found: list[Found], versions: Mapping[str, int | None] = NONE
     ) -> None:
-        """Publish the findings of each file, and clear the findings of all other files."""
+        """Publish a submission's findings by file; clear its earlier files that have no findings now."""
         by_file: defaultdict[str, list[Found]] = defaultdict(list)
         for each in found:
             by_file[uris.from_fs_path(str(each.path)) or ""].append(each)

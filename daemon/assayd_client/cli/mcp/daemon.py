@@ -52,7 +52,7 @@ class Daemon:
         return begun[0]
 
     async def follow(self, course: Course, *, tell: Tell, wait_s: float) -> Document:
-        """Follow an operation until it ends or times out, and return its state at that time.
+        """Follow an operation until it ends, or for up to `wait_s` seconds, and return its state then.
 
         If the call is cancelled, or the peer disconnects, the operation is cancelled too.
         """

@@ -146,7 +146,7 @@ def entered(given: Given) -> dict[str, list[str]]:
 
 
 def expanded(said: Sequence[str]) -> list[str]:
-    """Return the paths after replacing each pattern by up to `MOST_PATHS` matching files.
+    """Return at most `MOST_PATHS` paths, after replacing each pattern by the matching files.
 
     Raises: RequestError ``paths.none``, if a pattern matches nothing.
     """

@@ -21,7 +21,7 @@ LEXERS = {".py": "python", ".sh": "bash", ".sql": "sql", ".json": "json"}
 
 
 def styled(lines: Iterable[StyledLine]) -> Text:
-    """Return the lines of a report as a single Textual text."""
+    """Return the lines of a report as a single Rich text."""
     rows = [Text.assemble(*((part, style) for part, style in each.parts)) for each in lines]
     return Text("\n").join(rows)
 

@@ -45,7 +45,7 @@ class Wizard(App[Ended]):
         given: the options of the command line.
         reviewed: the attempt with which to begin, if any.
         name: the name of the entry to approve; if it is empty, a name is proposed.
-        out: the file or folder for the approved code.
+        out: the file or folder for the approved code, or the file for accepted rules.
     """
 
     CSS = """
@@ -117,7 +117,7 @@ class Wizard(App[Ended]):
         self.exit(Ended(code=code, approved=step.approved, rules=step.rules, outcome=outcome))
 
     async def _ask_words(self) -> Begin | None:
-        """Ask the user for a request and return it, or return None if the user leaves."""
+        """Ask the user for a request; return the function that submits it, or None if the user leaves."""
         if self._asked is None or self._given is None:
             return None
         offered = await self._fetch_options(self._asked.kind)

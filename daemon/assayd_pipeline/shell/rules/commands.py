@@ -240,7 +240,7 @@ def _find_bare_test(script: ParsedScript, call: Invocation) -> tuple[str, str, E
 
 
 def _find_spaced_assignment(script: ParsedScript, call: Invocation) -> tuple[str, str, Edit | None] | None:
-    """Find an assignment that would run a tool, ``sum += x``; return None if no tool can have the name."""
+    """Find an assignment that would run a tool, ``sum += x``; None if no allowed tool has the name."""
     operator = literal(call.arguments[0]) if call.arguments else None
     if (
         operator not in _ASSIGNS
