@@ -40,15 +40,15 @@ if BEHIND_GATEWAY:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run what depends on the engine on each engine, and all other tests on one."""
-    if "daemon" in metafunc.fixturenames:
+    if "engine_name" in metafunc.fixturenames:
         each = metafunc.definition.get_closest_marker("each_engine")
-        metafunc.parametrize("daemon", EACH_ENGINE if each else ONE_ENGINE, indirect=True, scope="session")
+        metafunc.parametrize("engine_name", EACH_ENGINE if each else ONE_ENGINE, scope="session")
 
 
 @pytest.fixture(scope="session")
-def daemon(request: pytest.FixtureRequest) -> Iterator[DaemonProcess]:
+def daemon(request: pytest.FixtureRequest, engine_name: str) -> Iterator[DaemonProcess]:
     """Return a daemon that accepts requests of every user on this machine, on the engine of the test."""
-    engine = "oci" if request.param == "oci" else request.getfixturevalue("docker_host")
+    engine = "oci" if engine_name == "oci" else request.getfixturevalue("docker_host")
     made = new_daemon(engine, settings={"SOCKET_MODE": "0666", "POOL__DEFAULT_TARGET": "1"})
     made.home.chmod(0o755)
     try:

@@ -64,7 +64,7 @@ WALLS: Mapping[str, Wall] = {
     "process namespace": namespace("pid", "0x20000000"),
     "network": namespace("net", "0x40000000"),
     "control group namespace": Wall(
-        change=('_check(_libc.unshare(_NEW_CGROUP), "unshare")', "pass"),
+        change=('_raise_on_error(_libc.unshare(_NEW_CGROUP), "unshare")', "pass"),
         said="namespace cgroup is also that of the template",
         probe="control_group",
         holds=["/"],
@@ -210,6 +210,6 @@ async def test_wall_that_is_taken_away_is_seen(name: str) -> None:
 async def test_child_without_a_user_namespace_of_its_own_cannot_give_up_its_rights_and_does_not_start() -> (
     None
 ):
-    change = ('_check(_libc.unshare(_NEW_USER), "unshare user")', "return")
+    change = ('_raise_on_error(_libc.unshare(_NEW_USER), "unshare user")', "return")
     with pytest.raises(AssertionError, match="can't be confined: PermissionError"):
         await cloned(change, {}, "user")

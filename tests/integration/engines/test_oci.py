@@ -82,7 +82,7 @@ async def test_kill_for_memory_is_evidence_until_the_container_is_removed(engine
 async def test_container_that_makes_way_weighs_a_tenth_of_another(engine: OciEngine) -> None:
     refs = [await engine.create(await spec(engine, ULIDS.new())) for _ in range(2)]
     await engine.make_way(refs[0])
-    path, _ = engine._containers[refs[0].engine_id].group._weight(0)
+    path, _ = engine._containers[refs[0].engine_id].group._weight_file(0)
     held, other = (int(Path(path.replace(refs[0].ulid, ref.ulid)).read_text()) for ref in refs)
     for ref in refs:
         await engine.remove(ref)

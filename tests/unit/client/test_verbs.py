@@ -115,7 +115,7 @@ def test_help_shows_signature_and_docstring_of_each_method(
     assert f"attempt(self, attempt_id: 'str', *, wait_s: 'float' = 0) -> '{document}'" in shown
     assert f"events(self, attempt_id: 'str', *, after: 'str | None' = None) -> '{events}'" in shown
     assert f"artifact(self, attempt_id: 'str', name: 'str') -> '{content}'" in shown
-    assert "Return one attempt; waits up to `wait_s` (at most 600) for its verdict." in shown
+    assert "Return one attempt, after waiting up to `wait_s` (at most 600) for its verdict." in shown
     assert "**" not in shown.replace("**filters: 'str | int | None'", "")
 
 

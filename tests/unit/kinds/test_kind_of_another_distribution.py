@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,12 +37,15 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = install(tmp_path_factory.mktemp("ini"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(folder))
-        patch.setenv("ASSAYD_VALIDATORS", '["ini"]')
-        yield folder
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return install(tmp_path_factory.mktemp("ini"))
+
+
+@pytest.fixture
+def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("ASSAYD_VALIDATORS", '["ini"]')
+    return folder
 
 
 @pytest.fixture
