@@ -52,7 +52,8 @@ settings.load_profile("assayd")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep together what shares an engine's daemon or a file's fixtures when several processes run tests."""
     for item in items:
-        if ROOT / "tests/unit" not in item.path.parents:
+        in_group = item.get_closest_marker("xdist_group") is not None
+        if not in_group and ROOT / "tests/unit" not in item.path.parents:
             item.add_marker(pytest.mark.xdist_group(_group(item)))
 
 

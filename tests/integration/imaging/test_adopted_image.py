@@ -43,7 +43,8 @@ from support.guests.hostile_elsewhere import elsewhere, wrongly_ended
 from support.guests.hostile_program import read_programs
 from support.texts.checked_functions import CHECKED_FUNCTIONS
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+# One process runs the whole file: its tests on either engine give images the same names.
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("adopted images")]
 
 CACHE = ROOT / ".run/cache/images"
 
