@@ -1,4 +1,4 @@
-"""Writes the instructions for steps in a prompt: the format, and what the policy allows. Pure.
+"""Writes the instructions for steps in a prompt: the format and the allowed operations. Pure.
 
 The instructions cover only the types of steps to write, so a SQL step gets no rules for bash.
 """

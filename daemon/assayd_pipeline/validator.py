@@ -254,7 +254,7 @@ class Pipeline(Kind[PipelinePayload]):
         )
 
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
-        """Return the instructions for steps, and what the policy allows."""
+        """Return the instructions for steps, with the operations that the policy allows."""
         return instructions(None if policy is None else usual(policy))
 
     def context(

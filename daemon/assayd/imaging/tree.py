@@ -19,7 +19,7 @@ _LINKS = 2
 """Links to a file that one image has: the image's, and that of `shared_files`."""
 
 Known = dict[tuple[int, int, int, int, int], str]
-"""Digests of files that were read before, by what the kernel changes if anyone writes to the file."""
+"""Digests of files that were read before, by the metadata that the kernel changes on each write."""
 
 Entries = Mapping[str, tuple[str, str]]
 """Path without leading slash -> kind (folder, file, program, link) and content digest or target."""

@@ -238,9 +238,8 @@ def _join_letters(letters: list[tuple[str, str]]) -> StyledLine:
 
 __all__ = ["err", "out", "plain", "print_json", "shorten"]
 
-# Control characters but tab and newline, marks that reorder text, and invisible ones: otherwise, a guest
-# could rewrite the screen, show a source line as another, or hide words for a model in what a person
-# copies.
+# Control characters except tab and newline, marks that reorder text, and invisible characters. With them, a
+# guest could rewrite the screen, disguise a source line, or hide instructions for a model in copied text.
 UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
