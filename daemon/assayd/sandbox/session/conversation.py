@@ -22,13 +22,13 @@ from assayd.model.run import (
     RunEnd,
     RunSpec,
     Unit,
-    UnitEnd,
     UnitResult,
     to_policy_event,
 )
 from assayd.ports.egress import EgressSession
 from assayd.sandbox.outcome import unit_outcome
 from assayd.sandbox.session.ahead import SendAheadWindow
+from assayd.sandbox.session.budget import AttemptBudget
 from assayd.sandbox.session.channel import (
     Channel,
     GuestFault,
@@ -48,9 +48,6 @@ log = structlog.get_logger()
 MAX_DROPPED = 100
 CHECK = "check"
 """The event that a unit sends before work that the judgement doesn't need."""
-
-LEAST_KEPT_BYTES = 2048
-"""Bytes of each stream to keep per unit after earlier units have used up the attempt's share."""
 
 
 class RunObserver:
@@ -79,8 +76,7 @@ class Conversation:
         self._deadline: Deadline | None = None
         self._between_s = 0.0
         self._units_starved_s = 0.0
-        self._result_bytes = 0
-        self._room = dict.fromkeys(("stdout", "stderr"), spec.limits.output_kept_bytes)
+        self._budget = AttemptBudget(spec.limits)
         self.units: list[UnitResult] = []
         self.outputs: dict[str, bytearray] = {}
         self.truncated: set[str] = set()
@@ -158,7 +154,7 @@ class Conversation:
             elif kind == "unit_end":
                 asked = await self._streams.end_unit(index) if self._streams is not None else ()
                 result = self._add_network_events(transcript.end(header), asked)
-                return self._finish_unit(index, result, transcript.result_bytes)
+                return self._finish_unit(index, result)
             elif self._streams is not None:
                 self._streams.take(index, header, body)
             else:
@@ -202,29 +198,17 @@ class Conversation:
         rule = hook_rule(self._spec.network.mode)
         return replace(event, rule=rule.value, reason=WORDINGS[rule].reason)
 
-    def _finish_unit(self, index: int, result: UnitResult, result_bytes: int) -> None:
+    def _finish_unit(self, index: int, result: UnitResult) -> None:
         self._current = None
-        self._result_bytes += result_bytes
-        if self._result_bytes > self._spec.limits.attempt_result_bytes:
-            # The unit is at fault, not the conversation: drop its results and continue.
-            result = replace(result, end=UnitEnd.RESULT_LIMIT, results=())
+        result = self._budget.limit_results(result)
         result = replace(result, outcome=unit_outcome(result, self._spec.units[index]))
         self._keep_result(result)
         self._exclude_starved_time(0.0)
         self._observer.unit_ended(index, result)
 
     def _keep_result(self, unit: UnitResult) -> None:
-        """Keep a unit's result, and its output within the limits.
-
-        Without these limits, the total output would grow with the number of units.
-        """
-        stdout = unit.stdout.truncate_to(max(self._room["stdout"], LEAST_KEPT_BYTES))
-        stderr = unit.stderr.truncate_to(max(self._room["stderr"], LEAST_KEPT_BYTES))
-        self._room["stdout"] -= len(stdout.head) + len(stdout.tail)
-        self._room["stderr"] -= len(stderr.head) + len(stderr.tail)
-        if stdout is not unit.stdout or stderr is not unit.stderr:
-            unit = replace(unit, stdout=stdout, stderr=stderr)
-        self.units.append(unit)
+        """Keep a unit's result, and its output within the limits."""
+        self.units.append(self._budget.limit_output(unit))
         self._units_starved_s += unit.usage.starved_s
 
     async def _receive_final_frames(self) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from assayd.sandbox.pool.decide import (
+    RESERVED,
     Action,
     Assign,
     Create,
@@ -17,9 +19,12 @@ from assayd.sandbox.pool.decide import (
     PoolState,
     Remove,
     decide,
+    find_spare,
     target,
 )
 from support.engines.pool_values import MIB, A, B, idle, key
+
+LESSEE = Lessee(key=A, flow=(1, "a"))
 
 
 def decided(
@@ -287,3 +292,19 @@ def test_targets_follow_the_rate_up_to_a_ceiling(rate_per_s: float, expected: in
 
 def test_without_a_base_and_without_demand_nothing_is_kept():
     assert target(0, rate_per_s=0.0, refill_s=0.3, most=16) == 0
+
+
+def test_a_second_container_is_spared_while_a_processor_is_free_and_nobody_waits():
+    spare = PoolState(idle=(idle("one"),), leased=(LESSEE,), limits=PoolLimits(processors=2))
+    assert find_spare(spare, A, quick=True) == "one"
+    assert find_spare(spare, B, quick=True) is None
+    assert find_spare(replace(spare, leased=(LESSEE, LESSEE)), A, quick=True) is None
+    assert find_spare(replace(spare, waiting=(LESSEE,)), A, quick=True) is None
+    assert find_spare(replace(spare, idle=(idle("one", alive=False),)), A, quick=True) is None
+
+
+def test_the_reserve_is_not_spared_where_a_successor_takes_long():
+    idles = tuple(idle(str(number)) for number in range(RESERVED + 1))
+    spare = PoolState(idle=idles, leased=(LESSEE,), limits=PoolLimits(processors=2))
+    assert find_spare(spare, A, quick=False) == "0"
+    assert find_spare(replace(spare, idle=idles[1:]), A, quick=False) is None

@@ -11,8 +11,9 @@ import pytest
 from assayd.aio import Deadline
 from assayd.guest.frames import Header, encode
 from assayd.model.run import Limits, Program, ResourceUsage, RunEnd, RunSpec, Unit, UnitEnd
+from assayd.sandbox.session.budget import LEAST_KEPT_BYTES
 from assayd.sandbox.session.channel import Channel
-from assayd.sandbox.session.conversation import LEAST_KEPT_BYTES, Conversation
+from assayd.sandbox.session.conversation import Conversation
 from support.guests.scripted_runner import BYE, Reply, ScriptedDuplex, good_runner, good_unit, unit_end
 
 LIMITS = Limits(timeout_s=5, unit_timeout_s=1, memory_bytes=2**20, max_processes=1, output_kept_bytes=64)
