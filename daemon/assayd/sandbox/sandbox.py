@@ -35,7 +35,7 @@ RUNNER_PIDS = 1
 class Lease:
     """A container leased for one run of a spec, and its conversation, in which only the rules were sent.
 
-    `beside` is the lease of a second container that runs the spec's last units.
+    `further` is the lease of a second container that runs the spec's last units.
     """
 
     spec: RunSpec
@@ -43,7 +43,7 @@ class Lease:
     conversation: Conversation
     warm: bool
     facts: ContainerFacts
-    beside: Lease | None = None
+    further: Lease | None = None
 
 
 class Sandbox:
@@ -112,7 +112,7 @@ class Sandbox:
             held.callback(self.pool.release, further)
             first = await self._begin(parts[0], container, image, warm, user)
             second = await self._begin(parts[1], further, image, True, user)
-            yield replace(first, spec=spec, beside=second)
+            yield replace(first, spec=spec, further=second)
 
     async def _begin(
         self, spec: RunSpec, container: Container, image: ImageFacts, warm: bool, user: int
@@ -141,17 +141,19 @@ class Sandbox:
 
     async def run(self, lease: Lease, deadline: Deadline, observer: RunObserver | None = None) -> RunResult:
         """Run the units in the leased containers; return the classified result."""
-        if lease.beside is None:
+        if lease.further is None:
             return classify(await self._run_container(lease, deadline, observer), lease.spec)
-        first_units = len(lease.spec.units) - len(lease.beside.spec.units)
+        first_units = len(lease.spec.units) - len(lease.further.spec.units)
         later = LaterUnits(observer or RunObserver(), first_units)
         async with task_group() as tasks:
-            beside = tasks.create_task(self._run_container(lease.beside, deadline, later), name="run-beside")
+            second = tasks.create_task(
+                self._run_container(lease.further, deadline, later), name="run-second-half"
+            )
             result = await self._run_container(lease, deadline, observer)
             if result.end is not RunEnd.FINISHED:
-                beside.cancel()
+                second.cancel()
         return classify(
-            join(lease.spec, result, result if beside.cancelled() else beside.result()), lease.spec
+            join(lease.spec, result, result if second.cancelled() else second.result()), lease.spec
         )
 
     async def _run_container(

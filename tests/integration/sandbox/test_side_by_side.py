@@ -73,7 +73,7 @@ async def warm(engine: Engine, planned: RunSpec) -> AsyncIterator[Sandbox]:
 async def run_in_two(sandbox: Sandbox, planned: RunSpec) -> RunResult:
     """Run a spec in two containers."""
     async with sandbox.lease(planned) as lease:
-        assert lease.beside is not None
+        assert lease.further is not None
         return await sandbox.run(lease, Deadline(30))
 
 
@@ -98,7 +98,7 @@ async def test_each_container_has_the_attempts_memory_limit(engine: Engine) -> N
 async def test_a_cancelled_run_ends_in_both_containers(engine: Engine) -> None:
     planned = spec(RETURNS, *map(str, range(LEAST_UNITS)))
     async with warm(engine, planned) as sandbox, sandbox.lease(planned) as lease:
-        assert lease.beside is not None
+        assert lease.further is not None
         deadline = Deadline(30)
         deadline.cancel()
         result = await sandbox.run(lease, deadline)
@@ -112,5 +112,5 @@ async def test_a_run_without_a_free_processor_has_one_container(engine: Engine) 
         sandbox.lease(planned) as two,
         sandbox.lease(planned) as one,
     ):
-        assert two.beside is not None
-        assert one.beside is None
+        assert two.further is not None
+        assert one.further is None
