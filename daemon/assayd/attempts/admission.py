@@ -41,7 +41,8 @@ log = structlog.get_logger()
 class AttemptOrigin:
     """The origin of an attempt: its sender, its keys, and the batch or attempt to which it belongs.
 
-    `max_runs` limits the attempt's runs, in addition to the daemon's setting.
+    `max_runs` limits the attempt's runs, in addition to the daemon's setting. `from_gateway`: whether the
+    attempt belongs to a cluster, whose gateway keeps the records.
     """
 
     peer: Peer
@@ -50,6 +51,7 @@ class AttemptOrigin:
     batch_id: str | None = None
     replay_of: str | None = None
     max_runs: int | None = None
+    from_gateway: bool = False
 
 
 class Admission:
@@ -107,7 +109,7 @@ class Admission:
 
     async def submit(self, submission: Submission, origin: AttemptOrigin) -> Accepted:
         """Accept a submission durably and queue it; if it was accepted before, return its attempt."""
-        submission = await self.complete(submission, origin.peer.uid)
+        submission = await self.complete(submission, origin.peer.uid, from_gateway=origin.from_gateway)
         span = self._begin_span(submission, origin)
         if await self._is_known(origin):
             accepted = await self._accept_submission(submission, origin, span)
@@ -144,10 +146,12 @@ class Admission:
         if url is not None:
             await self._webhooks.check(url, uid)
 
-    async def complete(self, submission: Submission, uid: int) -> Submission:
+    async def complete(self, submission: Submission, uid: int, *, from_gateway: bool = False) -> Submission:
         """Replace references to records of the submission's kind with the full payload."""
         records = self._records.get(submission.kind)
-        payload = await records.complete(submission, uid) if isinstance(records, Completing) else None
+        payload = None
+        if isinstance(records, Completing):
+            payload = await records.complete(submission, uid, from_gateway=from_gateway)
         return submission if payload is None else with_payload(submission, payload, self._kinds)
 
     async def submit_document(self, document: bytes, origin: AttemptOrigin) -> Accepted:

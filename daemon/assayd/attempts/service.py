@@ -161,10 +161,15 @@ class DaemonService:
         attempt_id: str | None = None,
         idempotency_key: str | None = None,
         max_runs: int | None = None,
+        from_gateway: bool = False,
     ) -> Accepted:
         """Accept a submission durably and put the attempt into the queue."""
         origin = AttemptOrigin(
-            peer=peer, attempt_id=attempt_id, idempotency_key=idempotency_key, max_runs=max_runs
+            peer=peer,
+            attempt_id=attempt_id,
+            idempotency_key=idempotency_key,
+            max_runs=max_runs,
+            from_gateway=from_gateway,
         )
         return await self._admission.submit(submission, origin)
 
