@@ -11,11 +11,9 @@ from datetime import timedelta
 
 import structlog
 
-from assayd.attempts.acceptance import Acceptance
-from assayd.attempts.conclusion import Conclusion
-from assayd.attempts.disk_quota import DiskQuota
+from assayd.attempts.acceptance import Acceptance, DiskQuota
+from assayd.attempts.conclusion import Conclusion, ended
 from assayd.attempts.scheduler import Order, Scheduler
-from assayd.attempts.verdicts import ended
 from assayd.documents import LARGE_DOCUMENT_BYTES, read_accepted, read_bytes, with_payload
 from assayd.errors import AssaydError, RequestError
 from assayd.kind import Kind
@@ -27,10 +25,9 @@ from assayd.model.run import Limits
 from assayd.model.submission import Peer, Submission
 from assayd.model.trace_context import from_text
 from assayd.policies import PolicySet, require_enforceable, tighten
-from assayd.ports.chains import RepairRequests
+from assayd.ports.chains import RepairRequests, WebhookGate
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.tracing import NO_TRACING, Attribute, Span, Tracing, trace_origin
-from assayd.ports.webhooks import WebhookGate
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.recorder import Completing
 
