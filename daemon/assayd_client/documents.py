@@ -9,7 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from assayd.documents.attempts import ArtifactListDocument, AttemptDocument, AttemptPageDocument
+    from assayd.documents.attempts import (
+        ArtifactListDocument,
+        AttemptDocument,
+        AttemptPageDocument,
+        SummaryDocument,
+    )
     from assayd.documents.batches import (
         BatchDocument,
         BatchPageDocument,
@@ -34,15 +39,16 @@ if TYPE_CHECKING:
         TokenListDocument,
     )
     from assayd.documents.discovery import (
+        DaemonDocument,
+        ExaminationDocument,
+        GarbageDocument,
         KindDocument,
         KindListDocument,
         PolicyCheckDocument,
         PolicyListDocument,
     )
     from assayd.documents.library import LibraryEntryDocument, LibraryPageDocument
-    from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument
     from assayd.documents.policy_review import ExplanationDocument, SuggestionDocument
-    from assayd.documents.summary import SummaryDocument
     from assayd.documents.workflows import (
         WorkflowCheckDocument,
         WorkflowDocument,

@@ -18,7 +18,7 @@ import pytest
 from obstore.store import MemoryStore
 
 from assayd.errors import StoreError
-from assayd.model.bundle import Bundle
+from assayd.model.attempt import Bundle
 from assayd.store.artifacts import MANIFEST, OTHERS_S
 from assayd_cluster.bundles.objects import ObjectArtifactStore
 from assayd_cluster.bundles.verified import VerifiedArtifactStore

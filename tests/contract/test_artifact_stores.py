@@ -17,7 +17,7 @@ import pytest
 from obstore.store import MemoryStore, ObjectStore
 
 from assayd.errors import StoreError
-from assayd.model.bundle import Bundle, disk_bytes
+from assayd.model.attempt import Bundle, disk_bytes
 from assayd.ports.artifacts import ArtifactStore
 from assayd.store.artifacts import MANIFEST, OTHERS_S, PIECE_BYTES, FileArtifactStore
 from assayd_cluster.bundles.objects import ObjectArtifactStore

@@ -6,21 +6,28 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from assayd.documents.attempts import ArtifactListDocument, AttemptDocument, AttemptPageDocument
+from assayd.documents.attempts import (
+    ArtifactListDocument,
+    AttemptDocument,
+    AttemptPageDocument,
+    SummaryDocument,
+)
 from assayd.documents.base import ErrorDocument
 from assayd.documents.batches import BatchDocument, BatchPageDocument, ItemPageDocument
-from assayd.documents.discovery import KindDocument, KindListDocument, PolicyCheckDocument, PolicyListDocument
-from assayd.documents.library import ApproveBody, LibraryEntryDocument, LibraryPageDocument
-from assayd.documents.operations import (
+from assayd.documents.discovery import (
     DaemonDocument,
     ExaminationDocument,
     GarbageDocument,
+    KindDocument,
+    KindListDocument,
+    PolicyCheckDocument,
+    PolicyListDocument,
     ReadinessDocument,
     StatusDocument,
 )
+from assayd.documents.library import ApproveBody, LibraryEntryDocument, LibraryPageDocument
 from assayd.documents.policy_review import ExplanationDocument, SuggestionDocument
-from assayd.documents.static_check import StaticCheckDocument
-from assayd.documents.summary import SummaryDocument
+from assayd.documents.reports import StaticCheckDocument
 
 Responses = dict[int | str, dict[str, Any]]
 """The framework's own type for descriptions of answers."""

@@ -33,10 +33,9 @@ from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget
 from assayd.documents import compact
 from assayd.metrics import Metrics
-from assayd.ports.chains import Chains, NoChains
+from assayd.ports.chains import Chains, NoChains, NoWorkflows, Workflows
 from assayd.ports.service import Service
 from assayd.ports.tracing import NO_TRACING, Tracing
-from assayd.ports.workflows import NoWorkflows, Workflows
 from assayd.store.library import DatabaseLibrary
 
 _USUAL = ApiLimits()

@@ -58,13 +58,15 @@ class SocketAccess:
 
     If neither uids nor gids are listed, everyone who can open the socket may use the API; a remote caller's
     token has already been checked. Operators may always use the API: root, the daemon's user `own_uid` (who
-    can read its files anyway), and the operators' group.
+    can read its files anyway), and the operators' group. `worker_uid` is the user that runs the worker of a
+    cluster's node.
     """
 
     uids: frozenset[int] = frozenset()
     gids: frozenset[int] = frozenset()
     operators_gid: int | None = None
     own_uid: int | None = None
+    worker_uid: int | None = None
 
     def admits(self, caller: Caller) -> bool:
         """Return whether this caller may use the API at all."""
@@ -77,6 +79,10 @@ class SocketAccess:
         if caller.remote:
             return caller.operator
         return caller.peer.uid in {0, self.own_uid} or self.operators_gid in caller.groups
+
+    def may_work_for_gateway(self, caller: Caller) -> bool:
+        """Return whether this caller may be the worker of a node, which submits attempts of a gateway."""
+        return not caller.remote and (caller.peer.uid == self.worker_uid or self.is_operator(caller))
 
     def sees(self, caller: Caller, owned: Attempt | Batch) -> bool:
         """Return whether this caller may know that an attempt or a batch exists."""

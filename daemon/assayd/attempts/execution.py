@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 from assayd.attempts.attempt_run import Finished, Job
-from assayd.attempts.selftest import SelfTest
+from assayd.attempts.health import SelfTest
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt
 from assayd.model.health import HealthRow

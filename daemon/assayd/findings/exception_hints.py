@@ -17,9 +17,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from assayd.findings.line_hints import hint_by_expression
+from assayd.findings.line_hints import hint_by_expression, hint_by_values
 from assayd.findings.source_text import line_at
-from assayd.findings.value_hints import hint_by_values
 from assayd.guest_results.record import Raised
 from assayd.model.finding import Edit
 from assayd.model.text_limits import EDITED_LINE_CHARS, shorten

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from assayd.findings.exception_hints import exception_hint, misspelling_edit
-from assayd.findings.network_errors import network_hint
-from assayd.findings.network_rules import WORDINGS, NetworkRule
+from assayd.findings.network_rules import WORDINGS, NetworkRule, network_hint
 from assayd.findings.source_text import snippet
 from assayd.guest_results.record import NotCompiled, Raised
 from assayd.model.finding import Finding, Layer, Rule, Severity

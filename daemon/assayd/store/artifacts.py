@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from assayd.errors import StoreError
-from assayd.model.attempt import Artifact
-from assayd.model.bundle import SECOND_RUN, Bundle, Written, stamp
+from assayd.model.attempt import SECOND_RUN, Artifact, Bundle, Written, stamp
 from assayd.store import folders
 from assayd.store.faults import translate_errors
 from assayd.store.media_types import media_type

@@ -117,8 +117,12 @@ class JobRows(Protocol):
 class Completing(Protocol):
     """A kind's records that can complete the kind's submissions."""
 
-    async def complete(self, submission: Submission, uid: int) -> Mapping[str, object] | None:
+    async def complete(
+        self, submission: Submission, uid: int, *, from_gateway: bool = False
+    ) -> Mapping[str, object] | None:
         """Return the full payload for a submission that refers to records, or None if it is complete.
+
+        `from_gateway`: whether a gateway has already completed the submission from its own records.
 
         Raises: RequestError, e.g. if the records belong to another user; StoreError.
         """

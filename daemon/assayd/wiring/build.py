@@ -15,18 +15,16 @@ from fastapi import APIRouter
 from assayd import __version__
 from assayd.aio import task_group
 from assayd.analysis.analyst import Analyst
-from assayd.attempts.acceptance import Acceptance
+from assayd.attempts.acceptance import Acceptance, DiskQuota
 from assayd.attempts.admission import Admission
-from assayd.attempts.backlog import keep_counting
 from assayd.attempts.conclusion import Conclusion
-from assayd.attempts.disk_quota import DiskQuota
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Execution, Readiness
 from assayd.attempts.policy_trial import PolicyTrials
 from assayd.attempts.retention import Retention, Uploads
 from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.service import DaemonService
-from assayd.attempts.telemetry import watch_disk
+from assayd.attempts.telemetry import keep_counting, watch_disk
 from assayd.audit import AuditLog
 from assayd.batches import DaemonBatches
 from assayd.ids import SystemClock, UlidGenerator
@@ -38,10 +36,9 @@ from assayd.model.health import DaemonFacts
 from assayd.pace import UserThrottle
 from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore
-from assayd.ports.chains import Chains
+from assayd.ports.chains import Chains, Workflows
 from assayd.ports.clock import Clock
 from assayd.ports.tracing import Tracing
-from assayd.ports.workflows import Workflows
 from assayd.sandbox.container import ContainerOrigin
 from assayd.settings import Settings
 from assayd.store.artifacts import FileArtifactStore

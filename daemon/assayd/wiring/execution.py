@@ -16,11 +16,11 @@ import structlog
 import assayd.guest
 from assayd.aio import task_group
 from assayd.attempts.admission import limits_of
+from assayd.attempts.conclusion import Verdicts
 from assayd.attempts.execution import Execution
+from assayd.attempts.health import SelfTest
 from assayd.attempts.images import ImageHints, ImageTrials
 from assayd.attempts.lifecycle import LocalExecution
-from assayd.attempts.selftest import SelfTest
-from assayd.attempts.verdicts import Verdicts
 from assayd.documents import canonical
 from assayd.egress import Relay
 from assayd.engines.measured import measured
@@ -37,8 +37,7 @@ from assayd.ports.engine import Engine
 from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.images import Images
 from assayd.sandbox.isolation_check import check_isolation
-from assayd.sandbox.pool.autoscale import PoolDemand
-from assayd.sandbox.pool.decide import PoolLimits
+from assayd.sandbox.pool.decide import PoolDemand, PoolLimits
 from assayd.sandbox.pool.pool import Pool
 from assayd.sandbox.pool.reaper import Reaper
 from assayd.sandbox.readiness import ReadinessSupervisor

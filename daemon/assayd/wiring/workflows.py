@@ -17,8 +17,7 @@ from fastapi import APIRouter
 from assayd.attempts.admission import Admission
 from assayd.attempts.scheduler import Scheduler
 from assayd.model.attempt import Attempt
-from assayd.ports.chains import Chains
-from assayd.ports.workflows import PACKAGE, NoWorkflows, Workflows
+from assayd.ports.chains import WORKFLOWS_PACKAGE, Chains, NoWorkflows, Workflows
 from assayd.store.library import DatabaseLibrary
 from assayd.wiring.basics import Basics
 
@@ -51,9 +50,9 @@ class WorkflowWing:
 
 async def open_workflows(basics: Basics, stack: AsyncExitStack, parts: RunningParts) -> WorkflowWing:
     """Start the workflows, which stop when the stack is closed."""
-    if find_spec(PACKAGE) is None:
-        log.warning("wing.missing", package=PACKAGE, without="workflows")
+    if find_spec(WORKFLOWS_PACKAGE) is None:
+        log.warning("wing.missing", package=WORKFLOWS_PACKAGE, without="workflows")
         return WorkflowWing(carried=NoWorkflows())
-    wiring = import_module(f"{PACKAGE}.wiring")
+    wiring = import_module(f"{WORKFLOWS_PACKAGE}.wiring")
     carried: Workflows = await wiring.open_wing(basics, stack, parts)
     return WorkflowWing(carried=carried, routers=wiring.ROUTERS)

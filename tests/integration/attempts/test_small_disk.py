@@ -11,7 +11,7 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd.model.batch import BatchRequest
-from assayd.model.library import LibraryEntry
+from assayd.model.records import LibraryEntry
 from assayd.model.submission import Peer
 from support.daemons.daemon_fixtures import needs_root
 from support.daemons.small_daemon import How, SmallDaemon, small_daemon, submission

@@ -16,7 +16,7 @@ from assayd.engines.oci.runtime import CANDIDATES
 from assayd.errors import EngineError
 from assayd.model.run import Cause
 from assayd.sandbox import isolation_check as canary
-from assayd.sandbox.probes import RELAYED, RUNNER_MEMORY, probes
+from assayd.sandbox.isolation_check import RELAYED, RUNNER_MEMORY, probes
 from assayd.sandbox.readiness import IsolationCheck
 from assayd.sandbox.sandbox import Sandbox
 from assayd.wiring.engine import create_isolation_check

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from assayd.ports.engine import LABEL_CONTAINER
-from assayd.sandbox.kills import kernel_oom_kills
+from assayd.sandbox.sandbox import kernel_oom_kills
 from assayd_client import ClientError, Document, PlainClient
 from support.daemons.daemon_process import READY_WITHIN_S, DaemonProcess, new_home
 from support.engines.cuttable_engine import CuttableEngine

@@ -108,6 +108,7 @@ class FakeService:
         self.closed_streams = 0
         self.waiting = 0
         self.silent = False
+        self.from_gateway = False
 
     @property
     def records(self) -> Mapping[str, object]:
@@ -128,9 +129,11 @@ class FakeService:
         attempt_id: str | None = None,
         idempotency_key: str | None = None,
         max_runs: int | None = None,
+        from_gateway: bool = False,
     ) -> Accepted:
         if self.refusal is not None:
             raise self.refusal
+        self.from_gateway = from_gateway
         known = attempt_id or self.keys.get((peer.uid, idempotency_key or ""))
         if known in self.attempts:
             if self.attempts[known].peer.uid != peer.uid:

@@ -18,8 +18,7 @@ from assayd.ports.egress import Egress, EgressLimits
 from assayd.ports.engine import Engine
 from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.images import Images
-from assayd.sandbox.pool.autoscale import PoolDemand
-from assayd.sandbox.pool.decide import PoolLimits
+from assayd.sandbox.pool.decide import PoolDemand, PoolLimits
 from assayd.sandbox.pool.pool import Pool
 from assayd.sandbox.pool.reaper import Reaper
 from assayd.sandbox.sandbox import Sandbox

@@ -11,8 +11,7 @@ from assayd.guest.frames import Decoder, encode
 from assayd.ids import SystemClock, UlidGenerator
 from assayd.ports.engine import ImageFacts
 from assayd.sandbox.container import ContainerOrigin
-from assayd.sandbox.pool.autoscale import PoolDemand
-from assayd.sandbox.pool.decide import PoolKey, PoolLimits
+from assayd.sandbox.pool.decide import PoolDemand, PoolKey, PoolLimits
 from assayd.sandbox.pool.pool import Pool
 from support.engines.pool_values import key
 from support.fakes.engine import FakeEngine, Peer

@@ -50,6 +50,30 @@ def test_daemons_own_user_and_whoever_is_in_the_operators_group_are_operators() 
     assert not access.is_operator(caller(1000, 20))
 
 
+@pytest.mark.parametrize(
+    ("who", "may"),
+    [
+        (caller(990), True),
+        (caller(33), True),
+        (caller(0), True),
+        (caller(1000), False),
+        (Caller(peer=Peer(uid=990, gid=990, pid=0), groups=frozenset(), remote=True), False),
+        (Caller(peer=Peer(uid=0, gid=0, pid=0), groups=frozenset(), remote=True, operator=True), False),
+    ],
+)
+@pytest.mark.parametrize("query", ["", "?max_runs=1"])
+async def test_only_a_nodes_worker_submits_for_a_gateway(who: Caller, may: bool, query: str) -> None:
+    service = FakeService()
+    app = create_app(service, None, access=SocketAccess(own_uid=33, worker_uid=990))
+
+    async def known(scope, receive, send):
+        await app({**scope, "state": {"caller": who}}, receive, send)
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(known), base_url="http://assayd") as client:
+        response = await client.put(f"/v1/attempts/01JTC8ZK5V7777777777777777{query}", json=GOOD)
+    assert (response.status_code, service.from_gateway) == (202, may and bool(query))
+
+
 def test_the_kernel_names_the_peer(tmp_path) -> None:
     with serving(FakeService(), tmp_path / "s") as path:
         transport = httpx.HTTPTransport(uds=str(path), verify=False)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from assayd.analysis.analyst import Checked
-from assayd.attempts.check_turns import CheckTurns
+from assayd.attempts.policy_trial import CheckTurns
 from assayd.byte_budget import LARGE_BYTES
 from assayd.documents import read_json
 from assayd.errors import EngineError, RequestError, StoreError

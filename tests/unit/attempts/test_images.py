@@ -10,8 +10,8 @@ from typing import cast
 
 import pytest
 
+from assayd.attempts.health import SelfTest
 from assayd.attempts.images import AGAIN_S, ImageTrials
-from assayd.attempts.selftest import SelfTest
 from assayd.errors import EngineError
 from assayd.ids import SystemClock
 from assayd.kind import Kind

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from assayd.attempts.retention import AT_ONCE, Keep, Retention, Uploads
-from assayd.model.attempt import Artifact
+from assayd.model.attempt import Artifact, Bundle
 from assayd.model.batch import Batch
-from assayd.model.bundle import Bundle
 from assayd.model.records import SweepResult
 from assayd.model.submission import Peer
 from assayd.store.artifacts import FileArtifactStore
+from assayd.store.attempt_queries import ROW_BYTES
 from assayd.store.batches import DatabaseBatchStore
-from assayd.store.expiry import ROW_BYTES
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.library import DatabaseLibrary
 

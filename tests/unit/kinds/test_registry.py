@@ -162,7 +162,7 @@ def test_daemon_without_wings_has_the_core_kinds_and_names_the_missing_ones(
     program = (
         f"import sys\nsys.path[:] = [{str(tmp_path)!r}, *(p for p in sys.path if p[-7:] != '/daemon')]\n"
         "from assayd.kinds import registry\n"
-        "from assayd.attempts.health_rows import kinds_row\n"
+        "from assayd.attempts.health import kinds_row\n"
         "import assayd.wiring.build\n"
         "print(*registry.load([]))\n"
         "print(kinds_row(registry.missing_packages(), {}).detail)\n"

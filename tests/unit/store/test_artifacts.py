@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import StoreError
-from assayd.model.bundle import Bundle
+from assayd.model.attempt import Bundle
 from assayd.ports.artifacts import ArtifactStore
 from assayd.store.artifacts import FileArtifactStore
 

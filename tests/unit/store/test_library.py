@@ -13,7 +13,7 @@ from assayd.model.attempt import Artifact, Attempt
 from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.store.expiry import Removable
+from assayd.store.attempt_queries import Removable
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.library import ENTRY_BYTES, DatabaseLibrary
 

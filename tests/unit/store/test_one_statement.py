@@ -12,10 +12,10 @@ from sqlalchemy import Column, Integer, MetaData, Table, bindparam, func, litera
 from sqlalchemy.dialects.postgresql import insert
 
 from assayd.errors import StoreError
+from assayd.store.access import Writer
 from assayd.store.database import open_database
 from assayd.store.one_statement import OneStatement, StatementText
 from assayd.store.tables import ExactText
-from assayd.store.writer import Writer
 from support.stores.postgres import PostgresServer, needs_postgres
 
 pytestmark = needs_postgres

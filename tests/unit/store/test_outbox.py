@@ -11,8 +11,8 @@ from sqlalchemy import select
 
 from assayd.model.batch import Batch, Line
 from assayd.model.submission import Peer
+from assayd.store.attempt_queries import Removable
 from assayd.store.batches import DatabaseBatchStore
-from assayd.store.expiry import Removable
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.outbox import Outbox
 from assayd.store.tables import webhook_messages

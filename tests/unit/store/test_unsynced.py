@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, event, func, select
 
-from assayd.model.attempt import Attempt
-from assayd.model.bundle import Bundle
+from assayd.model.attempt import Attempt, Bundle
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.jobs import DatabaseJobStore, open_jobs
 from assayd.store.unsynced import MOST_BYTES, UNSYNCED, UnsyncedBundles, pack, unpack

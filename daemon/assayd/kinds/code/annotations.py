@@ -22,8 +22,8 @@ from assayd.kinds.code import type_names as code_type_names
 from assayd.kinds.code import types as code_types
 from assayd.kinds.code.type_names import Declaration, check_names, finding_at
 from assayd.model.finding import Edit, Finding, Rule, Severity
-from assayd.static.python.annotations import alternatives, annotation_aliases
-from assayd.static.python.module_scope import annotated, insertion_line, is_variable, module_statements
+from assayd.static.python.scopes import annotated, insertion_line, is_variable, module_statements
+from assayd.static.python.signature import alternatives, annotation_aliases
 
 RESULT = "result"
 _MOST_READ = 300

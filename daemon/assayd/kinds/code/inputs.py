@@ -24,7 +24,7 @@ from assayd.kinds.code.type_names import Declaration, finding_at
 from assayd.model.finding import Finding, Rule, Severity
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import shorten
-from assayd.static.python.module_scope import annotated, bound_names, is_variable
+from assayd.static.python.scopes import annotated, bound_names, is_variable
 
 _MOST_AWAITED = 100
 

@@ -18,7 +18,7 @@ from assayd.findings.source_text import column_of, line_at, snippet
 from assayd.kinds.code import types as code_types
 from assayd.model.finding import Edit, Finding, Rule
 from assayd.model.text_limits import shorten
-from assayd.static.python.module_scope import annotated, bound_names, insertion_line
+from assayd.static.python.scopes import annotated, bound_names, insertion_line
 
 RULES = (
     Rule(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assayd.findings.exception_hints import exception_hint, hint_by_type, misspelling_edit
-from assayd.findings.network_errors import network_hint
+from assayd.findings.network_rules import network_hint
 from assayd.findings.runs import (
     LEAVING,
     NOT_COMPILED_RULE,

@@ -22,13 +22,13 @@ from assayd.fair_queue import FairQueue
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.engine import Engine
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container, ContainerOrigin, open_container
-from assayd.sandbox.pool.autoscale import PoolDemand
 from assayd.sandbox.pool.decide import (
     STARTS_BETWEEN,
     Assign,
     Create,
     Idle,
     Lessee,
+    PoolDemand,
     PoolKey,
     PoolLimits,
     PoolState,

@@ -28,7 +28,6 @@ from assayd.model.run import (
 )
 from assayd.ports.egress import EgressSession
 from assayd.sandbox.outcome import unit_outcome
-from assayd.sandbox.session.ahead import SendAheadWindow
 from assayd.sandbox.session.channel import (
     Channel,
     GuestFault,
@@ -39,7 +38,13 @@ from assayd.sandbox.session.channel import (
     number,
     text,
 )
-from assayd.sandbox.session.handshake import begin_frame, content_frames, file_frames, unit_frames
+from assayd.sandbox.session.handshake import (
+    SendAheadWindow,
+    begin_frame,
+    content_frames,
+    file_frames,
+    unit_frames,
+)
 from assayd.sandbox.session.streams import StreamSet, open_streams
 from assayd.sandbox.session.unit_log import Transcript
 

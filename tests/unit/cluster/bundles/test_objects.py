@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import StoreError
-from assayd.model.bundle import Bundle
+from assayd.model.attempt import Bundle
 from assayd_cluster.bundles import open_bundles
 from assayd_cluster.bundles.verified import VerifiedArtifactStore
 from assayd_cluster.settings import BundleSettings

@@ -12,8 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from assayd.errors import RequestError
-from assayd.model.attempt import Attempt, State
-from assayd.model.bundle import stamp
+from assayd.model.attempt import Attempt, State, stamp
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.attesting import ATTESTATION

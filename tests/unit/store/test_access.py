@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import Connection, event, text
 
 from assayd.errors import RequestError, StoreError
+from assayd.store.access import MOST_AT_ONCE, Writer
 from assayd.store.database import open_database
-from assayd.store.writer import MOST_AT_ONCE, Writer
 from support.stores.empty_database import lay_database
 
 

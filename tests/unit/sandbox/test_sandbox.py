@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from assayd.sandbox.kills import kernel_oom_kills
+from assayd.sandbox.sandbox import kernel_oom_kills
 
 
 def test_count_is_read_from_among_the_others(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from assayd.model.finding import Severity
 from assayd.model.policy import ExecutionPolicy
-from assayd.static.python.import_edits import MAIN_RULE, with_import_edits
+from assayd.static.python.imports import MAIN_RULE, with_import_edits
 from assayd.static.python.security import scan
 from assayd.static.python.source import parse
 
