@@ -88,10 +88,8 @@ def serve_compat(
 def serve_lsp(context: typer.Context) -> None:
     """Run a language server for editors: diagnostics and quick fixes."""
     try:
-        import pygls  # noqa: F401
+        from assayd_client.cli.lsp.server import build
     except ModuleNotFoundError as missing:
         raise missing_extra_error("lsp", "pygls") from missing
-    from assayd_client.cli.lsp.server import build
-
     with TemporaryDirectory(prefix="assay-rules-") as pages:
         build(selected_daemon(context), Path(pages)).start_io()
