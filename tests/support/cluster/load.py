@@ -47,7 +47,7 @@ class Load:
     def submissions(
         self, number: int, *, slow_s: float = 0.3, kinds: Sequence[str] = KINDS
     ) -> list[tuple[Document, str]]:
-        """Return submissions with expected verdicts; one in four fails, some are slow, some have large results."""
+        """Return submissions with expected verdicts: one in four fails, some are slow, some return much."""
         made = []
         for _ in range(number):
             text = f"attempt {next(self._numbers)}"

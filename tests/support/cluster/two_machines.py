@@ -143,7 +143,7 @@ class TwoMachines:
         subprocess.run(command, check=True, timeout=30)
 
     def _wait_for_far_work(self, ids: list[str]) -> int:
-        """Wait until the second machine runs something or all have verdicts; return the number of its runs."""
+        """Wait until the second machine runs work or all have verdicts; return the number of its runs."""
         left = "SELECT count(*) FROM dispatches WHERE attempt_id = ANY(%s)"
         self.cluster.wait_until(
             f"a run of {FAR}",

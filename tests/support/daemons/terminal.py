@@ -36,7 +36,7 @@ class Terminal:
         return "\n".join(line.rstrip() for line in self.tmux("capture-pane", "-p").splitlines())
 
     def wait_for(self, *texts: str) -> str:
-        """Return the screen as soon as it contains all texts; it is polled, because tmux reports no changes."""
+        """Return the screen as soon as it contains all texts; polls, because tmux reports no changes."""
         due = time.monotonic() + WITHIN_S
         while not all(text in (shown := self.screen) for text in texts):
             assert time.monotonic() < due, shown

@@ -36,7 +36,7 @@ class _KeptStore(ImageStore):
 
 @cache
 def kept_store(folder: Path) -> ImageStore:
-    """Return a folder's shared store, because verifying an image takes longer than most tests of an engine."""
+    """Return a folder's shared store, because verifying an image takes longer than most tests."""
     return _KeptStore(folder)
 
 

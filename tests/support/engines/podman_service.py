@@ -72,7 +72,7 @@ def copy_image(name: str, address: str) -> None:
 
 
 class PodmanEngine(DockerEngine):
-    """An engine that sends only options that Podman supports: the filter's path, the work directory's size."""
+    """An engine that sends only what Podman supports: the filter's path, the work directory's size."""
 
     def __init__(self, address: str) -> None:
         super().__init__(base_url=address)
