@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
 
 from assayd.api import SocketAccess, create_app
 from assayd.kinds.registry import all_validators
-from assayd.wiring.from_kinds import routers_of
+from assayd.wiring.wings import routers_of
 from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from assayd_client import PlainClient
 from support.cluster.small_gateway import serving_gateway

@@ -21,7 +21,7 @@ import pytest
 from assayd.api import SocketAccess, create_app
 from assayd.kinds.registry import all_validators
 from assayd.model.submission import Peer
-from assayd.wiring.from_kinds import routers_of
+from assayd.wiring.wings import routers_of
 from assayd_chains.model import Chain, Failure, Outcome, Repair, Round, Words
 from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from assayd_chains.store import DatabaseChainStore

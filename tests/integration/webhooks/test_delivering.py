@@ -17,8 +17,7 @@ from assayd.model.webhook import parse_webhook_url
 from assayd.store.access import open_access
 from assayd.store.outbox import Outbox, attempt_message_row
 from assayd.webhooks import Receiver, Sender, WebhookLimits
-from assayd.webhooks.delivering import NotDeliveredError, OutgoingMessage, WebhookClient
-from assayd.webhooks.receivers import read_secret
+from assayd.webhooks.delivering import NotDeliveredError, OutgoingMessage, WebhookClient, read_secret
 from support.hosts.webhook_receiver import SECRET, TLS, WebhookReceiver, webhook_receiver
 from support.stores.empty_database import lay_database
 from support.stores.stored_attempts import Make

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
 from assayd.api import batches, discovery, library, routes
-from assayd.api.auditing import CHANGING, actor_of, is_audited
+from assayd.api.middleware import CHANGING, actor_of, is_audited
 from assayd.api.peer import Caller
 from assayd.model.submission import Peer
 from assayd_chains.routes import generations, repairs

@@ -10,8 +10,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from assayd.attempts.attempt_run import Job
 from assayd.attempts.conclusion import LARGE_BYTES, Conclusion
+from assayd.attempts.execution import Job
 from assayd.attempts.lifecycle import LocalExecution
 from assayd.model.merge import Ran
 from assayd.model.policy import ExecutionPolicy

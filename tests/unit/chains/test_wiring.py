@@ -68,7 +68,7 @@ from assayd.errors import RequestError
 from assayd.model.submission import RepairOptions
 from assayd.ports.chains import missing_chains
 from assayd.settings import Settings
-from assayd.wiring.chains import open_chains
+from assayd.wiring.wings import open_chains
 
 async def main():
     async with AsyncExitStack() as stack:

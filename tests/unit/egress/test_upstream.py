@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from assayd.egress.refusal import NotServed
+from assayd.egress.decision import NotServed
 from assayd.egress.upstream import idle_after
 
 

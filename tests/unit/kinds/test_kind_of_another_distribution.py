@@ -24,8 +24,8 @@ from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.package_data import share
 from assayd.settings import Settings
 from assayd.store.jobs import DatabaseJobStore, open_jobs
-from assayd.wiring.from_kinds import recorders_of, routers_of
 from assayd.wiring.profiles import load_profiles
+from assayd.wiring.wings import recorders_of, routers_of
 from assayd_client import PlainClient
 from assayd_client.cli import main
 from assayd_client.cli.submitting import ValidateRequest, build_submission

@@ -16,8 +16,7 @@ from assayd.model.health import HealthRow, HealthStatus
 from assayd.model.run import Limits, RunSpec
 from assayd.ports.engine import EngineInfo, ImageFacts
 from assayd.sandbox.images import LABEL_GUEST, Images
-from assayd.sandbox.pool.pool import STUCK_AGAIN_S, Pool
-from assayd.sandbox.pool.reaper import Reaper
+from assayd.sandbox.pool.pool import STUCK_AGAIN_S, Pool, Reaper
 from assayd.sandbox.readiness import IsolationCheck, ReadinessSupervisor
 from assayd.sandbox.sandbox import Sandbox
 from support.engines.sandboxes import no_way_out

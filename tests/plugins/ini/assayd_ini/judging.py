@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from assayd.findings.python_failures import ExceptionContext
 from assayd.findings.python_unit import judge_end, never_started, read
 from assayd.findings.runs import cause_finding
-from assayd.guest_results.json_reader import GuestJsonError
-from assayd.guest_results.record import Bound
+from assayd.guest_results.record import Bound, GuestJsonError
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, RunResult, UnitResult

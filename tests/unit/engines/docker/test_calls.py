@@ -13,8 +13,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.engines.docker.api import DockerApi
-from assayd.engines.docker.calls import AttachedStream, Calls, Demultiplexer, translate
+from assayd.engines.docker.calls import AttachedStream, Calls, Demultiplexer, DockerApi, translate
 from assayd.errors import EngineError
 
 

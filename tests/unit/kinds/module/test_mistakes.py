@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.kinds.module.payload import ModulePayload
+from assayd.kinds.module.expected_tests import ModulePayload
 from assayd.kinds.module.validator import validator
 from assayd.model.finding import Finding
 from assayd.package_data import share
