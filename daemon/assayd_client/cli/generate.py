@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,11 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assayd.errors import RequestError
-from assayd_client import Conflict, Document, PlainClient, Target
+from assayd_client import Document, PlainClient, Target
 from assayd_client.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
+from assayd_client.cli.options import Json, selected_daemon
+from assayd_client.cli.patience import cancel_on_interrupt
 from assayd_client.cli.repair import failed_lines
 from assayd_client.cli.sample_paths import SamplePath, SamplePaths, SampleTree, sample_paths
 from assayd_client.cli.screens.naming import NAME
+from assayd_client.cli.texts import stored_submission, texts_of, write_texts
 
 if TYPE_CHECKING:
     from assayd_client.cli.screens.wizard import Wizard
@@ -110,7 +112,7 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
             help="Approve the code under this name. Default: the file name of --out without its extension.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Generate code from a request, validate and repair it, and approve it.
 
@@ -138,16 +140,18 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         "labels": parse_pair_options(label or (), "--label") or None,
         "webhook": webhook,
     }
+    daemon = selected_daemon(context)
     if not yes and not as_json and is_on_terminal():
         wanted = name or (out.stem if out is not None else "")
-        raise typer.Exit(_run_screens(context.find_root().obj, request, given, name=wanted, out=out))
+        raise typer.Exit(_run_screens(daemon, request, given, name=wanted, out=out))
     if not words:
         raise RequestError("usage", "the request is missing; run: assay generate KIND WORDS")
     request["context"] = read_context(kind, given)
-    with PlainClient(context.find_root().obj) as client:
+    with PlainClient(daemon) as client:
         generation = wait(client, client.generate(**request), tell=not as_json)
-        submitted = _read_submission(client, generation)
-        if generation["outcome"] == "validated" and submitted is not None:
+        validated = generation["outcome"] == "validated" and generation["attempt_id"] is not None
+        submitted = stored_submission(client, client.attempt(generation["attempt_id"])) if validated else None
+        if submitted is not None:
             if out is not None:
                 write_texts(texts_of(submitted), out)
             if approved_as is not None:
@@ -183,7 +187,7 @@ def review(
         raise RequestError(
             "usage", "the review screens require a terminal; `assay show ID` prints the same information"
         )
-    daemon = context.find_root().obj
+    daemon = selected_daemon(context)
     with PlainClient(daemon) as client:
         found = attempt_id(client, attempt)
     raise typer.Exit(leave(Wizard(Session(daemon, provider=provider), reviewed=found)))
@@ -272,51 +276,14 @@ def _name_error_field(part: str) -> Iterator[None]:
 def wait(client: PlainClient, generation: Document, *, tell: bool) -> Document:
     """Wait for the end of a generation. A keyboard interrupt cancels the generation."""
     told = 0
-    try:
+    with cancel_on_interrupt(client.cancel_generation, generation["id"], "generation "):
         for event in client.generation_events(generation["id"]):
             if event.kind in {"stage", "answer"}:
                 continue
             if tell and len(event.body["attempts"]) > told:
                 told = len(event.body["attempts"])
                 print(f"assay: answer {told} of at most {event.body['max_attempts']}", file=sys.stderr)
-    except KeyboardInterrupt as interrupt:
-        with suppress(Conflict):  # it had ended meanwhile
-            client.cancel_generation(generation["id"])
-        print(f"assay: generation {generation['id']} is cancelled", file=sys.stderr)
-        raise SystemExit(CANCELLED) from interrupt
     return client.generation(generation["id"])
-
-
-def texts_of(submission: Document) -> dict[str, str]:
-    """Return the texts of a submission that an answer supplied, by name. A single text has no name."""
-    payload = submission["payload"]
-    single = payload.get("code", payload.get("text"))
-    if isinstance(single, str):
-        return {"": single}
-    if "steps" in payload:
-        return dict(_iter_step_texts(payload["steps"]))
-    texts = {name: text for name, text in payload.get("files", {}).items() if isinstance(text, str)}
-    if payload.get("manifest"):
-        import json
-
-        texts["manifest.json"] = json.dumps(payload["manifest"], indent=1, sort_keys=True) + "\n"
-    return texts
-
-
-def write_texts(texts: Mapping[str, str], out: Path) -> None:
-    """Write one text to a file, or several texts below a folder.
-
-    Raises: RequestError ``file.unwritable``.
-    """
-    from assayd_client.cli.attempts import to_safe_path
-
-    try:
-        for name, text in texts.items():
-            path = out / to_safe_path(name) if name else out
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RequestError("file.unwritable", f"{out}: {error.strerror}") from error
 
 
 def described(generation: Document, submission: Document | None) -> Iterator[str]:
@@ -394,24 +361,6 @@ def _texts_document(submission: Document | None) -> Document:
     """Return the validated text as `code`, or several texts as `files` by name."""
     texts = texts_of(submission) if submission is not None else {}
     return {"code": texts.pop("", None), "files": texts or None}
-
-
-def _read_submission(client: PlainClient, generation: Document) -> Document | None:
-    """Return the submission that a generation produced, or None if there isn't one."""
-    if generation["attempt_id"] is None or generation["outcome"] != "validated":
-        return None
-    import json
-
-    artifacts = client.attempt(generation["attempt_id"])["artifacts"]
-    name = next(one["name"] for one in artifacts if one["name"].startswith("submission_"))
-    found: Document = json.loads(client.artifact(generation["attempt_id"], name))
-    return found
-
-
-def _iter_step_texts(steps: Sequence[Document]) -> Iterator[tuple[str, str]]:
-    for number, step in enumerate(steps, 1):
-        stem = re.sub(r"[^a-z0-9]+", "_", step["name"].lower()).strip("_") or "step"
-        yield f"{number:02d}_{stem}.{'sh' if step['type'] == 'bash' else 'sql'}", step["content"]
 
 
 def _require_name(name: str | None, out: Path | None) -> str:

@@ -94,9 +94,9 @@ class Written:
         """
         if attempt["verdict"] != "validated" or (self.out is None and not self.in_place):
             return
-        from assayd_client.cli.generate import texts_of, write_texts
+        from assayd_client.cli.texts import texts_of, write_texts
 
-        texts = code_of(client, attempt)
+        texts = texts_of(AttemptView(client=client, attempt=attempt).submission())
         if self.out is not None:
             write_texts(texts, self.out)
             _print_written(self.out)
@@ -108,16 +108,11 @@ class Written:
                 _print_written(path)
 
 
-def code_of(client: PlainClient, attempt: Document) -> dict[str, str]:
-    """Return the texts of an attempt by name; a single text has no name. Raises: RequestError ``usage``."""
-    from assayd_client.cli.generate import texts_of
-
-    return texts_of(AttemptView(client=client, attempt=attempt).submission())
-
-
 def print_code(client: PlainClient, attempt: Document) -> None:
     """Print the texts of an attempt. On a terminal, codes replace the control characters."""
-    texts = code_of(client, attempt)
+    from assayd_client.cli.texts import texts_of
+
+    texts = texts_of(AttemptView(client=client, attempt=attempt).submission())
     if not texts:
         raise RequestError(
             "usage", f"{attempt['id']} has no text to show; get its files with `assay artifacts`"

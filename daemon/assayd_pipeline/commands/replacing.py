@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 
 from assayd.errors import RequestError
-from assayd_client.cli.attempts import to_safe_path
+from assayd_client.cli.texts import to_safe_path
 
 BUSY_S = 5.0
 _WAL, _PLAIN = b"\x02\x02", b"\x01\x01"

@@ -1,4 +1,4 @@
-"""A sandbox on the real engine for tests: pool, images and seccomp profile as the daemon has them."""
+"""A sandbox on the real engine for tests, with pool, images and seccomp profile like the daemon's."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def sandbox_on(
 
 
 def no_way_out() -> Egress:
-    """Return a relay for which no name has an address."""
+    """Return a relay that resolves no name."""
     return Relay(EgressLimits(), SystemClock(), Metrics(), look_up=lambda host, port: ())
 
 

@@ -16,13 +16,12 @@ from assayd_client.cli.generate import (
     leave,
     next_steps,
     read_context,
-    texts_of,
-    write_texts,
 )
 from assayd_client.cli.screens.result import Rules
 from assayd_client.cli.screens.session import Outcome
 from assayd_client.cli.screens.wizard import Ended, Wizard
 from assayd_client.cli.submitting import read_files
+from assayd_client.cli.texts import texts_of, write_texts
 from assayd_pipeline.from_files import from_files
 
 NO_FAILURE: dict[str, object] = {"last_error": None, "repair_id": None, "fallback": None}

@@ -7,7 +7,6 @@ import pytest
 from assayd.errors import RequestError
 from assayd.kinds.extractor.generating import ExtractorContext
 from assayd_client import PlainClient
-from assayd_client.cli.generate import texts_of
 from assayd_client.cli.screens.session import (
     Outcome,
     Session,
@@ -17,6 +16,7 @@ from assayd_client.cli.screens.session import (
     outcome_of_attempt,
     with_texts,
 )
+from assayd_client.cli.texts import texts_of
 
 STEPS = [
     {"name": "get", "type": "bash", "content": "cat a"},
