@@ -16,17 +16,14 @@ from assayd.api import batches as batch_routes
 from assayd.api import discovery, policy_review, routes
 from assayd.api import library as library_routes
 from assayd.api import summary as summary_routes
-from assayd.api.auditing import AuditMiddleware
 from assayd.api.call import ApiLimits, raw_json_response
 from assayd.api.errors import install_error_handlers
 from assayd.api.fairness import Places
-from assayd.api.kept_answers import AnswerCache
-from assayd.api.large_answers import LargeAnswers
+from assayd.api.middleware import AuditMiddleware, RequestIds, TracedRequests
 from assayd.api.paced import PacingMiddleware
 from assayd.api.peer import PeerGate, SocketAccess, protocol_for
 from assayd.api.reference import name_operations, reference
-from assayd.api.requests import RequestIds
-from assayd.api.tracing import TracedRequests
+from assayd.api.responses import AnswerCache, LargeAnswers
 from assayd.attempts.policy_trial import PolicyTrials
 from assayd.audit import AuditLog
 from assayd.batches.batches import DaemonBatches

@@ -13,9 +13,8 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
-from assayd.api.kept_answers import AnswerCache
-from assayd.api.large_answers import LARGE_BYTES, LargeAnswer, LargeAnswers
 from assayd.api.peer import Caller, SocketAccess
+from assayd.api.responses import LARGE_BYTES, AnswerCache, LargeAnswer, LargeAnswers
 from assayd.attempts.policy_trial import PolicyTrials
 from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget, GrowingReservation

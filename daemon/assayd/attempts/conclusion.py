@@ -18,8 +18,8 @@ import structlog
 
 from assayd import __version__
 from assayd.aio import pause
-from assayd.attempts.attempt_run import Facts, Finished, Job
 from assayd.attempts.events import EventHub
+from assayd.attempts.execution import Facts, Finished, Job
 from assayd.attempts.telemetry import facts_of
 from assayd.documents import canonical, execution_document, junit, limits_document, report_document
 from assayd.documents.events import finished_body, state_body

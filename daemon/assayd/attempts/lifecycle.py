@@ -20,8 +20,8 @@ import structlog
 from pydantic import BaseModel
 
 from assayd.analysis.analyst import Analyst, Checked
-from assayd.attempts.attempt_run import WAITING_S, Abandoned, Finished, Job, UnitPublisher
 from assayd.attempts.conclusion import Conclusion, Verdicts, is_large_result
+from assayd.attempts.execution import WAITING_S, Abandoned, Finished, Job, UnitPublisher
 from assayd.errors import AssaydError, EngineError
 from assayd.fair_queue import FairSemaphore
 from assayd.findings.network_rules import add_network_facts

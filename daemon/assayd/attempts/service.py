@@ -15,10 +15,9 @@ import structlog
 
 from assayd.attempts.acceptance import Acceptance
 from assayd.attempts.admission import Admission, AttemptOrigin, limits_of
-from assayd.attempts.attempt_run import Finished
 from assayd.attempts.conclusion import NOTHING
 from assayd.attempts.events import EventHub
-from assayd.attempts.execution import Elsewhere, Readiness
+from assayd.attempts.execution import Elsewhere, Finished, Readiness
 from assayd.attempts.health import (
     SelfTest,
     helpers_row,

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import structlog
 
-from assayd.attempts.attempt_run import Facts, Finished
+from assayd.attempts.execution import Facts, Finished
 from assayd.documents.base import milliseconds
 from assayd.errors import StoreError
 from assayd.metrics import Metrics, labelled

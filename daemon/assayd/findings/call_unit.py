@@ -25,9 +25,9 @@ from assayd.findings.runs import (
 )
 from assayd.findings.source_text import SplitText
 from assayd.findings.timeout import add_endless_parts, timeout_finding
-from assayd.guest_results.json_reader import GuestJsonError
 from assayd.guest_results.record import (
     CallResults,
+    GuestJsonError,
     NoFunction,
     NotCompiled,
     Raised,

@@ -8,8 +8,7 @@ code.
     AttributeError: 'NoneType' object has no attribute 'x'      The value is None: …
     KeyError: 'amount'               … Values on this line: “row = {'id': 1, 'amount_eur': 2}”
 
-`value_hints` derives fixes from the values on the failing line; `line_hints` derives fixes from the line's
-expression.
+`line_hints` derives fixes from the values on the failing line, and from the line's expression.
 """
 
 from __future__ import annotations

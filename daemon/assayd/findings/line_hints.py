@@ -1,20 +1,21 @@
-"""Derives an exception's fix from the expression on its line: a slice, a split, an operand or a json call.
+"""Derives an exception's fix from the expression on its line, or from the values on it.
+
+The expression is a slice, a split, an operand or a json call:
 
     x, y, z = parts[2:4]                  The slice `[2:4]` gives at most 2 values for 3 names. …
     region, name = stem.split("_")        … Write `stem.rsplit('_', 1)`. …
     total = item["price"] + item["qty"]   `item['qty']` is the string '2'. Write `int(item['qty'])`.
     json.load(sys.stdin)                  … Write `[json.loads(line) for line in sys.stdin]`.
 
-The submitted code controls lines and values. They only affect the wording of hints.
-
-Suggests the fix for an exception from the values on its line, if they indicate a single cause.
+The values must indicate a single cause:
 
     IndexError      values[i + window], where i + window is 5      but the last index is 4
     TypeError       at = … 12:00:00+00:00; cutoff = … 00:00:00     cutoff has no time zone
     ValueError      int(parts[4]); parts = ('/', '2024', '05.csv') '05.csv' is the last part
     RecursionError  parent = 'a', in a function with a base case   the data contains a cycle
 
-The guest controls the values. They are parsed as literals, and affect only the wording of hints.
+The submitted code controls lines and values. Values are parsed as literals. Both only affect the wording of
+hints.
 """
 
 from __future__ import annotations

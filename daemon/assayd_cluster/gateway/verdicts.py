@@ -21,9 +21,9 @@ import structlog
 from pydantic import ValidationError
 
 from assayd import __version__
-from assayd.attempts.attempt_run import Finished
 from assayd.attempts.conclusion import ended
 from assayd.attempts.events import OUTPUT, EventHub
+from assayd.attempts.execution import Finished
 from assayd.documents import canonical, read_json
 from assayd.documents.events import finished_body, state_body
 from assayd.documents.reports import CaseDocument

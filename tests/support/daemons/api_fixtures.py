@@ -12,7 +12,7 @@ from assayd.api import ApiLimits, Caller, SocketAccess, create_app
 from assayd.ids import SystemClock
 from assayd.kinds.registry import all_validators
 from assayd.model.submission import Peer
-from assayd.wiring.from_kinds import routers_of
+from assayd.wiring.wings import routers_of
 from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from assayd_cluster.gate import TokenGate
 from assayd_cluster.verifying import TokenVerifier

@@ -19,8 +19,7 @@ from assayd.ports.engine import Engine
 from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.images import Images
 from assayd.sandbox.pool.decide import PoolDemand, PoolLimits
-from assayd.sandbox.pool.pool import Pool
-from assayd.sandbox.pool.reaper import Reaper
+from assayd.sandbox.pool.pool import Pool, Reaper
 from assayd.sandbox.sandbox import Sandbox
 from assayd.sandbox.session.conversation import RunObserver
 

@@ -23,8 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from assayd.guest_results.json_reader import GuestJsonError
-from assayd.guest_results.record import Raised, Record, Returned, read_record
+from assayd.guest_results.record import GuestJsonError, Raised, Record, Returned, read_record
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.package_data import share

@@ -1,4 +1,4 @@
-"""The line of a finished attempt, and what is counted of it."""
+"""The log line of a finished attempt, and its counters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.attempts.attempt_run import Finished
+from assayd.attempts.execution import Finished
 from assayd.attempts.telemetry import count, count_attempt, facts_of, summary_line, watch_disk
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State

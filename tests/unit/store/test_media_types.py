@@ -1,4 +1,4 @@
-"""Media types of files of a bundle: a picture is one by its name and by how it begins."""
+"""Media types of a bundle's files: an image must have the right name and the right first bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of one statement each, which a server is sent together."""
+"""Changes of one statement each, which are sent to a server together."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PUT = StatementText(
 
 
 class Server:
-    """A writer on a server, and what it has written."""
+    """A writer on a server, and the statements that it has sent."""
 
     def __init__(self, database: Any) -> None:
         self.database = database
@@ -44,7 +44,7 @@ class Server:
             return list(connection.execute(select(_TABLE.c.n).order_by(_TABLE.c.n)).scalars())
 
     async def together(self, *changes: Any) -> list[Any]:
-        """Ask for changes while the thread is busy, so that they are one group."""
+        """Queue changes while the thread is busy, so that they are one group."""
         begun, let_go = threading.Event(), threading.Event()
 
         def hold(_connection: object) -> None:

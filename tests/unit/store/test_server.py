@@ -1,4 +1,4 @@
-"""What a database server does that a file does not: others write there, too, and it goes away."""
+"""Differences of a database server from a file: other writers, and lost connections."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def url(postgres: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture
 async def two(tmp_path: Path, url: str) -> AsyncIterator[tuple[DatabaseJobStore, DatabaseJobStore]]:
-    """Return two stores on one database, as two processes have them."""
+    """Return two stores on one database, like those of two processes."""
     async with AsyncExitStack() as held:
         first = await held.enter_async_context(open_jobs(tmp_path, url))
         yield first, await held.enter_async_context(open_jobs(tmp_path, url))
@@ -112,7 +112,7 @@ async def test_versions_of_a_name_are_counted_by_both(two: Any, make: Make) -> N
 
 
 async def test_batch_never_ends_with_lines_that_wait(two: Any, make: Make) -> None:
-    """Whoever ended it saw no line, and whoever added one saw no end: the line would have waited for ever."""
+    """Regression: a line that was added while the batch ended would have waited forever."""
     here, there = (DatabaseBatchStore(store.access) for store in two)
     for number in range(30):
         opened = await here.open(batch(make, number, f"b{number}"), most_unfinished=99)
@@ -208,7 +208,7 @@ async def test_answer_to_a_commit_that_was_lost_is_found_out(tmp_path: Path, url
 
 
 def lose_next_answer(jobs: DatabaseJobStore) -> None:
-    """Have the next commit happen, and its answer lost with the connection."""
+    """Make the next commit happen, but lose its answer with the connection."""
     dialect = jobs.access._database.writing.dialect
     commit = dialect.do_commit
 
@@ -226,7 +226,7 @@ def away() -> OperationalError:
 
 
 class HandTime:
-    """A clock that sleeping moves."""
+    """A clock that advances by sleeping."""
 
     def __init__(self) -> None:
         self.now = 100.0

@@ -27,7 +27,7 @@ _OLD_S = 600.0
 class Record:
     """A container's record: its labels, its control groups (see `cgroup.ControlGroup`), its image's digest.
 
-    `daemon` is the mark of the container's daemon (see `owner`); earlier versions wrote no mark.
+    `daemon` is the mark of the container's daemon (see `making`); earlier versions wrote no mark.
     """
 
     name: str

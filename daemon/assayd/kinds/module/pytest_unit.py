@@ -23,8 +23,7 @@ from assayd.findings.runs import (
 )
 from assayd.findings.source_text import snippet
 from assayd.findings.timeout import describe_time_use, time_hint
-from assayd.guest_results.json_reader import GuestJsonError
-from assayd.guest_results.record import Raised
+from assayd.guest_results.record import GuestJsonError, Raised
 from assayd.kinds.module.expected_tests import ExpectedTests
 from assayd.kinds.module.explained import explain_unexpected_exception, explained
 from assayd.kinds.module.files import is_python, is_test, module_name

@@ -1,6 +1,6 @@
 """One attempt's conversation with a runner: the begin frame, the units in order, and the final frame.
 
-This module determines the order of messages; `ahead` decides which units are sent in advance.
+This module determines the order of messages; `handshake` decides which units are sent in advance.
 `sandbox.outcome` classifies the end.
 """
 

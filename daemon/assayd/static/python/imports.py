@@ -32,7 +32,7 @@ from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.policy import ImportMode, ImportPolicy, SubmoduleRule
 from assayd.model.text_limits import shorten
 from assayd.static.python.names import PACKAGE_NAMES, refusal_reason
-from assayd.static.python.nodes import nodes_of
+from assayd.static.python.scopes import nodes_of
 
 RULES = (
     Rule(

@@ -13,12 +13,23 @@ from __future__ import annotations
 import ast
 import keyword
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 
-from assayd.static.python.nodes import nodes_of
+
+def nodes_of(tree: ast.Module) -> Sequence[ast.AST]:
+    """Return the nodes below a module in the order of `ast.walk`. The tree must not be changed afterwards.
+
+    The list is stored as an attribute of the tree. Because the nodes don't refer to the tree, no reference
+    cycle delays the deallocation.
+    """
+    found: Sequence[ast.AST] | None = getattr(tree, "_nodes_below", None)
+    if found is None:
+        found = tuple(ast.walk(tree))[1:]
+        tree._nodes_below = found  # type: ignore[attr-defined]
+    return found
 
 
 class ScopeKind(Enum):

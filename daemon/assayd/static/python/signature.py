@@ -40,7 +40,7 @@ from assayd.findings.source_text import line_at
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.text_limits import shorten
 from assayd.static.python.imports import finding_at
-from assayd.static.python.nodes import nodes_of
+from assayd.static.python.scopes import nodes_of
 from assayd.static.python.source import PythonSource
 
 _UNIONS = frozenset({"Union", "Optional"})

@@ -2,9 +2,9 @@
 
 It also determines a source's own attributes, its names of paths, and its code for type checkers.
 
-class A: def exists(self): …          `exists` is an own attribute
-here = Path(path)                     `here` is a path
-if TYPE_CHECKING: import os           never runs, so it isn't checked
+    class A: def exists(self): …          `exists` is an own attribute
+    here = Path(path)                     `here` is a path
+    if TYPE_CHECKING: import os           never runs, so it isn't checked
 """
 
 from __future__ import annotations

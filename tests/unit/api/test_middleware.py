@@ -9,7 +9,7 @@ from prometheus_client import Counter
 from starlette.types import Receive, Scope, Send
 
 from assayd.api import Caller, SocketAccess, create_app
-from assayd.api.requests import RequestIds
+from assayd.api.middleware import RequestIds
 from assayd.log import request_id
 from assayd.metrics import Metrics
 from assayd.model.submission import Peer

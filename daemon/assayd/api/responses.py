@@ -1,14 +1,17 @@
-"""Builds and sends a few large responses at a time; users take turns.
+"""Limits the cost of responses: a few large ones at a time, and a cache of those that everyone gets.
 
-Without this limit, a client that requests many large responses and reads none would make the daemon hold
-all of them in memory.
+Users take turns with large responses. Without this limit, a client that requests many large responses and
+reads none would make the daemon hold all of them in memory.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
+from typing import TypeVar, cast
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -63,3 +66,34 @@ class LargeAnswer(Response):
                     piece = body[start : start + _PIECE_BYTES]
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
                 await send({"type": "http.response.body", "body": b""})
+
+
+T = TypeVar("T")
+
+SHARE = 10
+"""A kept answer that can change takes at most a tenth of the event loop's time."""
+
+
+class AnswerCache:
+    """A cache of the last response for each name."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: dict[str, tuple[float, object]] = {}
+
+    def get(self, name: str, make: Callable[[], T], *, changes: bool = True) -> T:
+        """Return the cached response, or compute it.
+
+        Args:
+            name: the name of the response; from a closed set.
+            make: computes the response.
+            changes: whether the response can change. If so, it is cached for ten times as long as its
+                computation took; otherwise, it is cached indefinitely.
+        """
+        now = self._clock()
+        until, answer = self._kept.get(name, (-math.inf, None))
+        if now >= until:
+            answer = make()
+            done = self._clock()
+            self._kept[name] = (done + SHARE * (done - now) if changes else math.inf, answer)
+        return cast("T", answer)

@@ -9,8 +9,7 @@ import pytest
 from assayd.errors import ConfigError
 from assayd.model.health import HealthStatus
 from assayd.settings import Settings
-from assayd.wiring.checking import check_settings
-from assayd.wiring.profiles import load_profiles, missing_policies
+from assayd.wiring.profiles import check_settings, load_profiles, missing_policies
 from support.daemons.small_daemon import How, SmallKind, small_daemon
 
 

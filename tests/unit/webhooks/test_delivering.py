@@ -5,7 +5,7 @@ from ipaddress import ip_network
 import pytest
 
 from assayd.model.webhook import parse_webhook_url
-from assayd.webhooks.receivers import Receiver, find_receiver
+from assayd.webhooks.delivering import Receiver, find_receiver
 
 
 def receiver(url: str = "https://ci.example/", *private: str, name: str = "ci") -> Receiver:

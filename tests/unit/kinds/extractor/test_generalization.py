@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from assayd.kinds.extractor.similar_paths import MOST_OF_FIRST, MOST_OF_SECOND, similar_paths
+from assayd.kinds.extractor.generalization import MOST_OF_FIRST, MOST_OF_SECOND, similar_paths
 
 PATH = "/data/CLIENT-ABC/2024/Q1/report.csv"
 
