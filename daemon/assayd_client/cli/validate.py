@@ -410,7 +410,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
 def _kind_options(
     options: Sequence[str], *, sample_rows: bool, tests: Path | None, entry: str | None
 ) -> Iterator[str]:
-    """Yield the options of a kind, including those that have an option of their own here."""
+    """Yield the options of a kind, including those with a separate option."""
     yield from options
     if sample_rows:
         yield "sample_rows=true"
