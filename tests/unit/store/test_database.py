@@ -20,7 +20,7 @@ from assayd.errors import StoreError
 from assayd.store.database import FILE, HEAD, open_database
 from assayd.store.jobs import open_jobs
 from assayd.store.migrations import configuration, upgrade
-from assayd_pipeline.tables import metadata  # those of pipelines included
+from assayd_pipeline.stored import metadata  # those of pipelines included
 
 Make = Any  # the fixture's class; test folders are not a package
 
