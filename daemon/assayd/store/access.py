@@ -25,10 +25,10 @@ from assayd.documents import compact
 from assayd.errors import StoreError
 from assayd.store.database import READERS, OpenDatabase, WritingConnection, open_database
 from assayd.store.faults import database_error, translate_errors
-from assayd.store.one_statement import OneStatement
 from assayd.store.rows import Values
 from assayd.store.server import (
     CROSSED_TRIES,
+    OneStatement,
     ServerRetry,
     insert_listed,
     is_conflict,

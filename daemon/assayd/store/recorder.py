@@ -23,8 +23,8 @@ from assayd.model.report import Case
 from assayd.model.submission import Submission
 from assayd.store import rows, tables
 from assayd.store.access import DatabaseAccess
-from assayd.store.one_statement import OneStatement
 from assayd.store.rows import Values
+from assayd.store.server import OneStatement
 
 log = structlog.get_logger()
 
