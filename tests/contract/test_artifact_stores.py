@@ -1,4 +1,4 @@
-"""What every place for bundles does, whatever it is."""
+"""The behavior that all bundle stores share."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ EVERYWHERE = ["file", *SHARED]
 
 @dataclass
 class Place:
-    """A store, how its bytes are changed behind its back, and how another gateway opens it."""
+    """A store, a way to change its bytes directly, and a way to open it as another gateway."""
 
     store: ArtifactStore
     change: Callable[[str, str, bytes], None]

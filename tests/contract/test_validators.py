@@ -1,4 +1,4 @@
-"""What every kind of submission has to hold, without knowing any of them."""
+"""Requirements that every kind of submission must meet."""
 
 from __future__ import annotations
 

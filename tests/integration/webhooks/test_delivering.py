@@ -1,4 +1,4 @@
-"""Messages over real connections: receivers that err, hang, redirect, talk without end, or are private."""
+"""Messages over real connections: receivers that fail, hang, redirect, never end, or are private."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_name_that_leads_nowhere_is_a_failed_try() -> None:
 
 
 async def test_address_that_does_not_answer_leaves_time_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of the time went to the first address of a name."""
+    """Regression: a name's first address used up all the time."""
     monkeypatch.setenv("SSL_CERT_FILE", str(TLS / "ca.pem"))
     with webhook_receiver(tls=True) as host, socket.create_server(("127.0.0.2", host.port)):
         resolver = Resolver(lambda *_: ("127.0.0.2", "127.0.0.1"))

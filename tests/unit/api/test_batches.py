@@ -21,7 +21,7 @@ def lines(*codes: str) -> bytes:
 
 
 class Served:
-    """An application over a small daemon, for any caller."""
+    """An application on a small daemon, for any caller."""
 
     def __init__(self, daemon: SmallDaemon, limits: ApiLimits) -> None:
         self.daemon = daemon

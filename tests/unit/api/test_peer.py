@@ -264,7 +264,7 @@ ASK = b"GET /asked HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
 
 class App:
-    """Answers every request with 204, and counts."""
+    """An application that answers every request with 204 and counts them."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -276,7 +276,7 @@ class App:
 
 
 class Exhausted(socket.socket):
-    """A listening socket whose process has no descriptor left when it first accepts."""
+    """A listening socket whose process has no free descriptor at the first accept."""
 
     failed = False
 

@@ -1,4 +1,4 @@
-"""Every reason for which nothing is accepted is told by every interface, and so is its end."""
+"""Every interface reports each reason for refusing attempts, and its end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.daemons.small_daemon import How, SmallDaemon, small_daemon
 
 @dataclass(frozen=True)
 class Told:
-    """What each interface says."""
+    """The reports of each interface."""
 
     readyz: str
     gauge: bool
@@ -55,7 +55,7 @@ async def refusal(act: Callable[[], Any]) -> str:
 
 
 def block(folder: Path) -> None:
-    """Put a file where the folder of the artifacts was."""
+    """Replace the folder of artifacts with a file."""
     shutil.rmtree(folder / "artifacts")
     (folder / "artifacts").touch()
 
@@ -68,7 +68,7 @@ async def test_daemon_that_accepts_attempts_says_so_everywhere(tmp_path: Path) -
 
 
 async def test_full_disk_is_told_everywhere(tmp_path: Path) -> None:
-    """Only /readyz told it: doctor, gauge, service manager and log said that all was well."""
+    """Regression: only /readyz reported it; doctor, gauge, service manager and log said that all was well."""
     with capture_logs() as logs:
         async with small_daemon(tmp_path, How(min_free_bytes=2**60)) as daemon:
             said = await told(daemon)
@@ -81,7 +81,7 @@ async def test_full_disk_is_told_everywhere(tmp_path: Path) -> None:
 async def test_folder_of_artifacts_that_cannot_be_used_is_told_everywhere_without_its_path(
     tmp_path: Path,
 ) -> None:
-    """/readyz answered 500, and doctor said that all was well."""
+    """Regression: /readyz answered 500, and doctor said that all was well."""
     with capture_logs() as logs:
         async with small_daemon(tmp_path) as daemon:
             block(tmp_path)
@@ -102,7 +102,7 @@ async def test_folder_of_artifacts_that_is_gone_is_made_again(tmp_path: Path) ->
 
 
 async def test_daemon_that_stops_says_so_everywhere(tmp_path: Path) -> None:
-    """/readyz and the gauge said that it was ready until its end."""
+    """Regression: /readyz and the gauge reported ready until the end."""
     with capture_logs() as logs:
         async with small_daemon(tmp_path) as daemon:
             daemon.acceptance.stop()
@@ -139,7 +139,7 @@ GREEDY, MODEST, NEWCOMER, OPERATOR = 2000, 1000, 3000, 0
 
 
 class Disk:
-    """A disk, a database and a clock of a test's making."""
+    """A disk, a database and a clock that the test controls."""
 
     def __init__(self, *, free_mb: int, database_mb: int | None = None, **held: StoredUsage) -> None:
         self.free = free_mb * MIB
@@ -179,7 +179,7 @@ class Disk:
         return self.free
 
     async def refusal(self, uid: int, size_mb: int = 1) -> str | None:
-        """Return the code with which a user is refused."""
+        """Return the error code with which a user is refused."""
         try:
             await self.quota.require(uid, document_bytes=size_mb * MIB)
         except RequestError as refused:

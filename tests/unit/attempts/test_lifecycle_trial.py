@@ -1,4 +1,4 @@
-"""The trial of a submission that has passed: where its results are decoded."""
+"""Judging a submission that has passed: where its results are decoded."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_a_large_result_is_decoded_in_a_thread(size: int, elsewhere: bool)
 
 
 async def test_large_results_are_worked_on_one_at_a_time() -> None:
-    """Several threads together kept the event loop waiting for the interpreter."""
+    """Regression: several threads together kept the event loop waiting for the interpreter lock."""
     conclusion, running, most = Conclusion(artifacts=Mock(), clock=Mock()), 0, 0
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""Additions to a profile: what is suggested, what is withheld, and the file that comes of it."""
+"""Additions to a profile: which are suggested and withheld, and the resulting file."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ KINDS = registry.load(())
 
 
 class HereAnalyst:
-    """Reads in this process."""
+    """An analyst that works in this process."""
 
     async def stages(self, kind: Any, payload: Any, policy: Any, *, flow: tuple[int, str]) -> Any:
         return [SimpleNamespace(findings=tuple(stage.check(payload, policy))) for stage in kind.stages]
@@ -140,7 +140,7 @@ class HereAnalyst:
 
 @pytest.fixture(scope="module", autouse=True)
 def readers() -> None:
-    """Let this process read bash and SQL, as an analysis worker does."""
+    """Let this process parse bash and SQL like an analysis worker."""
     enter()
 
 

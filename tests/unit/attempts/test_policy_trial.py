@@ -1,4 +1,4 @@
-"""A trial waits for its turn as its caller, whoever sent the attempts."""
+"""A trial waits for its caller's turn, no matter who submitted the attempts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPERATOR = Peer(uid=5, gid=5, pid=1)
 
 
 class Stored:
-    """Finished attempts of another user, with one submission."""
+    """Finished attempts of another user with one submission."""
 
     def __init__(self, *attempts: Attempt, text: bytes = b"") -> None:
         self.attempts, self.text = attempts, text
@@ -47,7 +47,7 @@ class Stored:
 
 
 class Flows:
-    """Passes everything, and remembers whose turn it was."""
+    """Lets everything through, and records the users in turn."""
 
     def __init__(self) -> None:
         self.flows: list[Flow] = []
@@ -81,7 +81,7 @@ async def test_trial_of_another_users_attempts_uses_the_callers_turn(make: Make)
 
 
 class CountingAnalyst(Flows):
-    """Remembers how many submissions were kept for it at once."""
+    """Records the largest number of submissions that were held at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ POLICIES = load_policies([share("policies")])
 
 
 class Admission:
-    """Names the policy of a submission, and completes nothing."""
+    """Returns the policy of a submission, and completes nothing."""
 
     async def complete(self, submission: Submission, uid: int) -> Submission:
         return submission
@@ -129,7 +129,7 @@ class Admission:
 
 
 class HereAnalyst:
-    """Checks in this process, and remembers whose turn it was."""
+    """Checks in this process, and records the users in turn."""
 
     def __init__(self) -> None:
         self.flows: list[tuple[int, str]] = []

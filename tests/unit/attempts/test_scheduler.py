@@ -1,4 +1,4 @@
-"""Which attempt runs when, and what stands when something of ours breaks."""
+"""The order of attempts, and the state after an internal error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line of a finished attempt, and what is counted of it."""
+"""The log line of a finished attempt, and its counters."""
 
 from __future__ import annotations
 

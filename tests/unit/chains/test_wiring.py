@@ -1,4 +1,4 @@
-"""Providers as they are configured; what they say over the wire is tested beside them."""
+"""Configured providers; their requests are tested separately."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def test_what_is_written_in_pieces_is_what_is_written_at_once(value: object) -> 
 
 
 def test_large_values_are_written_without_holding_many_times_their_text() -> None:
-    """All pieces of a text were held at once: ten times its size, for each of three copies."""
+    """Regression: all pieces of a text were held at once, ten times its size, for each of three copies."""
     value = [{"name": str(number), "value": number} for number in range(100_000)]
     tracemalloc.start()
     try:
@@ -150,7 +150,7 @@ def test_large_values_are_written_without_holding_many_times_their_text() -> Non
 
 
 class _Counted(list[object]):
-    """A list that counts how often a value is taken out of it."""
+    """A list that counts how often a value is read from it."""
 
     taken = 0
 

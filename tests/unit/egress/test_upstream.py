@@ -1,4 +1,4 @@
-"""What nothing happens on for too long."""
+"""Connections without activity for too long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the expression on the failing line says about an exception."""
+"""Hints from the expression on the failing line."""
 
 from __future__ import annotations
 

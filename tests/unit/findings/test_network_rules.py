@@ -1,4 +1,4 @@
-"""What is said of the network: refusals by their rule, and exceptions by the host that they name."""
+"""Findings about the network: refusals by their rule, and exceptions by the host that they name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a unit that met its time limit."""
+"""The finding for a unit that reached its time limit."""
 
 from __future__ import annotations
 

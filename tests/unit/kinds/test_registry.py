@@ -34,7 +34,7 @@ OTHER = _Other()
 
 @pytest.fixture
 def offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand in for installed distributions, with an entry point that must never be loaded unasked."""
+    """Replace the installed distributions, with an entry point that must never be loaded unasked."""
 
     def entry_points(*, group: str) -> EntryPoints:
         assert group == validators.GROUP
@@ -127,7 +127,7 @@ def test_nothing_outside_of_a_kind_names_it() -> None:
 
 
 def _said(node: ast.AST) -> list[str]:
-    """Return the texts and the imported modules of a node."""
+    """Return the texts and imported modules of a syntax node."""
     match node:
         case ast.Constant(value=str(text)):
             return [text]

@@ -1,4 +1,4 @@
-"""What a profile makes of findings: errors if it enforces, warnings if it only reports."""
+"""A profile's effect on findings: errors if it enforces, warnings if it only reports."""
 
 from __future__ import annotations
 

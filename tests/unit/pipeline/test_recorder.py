@@ -1,4 +1,4 @@
-"""The records of pipelines: written with the attempts, in their transactions, and never in their way."""
+"""The records of pipelines are written with the attempts, in their transactions, without blocking them."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_attempt_of_another_kind_makes_none(
 async def test_step_that_was_refused_is_logged_with_the_reasons(
     jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make
 ) -> None:
-    """A command that is blocked stopped the pipeline and left no row."""
+    """Regression: a blocked command stopped the pipeline without leaving a row."""
     pipeline_id = await submit(jobs, make, 1, document())
     refusals = ["Step 1 (clean): The command rm is blocked.", "Step 1 (clean): b", "The file ../x is bad."]
     attempt = make.finished(1, kind="pipeline", verdict=Verdict.FAILED)

@@ -1,4 +1,4 @@
-"""Runs of approved pipelines: the submission of each, and the row that the history shows."""
+"""Runs of approved pipelines: the submission of each, and its row in the history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine's count of kills for memory."""
+"""The machine's count of out-of-memory kills."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from support.stores.empty_database import lay_database
 
 
 class Commits:
-    """A writer on a fresh database that counts its commits."""
+    """A writer on a new database that counts its commits."""
 
     def __init__(self, folder: Path) -> None:
         self.count = 0
@@ -49,7 +49,7 @@ def put(number: int) -> object:
 
 
 class Busy:
-    """A change that holds the writing thread until it is let go."""
+    """A change that blocks the writer's thread until it is released."""
 
     def __init__(self) -> None:
         self.begun = threading.Event()
@@ -61,7 +61,7 @@ class Busy:
 
 
 async def queued(commits: Commits, changes: list[object]) -> list[object]:
-    """Ask for changes while the writer is busy, so that they wait together; give what each came to."""
+    """Queue changes while the writer is busy, so that they are one group; return their results."""
     busy = Busy()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(commits.writer.write(busy))
@@ -132,7 +132,7 @@ class Large:
 
 
 async def test_what_was_written_is_not_held_until_the_next_write(commits: Commits) -> None:
-    """The values of a large result were, and made the daemon larger by a hundred megabytes."""
+    """Regression: the values of a large result were held, and increased the daemon's memory by 100 MB."""
     gone = threading.Event()
     large = Large()
     weakref.finalize(large, gone.set)

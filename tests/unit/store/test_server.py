@@ -1,4 +1,4 @@
-"""What a database server does that a file does not: others write there, too, and it goes away."""
+"""Differences of a database server from a file: other writers, and lost connections."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def url(postgres: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture
 async def two(tmp_path: Path, url: str) -> AsyncIterator[tuple[DatabaseJobStore, DatabaseJobStore]]:
-    """Return two stores on one database, as two processes have them."""
+    """Return two stores on one database, like those of two processes."""
     async with AsyncExitStack() as held:
         first = await held.enter_async_context(open_jobs(tmp_path, url))
         yield first, await held.enter_async_context(open_jobs(tmp_path, url))
@@ -116,7 +116,7 @@ async def test_versions_of_a_name_are_counted_by_both(two: Any, make: Make) -> N
 
 
 async def test_batch_never_ends_with_lines_that_wait(two: Any, make: Make) -> None:
-    """Whoever ended it saw no line, and whoever added one saw no end: the line would have waited for ever."""
+    """Regression: a line that was added while the batch ended would have waited forever."""
     here, there = (DatabaseBatchStore(store.access) for store in two)
     for number in range(30):
         opened = await here.open(batch(make, number, f"b{number}"), most_unfinished=99)
@@ -212,7 +212,7 @@ async def test_answer_to_a_commit_that_was_lost_is_found_out(tmp_path: Path, url
 
 
 def lose_next_answer(jobs: DatabaseJobStore) -> None:
-    """Have the next commit happen, and its answer lost with the connection."""
+    """Make the next commit happen, but lose its answer with the connection."""
     dialect = jobs.access._database.writing.dialect
     commit = dialect.do_commit
 
@@ -230,7 +230,7 @@ def away() -> OperationalError:
 
 
 class HandTime:
-    """A clock that sleeping moves."""
+    """A clock that advances by sleeping."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -375,7 +375,7 @@ _PUT = StatementText(
 
 
 class Server:
-    """A writer on a server, and what it has written."""
+    """A writer on a server, and the statements that it has sent."""
 
     def __init__(self, database: Any) -> None:
         self.database = database
@@ -386,7 +386,7 @@ class Server:
             return list(connection.execute(select(_TABLE.c.n).order_by(_TABLE.c.n)).scalars())
 
     async def together(self, *changes: Any) -> list[Any]:
-        """Ask for changes while the thread is busy, so that they are one group."""
+        """Queue changes while the thread is busy, so that they are one group."""
         begun, let_go = threading.Event(), threading.Event()
 
         def hold(_connection: object) -> None:

@@ -1,4 +1,4 @@
-"""Which engine the settings mean."""
+"""The engine that the settings select."""
 
 from __future__ import annotations
 

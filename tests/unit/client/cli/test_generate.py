@@ -1,4 +1,4 @@
-"""What the command line makes of words and files, and of what comes back."""
+"""The command line's reading of requests and files, and its output."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_entry_of_no_version_is_refused(assay, capsys, reference: str) -> None:
 
 
 class EndedWizard:
-    """Screens that came to an end."""
+    """Wizard screens that have ended."""
 
     def __init__(self, ended: Ended) -> None:
         self._ended = ended

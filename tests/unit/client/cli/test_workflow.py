@@ -1,4 +1,4 @@
-"""What `assay workflow` prints of outputs, which are made by untrusted code."""
+"""The output of `assay workflow`, which comes from untrusted code."""
 
 from __future__ import annotations
 

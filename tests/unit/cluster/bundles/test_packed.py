@@ -28,7 +28,7 @@ BUNDLE = Bundle(
 
 
 class Counted(PackedArtifactStore):
-    """Notes how many bundles were written together."""
+    """Records how many bundles were written together."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)

@@ -153,7 +153,7 @@ def test_reason_that_the_client_wraps_is_found() -> None:
 
 @pytest.fixture
 async def address(tmp_path: Path) -> AsyncIterator[str]:
-    """Serve an engine that says which version it is, and then nothing more."""
+    """Serve an engine that answers with its version, and to nothing else."""
     version = json.dumps({"ApiVersion": "1.41"}).encode()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

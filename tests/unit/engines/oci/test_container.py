@@ -1,4 +1,4 @@
-"""Records of containers: found again by another daemon, and never outside their folder."""
+"""Records of containers: another daemon finds them, and only inside their folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of containers by daemons that never come again."""
+"""Leftover containers of daemons that never return."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def maker(tmp_path: Path) -> ContainerMaker:
 
 @pytest.fixture
 def record(tmp_path: Path) -> Record:
-    """Return the record of a container whose daemon has gone, with its control group."""
+    """Return the record of a container whose daemon has ended, with its control group."""
     group = tmp_path / "memory" / "assayd-1"
     group.mkdir(parents=True)
     return Record(

@@ -1,4 +1,4 @@
-"""What an unprivileged user needs for containers, and what is said where some of it is missing."""
+"""What an unprivileged user needs for containers, and the messages if something is missing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RANGE = IdRange(first=100_000, count=65536)
 
 @pytest.fixture
 def able(tmp_path: Path) -> Path:
-    """Return the root of a system that has all that is needed."""
+    """Return the root folder of a system with everything that is needed."""
     given = "bob:165536:65536\nalice:100000:65536\n"
     files = {
         "etc/subuid": given,

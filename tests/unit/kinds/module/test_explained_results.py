@@ -1,4 +1,4 @@
-"""Failed comparisons at the code that computes the value."""
+"""Failed comparisons, reported at the code that computes the value."""
 
 from __future__ import annotations
 

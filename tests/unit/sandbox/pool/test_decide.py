@@ -1,4 +1,4 @@
-"""What the pool decides, state by state; nothing here does I/O."""
+"""The pool's decisions, state by state, without I/O."""
 
 from __future__ import annotations
 

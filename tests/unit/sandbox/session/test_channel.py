@@ -1,4 +1,4 @@
-"""What is sent to a runner ahead of its turn."""
+"""Messages that are sent to a runner before its turn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPEC = RunSpec(image="python", limits=LIMITS, units=(UNIT,) * 3)
 
 
 def kinds(portion: bytes) -> list[object]:
-    """Return the types of the frames of a portion."""
+    """Return the types of the frames in these bytes."""
     return [header["type"] for header, _ in Decoder().feed(portion)]
 
 

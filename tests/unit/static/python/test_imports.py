@@ -1,4 +1,4 @@
-"""The edits for imports that are refused: what never runs here goes with the import that it alone needs."""
+"""Edits for refused imports: dead code is removed together with the import that only it needs."""
 
 from __future__ import annotations
 

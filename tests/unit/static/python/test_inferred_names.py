@@ -1,4 +1,4 @@
-"""Names that nothing defines: the edit where they can mean one thing only, and silence elsewhere."""
+"""Undefined names: an edit if they can mean only one thing, and none otherwise."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from assayd.static.python.scopes import ImportOrigin, build_scoped_tree, nodes_o
 
 
 def last_use(code: str, name: str) -> tuple[set[str], bool]:
-    """What the last load of a name may stand for: modules or names of them, and whether a builtin."""
+    """Return the modules or names that a name's last use may refer to, and whether it may be a builtin."""
     uses = [
         site
         for site in build_scoped_tree(ast.parse(code)).sites

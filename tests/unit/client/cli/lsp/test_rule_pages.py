@@ -1,4 +1,4 @@
-"""Pages that explain a rule to the user of an editor."""
+"""The pages that explain a rule in an editor."""
 
 from __future__ import annotations
 
