@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from assayd.errors import RequestError
+from assayd.errors import ConfigError, RequestError
 from assayd_client import Document, PlainClient
 from assayd_client.cli.ages import parse_age
 from assayd_client.cli.exits import FAILED
@@ -21,7 +21,6 @@ from assayd_client.cli.terminal import plain, print_json, print_result
 if TYPE_CHECKING:
     from assayd.egress.target import NoTarget, Target
     from assayd.model.policy import HttpRule, NetworkPolicy
-    from assayd.tomlfile import Problem
 
 CODE = "policy.file"
 
@@ -29,7 +28,9 @@ CODE = "policy.file"
 def check(client: PlainClient, file: Path | None) -> Sequence[Document]:
     """Return the effective profile of a file, or all of the daemon's profiles without a file.
 
-    The file is checked together with the daemon's profiles. Raises: FileError, which contains all problems.
+    The file is checked together with the daemon's profiles.
+
+    Raises: ConfigError ``policy.file``, with all problems.
     """
     if file is None:
         profiles: Sequence[Document] = client.policies()["policies"]
@@ -40,16 +41,14 @@ def check(client: PlainClient, file: Path | None) -> Sequence[Document]:
         raise RequestError("file.unreadable", f"{file}: {error.strerror}") from error
     answer = client.check_policy(file.stem, content)
     if answer["policy"] is None:
-        from assayd.tomlfile import FileError
-
-        raise FileError(CODE, [_to_problem(file, problem) for problem in answer["problems"]])
+        raise ConfigError(CODE, "\n".join(_format_problem(file, each) for each in answer["problems"]))
     return [answer["policy"]]
 
 
 def check_locally(file: Path | None) -> Sequence[Document]:
     """Check profiles without a daemon, based on the settings and profiles of this host.
 
-    Raises: FileError, which contains all problems.
+    Raises: ConfigError ``policy.file``, with all problems.
     """
     from assayd.policies import describe
     from assayd.settings import load_settings
@@ -113,10 +112,10 @@ def _describe_rule(rule: HttpRule | None) -> str:
     return f"plain HTTP only, {methods}, {', '.join(sorted(rule.paths)) or 'any path'}"
 
 
-def _to_problem(file: Path, problem: Document) -> Problem:
-    from assayd.tomlfile import Problem
-
-    return Problem(path=file, line=problem["line"], key=problem["key"], message=problem["message"])
+def _format_problem(file: Path, problem: Document) -> str:
+    place = f"{file}:{problem['line']}" if problem["line"] is not None else f"{file}"
+    table, _, name = problem["key"].rpartition(".")
+    return f"{place}: {f'[{table}] ' if table else ''}{f'{name}: ' if name else ''}{problem['message']}"
 
 
 HTTPS_PORT = 443
@@ -192,16 +191,16 @@ def check_policy(
     ] = False,
 ) -> None:
     """Check one or all profiles; print problems with their line numbers, or clamps and network rules."""
-    from assayd.tomlfile import FileError
-
     try:
         if local:
             policies = check_locally(file)
         else:
             with open_client(context) as client:
                 policies = check(client, file)
-    except FileError as error:
-        print(plain(str(error)), file=sys.stderr)
+    except ConfigError as error:
+        if error.code != CODE:
+            raise
+        print(plain(error.message), file=sys.stderr)
         raise typer.Exit(FAILED) from error
     print(f"{file or 'all profiles'}: valid")
     for policy in policies:
