@@ -16,8 +16,7 @@ from time import perf_counter
 
 from assayd import memory
 from assayd.errors import RequestError
-from assayd.fair_queue import FairSemaphore
-from assayd.pace import UserThrottle
+from assayd.fair_queue import FairSemaphore, UserThrottle
 
 LARGE_BYTES = 2**20
 """A larger text is read alone: once read, it takes many times its size."""

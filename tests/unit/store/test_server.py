@@ -26,9 +26,8 @@ from assayd.model.batch import Batch, Line
 from assayd.model.records import Query
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.store.access import Writer
+from assayd.store.access import HEAD, Writer, open_database
 from assayd.store.batches import DatabaseBatchStore
-from assayd.store.database import HEAD, open_database
 from assayd.store.jobs import DatabaseJobStore, open_jobs
 from assayd.store.library import DatabaseLibrary
 from assayd.store.migrations import configuration
