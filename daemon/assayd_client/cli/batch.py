@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -572,11 +572,12 @@ def _submitted(client: PlainClient, result: Document) -> Document | None:
     """Return the submission of a line; None, with a note, if it was malformed or its bundle was deleted."""
     attempt = result["attempt"] or {"artifacts": ()}
     names = [each["name"] for each in attempt["artifacts"] if each["name"].startswith("submission_")]
-    if not names:
-        print(f"assay: line {result['line']} can't be printed: its submission isn't stored", file=sys.stderr)
-        return None
-    found: Document = json.loads(client.artifact(attempt["id"], names[0]))
-    return found
+    with suppress(NotFound):  # its bundle was removed meanwhile
+        if names:
+            found: Document = json.loads(client.artifact(attempt["id"], names[0]))
+            return found
+    print(f"assay: line {result['line']} can't be printed: its submission isn't stored", file=sys.stderr)
+    return None
 
 
 @batch_app.command("attestation")
