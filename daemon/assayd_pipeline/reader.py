@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
@@ -55,7 +54,7 @@ class PipelineReader:
         return {"pipeline_id": found[0].id} if found else {}
 
     async def complete(self, submission: Submission, uid: int) -> Mapping[str, object] | None:
-        """Return the payload; if it has no steps, add the steps of the referenced pipeline.
+        """Return the steps of the referenced pipeline, or None if the payload has steps.
 
         If the pipeline is unknown but the payload contains steps, the pipeline is new: the daemon of a
         cluster's node gets such payloads from its gateway.
@@ -74,9 +73,8 @@ class PipelineReader:
             raise RequestError("pipeline.unknown", message, field="payload.pipeline_id")
         if has_steps:
             return None
-        payload: dict[str, object] = json.loads(submission.document)["payload"]
         steps = [{"name": step.name, "type": step.type, "content": step.content} for step in stored.steps]
-        return {**payload, "steps": steps}
+        return {"steps": steps}
 
 
 def _fetch_pipeline(connection: Connection, pipeline_id: str) -> StoredPipeline | None:

@@ -118,7 +118,7 @@ class Completing(Protocol):
     """A kind's records that can complete the kind's submissions."""
 
     async def complete(self, submission: Submission, uid: int) -> Mapping[str, object] | None:
-        """Return the full payload for a submission that refers to records, or None if it is complete.
+        """Return the payload fields that a submission takes from records, or None if it is complete.
 
         Raises: RequestError, e.g. if the records belong to another user; StoreError.
         """
