@@ -12,11 +12,9 @@ from functools import partial
 
 import structlog
 
-from assayd.attempts.acceptance import Acceptance
-from assayd.attempts.conclusion import Conclusion
-from assayd.attempts.disk_quota import DiskQuota
+from assayd.attempts.acceptance import Acceptance, DiskQuota
+from assayd.attempts.conclusion import Conclusion, ended
 from assayd.attempts.scheduler import Order, Scheduler
-from assayd.attempts.verdicts import ended
 from assayd.byte_budget import ByteBudget
 from assayd.documents import LARGE_DOCUMENT_BYTES, read_accepted, read_bytes, with_fields
 from assayd.errors import AssaydError, RequestError
@@ -29,10 +27,9 @@ from assayd.model.run import Limits
 from assayd.model.submission import Peer, Submission
 from assayd.model.trace_context import from_text
 from assayd.policies import PolicySet, require_enforceable, tighten
-from assayd.ports.chains import RepairRequests
+from assayd.ports.chains import RepairRequests, WebhookGate
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.tracing import NO_TRACING, Attribute, Span, Tracing, trace_origin
-from assayd.ports.webhooks import WebhookGate
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.recorder import Completing
 
@@ -43,7 +40,8 @@ log = structlog.get_logger()
 class AttemptOrigin:
     """The origin of an attempt: its sender, its keys, and the batch or attempt to which it belongs.
 
-    `max_runs` limits the attempt's runs, in addition to the daemon's setting.
+    `max_runs` limits the attempt's runs, in addition to the daemon's setting. `from_gateway`: whether the
+    attempt belongs to a cluster, whose gateway keeps the records.
     """
 
     peer: Peer
@@ -52,6 +50,7 @@ class AttemptOrigin:
     batch_id: str | None = None
     replay_of: str | None = None
     max_runs: int | None = None
+    from_gateway: bool = False
 
 
 class Admission:
@@ -109,7 +108,7 @@ class Admission:
 
     async def submit(self, submission: Submission, origin: AttemptOrigin) -> Accepted:
         """Accept a submission durably and queue it; if it was accepted before, return its attempt."""
-        submission = await self.complete(submission, origin.peer.uid)
+        submission = await self.complete(submission, origin.peer.uid, from_gateway=origin.from_gateway)
         span = self._begin_span(submission, origin)
         if await self._is_known(origin):
             accepted = await self._accept_submission(submission, origin, span)
@@ -151,10 +150,12 @@ class Admission:
         if url is not None:
             await self._webhooks.check(url, uid)
 
-    async def complete(self, submission: Submission, uid: int) -> Submission:
+    async def complete(self, submission: Submission, uid: int, *, from_gateway: bool = False) -> Submission:
         """Add the fields of records to which the submission's payload refers."""
         records = self._records.get(submission.kind)
-        fields = await records.complete(submission, uid) if isinstance(records, Completing) else None
+        fields = None
+        if isinstance(records, Completing):
+            fields = await records.complete(submission, uid, from_gateway=from_gateway)
         if fields is None:
             return submission
         read = partial(with_fields, fields=fields, kinds=self._kinds)

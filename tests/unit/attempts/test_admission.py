@@ -41,7 +41,7 @@ def test_kind_that_runs_anywhere_and_the_kinds_own_image_are_taken(kind: str, im
 class Records:
     """Adds the steps of a pipeline to every submission."""
 
-    async def complete(self, submission: Submission, uid: int) -> dict[str, object]:
+    async def complete(self, submission: Submission, uid: int, **_: bool) -> dict[str, object]:
         return {"steps": [{"name": "list", "type": "bash", "content": "ls data"}]}
 
 
