@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from assayd.sandbox.pool import decide as decisions
 from assayd.sandbox.pool.decide import (
     Action,
     Assign,
@@ -287,3 +288,18 @@ def test_targets_follow_the_rate_up_to_a_ceiling(rate_per_s: float, expected: in
 
 def test_without_a_base_and_without_demand_nothing_is_kept():
     assert target(0, rate_per_s=0.0, refill_s=0.3, most=16) == 0
+
+
+def test_what_can_be_started_is_determined_once_per_decision(monkeypatch: pytest.MonkeyPatch):
+    asked: list[PoolState] = []
+    startable = decisions._startable_keys
+
+    def counted(state: PoolState) -> list[PoolKey]:
+        asked.append(state)
+        return startable(state)
+
+    monkeypatch.setattr(decisions, "_startable_keys", counted)
+
+    assert Create(key=A) in decided(waiting=(A, B))
+
+    assert len(asked) == 1
