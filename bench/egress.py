@@ -27,8 +27,7 @@ from assayd.package_data import share
 from assayd.ports.egress import EgressLimits
 from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.images import Images
-from assayd.sandbox.pool.autoscale import PoolDemand
-from assayd.sandbox.pool.decide import PoolLimits
+from assayd.sandbox.pool.decide import PoolDemand, PoolLimits
 from assayd.sandbox.pool.pool import Pool
 from assayd.sandbox.sandbox import Sandbox
 

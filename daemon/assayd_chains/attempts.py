@@ -16,8 +16,7 @@ from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.scheduler import Scheduler
 from assayd.documents import canonical, submission_diff
 from assayd.errors import RequestError
-from assayd.model.attempt import Attempt, State
-from assayd.model.bundle import stamp
+from assayd.model.attempt import Attempt, State, stamp
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer

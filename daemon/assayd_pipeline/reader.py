@@ -54,11 +54,13 @@ class PipelineReader:
         found = await self.list(PipelineQuery(attempt_id=attempt_id, limit=1))
         return {"pipeline_id": found[0].id} if found else {}
 
-    async def complete(self, submission: Submission, uid: int) -> Mapping[str, object] | None:
+    async def complete(
+        self, submission: Submission, uid: int, *, from_gateway: bool = False
+    ) -> Mapping[str, object] | None:
         """Return the payload; if it has no steps, add the steps of the referenced pipeline.
 
-        If the pipeline is unknown but the payload contains steps, the pipeline is new: the daemon of a
-        cluster's node gets such payloads from its gateway.
+        A node's daemon doesn't have the pipelines of its gateway, so it accepts an unknown pipeline with
+        steps from the gateway.
 
         Raises: RequestError ``pipeline.unknown``, also for another user's pipeline.
         """
@@ -67,7 +69,7 @@ class PipelineReader:
             return None
         stored = await self.get(pipeline_id)
         has_steps = bool(getattr(submission.payload, "steps", ()))
-        if stored is None and has_steps:
+        if stored is None and has_steps and from_gateway:
             return None
         if stored is None or uid not in {stored.uid, ROOT}:
             message = f"pipeline {pipeline_id} doesn't exist"

@@ -15,7 +15,7 @@ from assayd.api.routes import WaitS, answer_submitted, read_submitted
 from assayd.documents import canonical
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
-from assayd.model.library import LibraryEntry
+from assayd.model.records import LibraryEntry
 from assayd.model.records import Query as AttemptQuery
 from assayd_pipeline.documents import (
     PipelineDetailDocument,

@@ -13,7 +13,7 @@ def budget_of(total: int) -> ByteBudget:
 
 
 def fill(budget: ByteBudget, uid: int) -> int:
-    """Take single bytes until no more are given."""
+    """Acquire single bytes until no more are granted."""
     for taken in range(10_000):
         try:
             budget.acquire(uid, 1)
@@ -64,7 +64,7 @@ def test_what_is_given_back_is_free_again() -> None:
 
 
 def test_what_an_operator_of_the_group_has_sent_may_wait_in_the_reserve() -> None:
-    """The body was let in by the reserve, and then refused by the queue, which did not know of the group."""
+    """Regression: the reserve admitted the body, and the queue refused it without knowing the group."""
     budget = budget_of(8000)
     for uid in range(10, 100):
         fill(budget, uid)

@@ -15,7 +15,7 @@ class Clock:
 
 
 def rest_of(pace: UserThrottle, clock: Clock, user: int) -> float:
-    """Let a user rest, looking at it again as its callers do; return for how long it did."""
+    """Let a user rest, asking repeatedly like callers do; return the duration."""
     began = clock.now
     while rest_s := pace.rest_s(user):
         clock.now += rest_s

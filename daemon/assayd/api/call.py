@@ -13,14 +13,13 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
-from assayd.api.kept_answers import AnswerCache
-from assayd.api.large_answers import LARGE_BYTES, LargeAnswer, LargeAnswers
 from assayd.api.peer import Caller, SocketAccess
+from assayd.api.responses import LARGE_BYTES, AnswerCache, LargeAnswer, LargeAnswers
 from assayd.attempts.policy_trial import PolicyTrials
 from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget, GrowingReservation
 from assayd.documents import PayloadCaps, attempt_body, compact, read_json
-from assayd.documents.misfits import message_of, place_of, refuse_many_errors
+from assayd.documents.strict_json import message_of, place_of, refuse_many_errors
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
 from assayd.model.batch import Batch

@@ -19,20 +19,18 @@ from assayd.audit import AuditLog
 from assayd.documents import compact
 from assayd.documents.base import timestamp
 from assayd.documents.discovery import (
+    DaemonDocument,
+    ExaminationDocument,
+    GarbageDocument,
     KindDocument,
     KindListDocument,
     PolicyCheckDocument,
     PolicyListDocument,
     PolicyProblemDocument,
-    kind_document,
-)
-from assayd.documents.operations import (
-    DaemonDocument,
-    ExaminationDocument,
-    GarbageDocument,
     ReadinessDocument,
     StatusDocument,
     examination_document,
+    kind_document,
 )
 from assayd.errors import RequestError
 from assayd.kind import Kind

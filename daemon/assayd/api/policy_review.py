@@ -17,8 +17,7 @@ from starlette.responses import Response
 from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, read_model
 from assayd.api.events import EventStream
-from assayd.attempts.policy_explanation import Snippet, explain
-from assayd.attempts.policy_suggestion import listed, suggest
+from assayd.attempts.policy_review import Snippet, explain, listed, suggest
 from assayd.attempts.policy_trial import PolicyTrial, findings_of
 from assayd.documents import timestamp
 from assayd.documents.policy_review import (

@@ -18,10 +18,10 @@ from assayd.api import answers
 from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, read_body
 from assayd.api.events import EventStream, of_attempt
 from assayd.api.paced import PacedStream
-from assayd.attempts.static_check import check_static
+from assayd.attempts.policy_trial import check_static
 from assayd.documents import attempt_document, read_event_id, read_submission
 from assayd.documents.attempts import ArtifactListDocument, AttemptPageDocument
-from assayd.documents.static_check import static_check_document
+from assayd.documents.reports import static_check_document
 from assayd.errors import RequestError
 from assayd.model.attempt import MAX_RUNS, Artifact, Attempt, State
 from assayd.model.records import Accepted
@@ -93,7 +93,10 @@ async def put_attempt(
     ] = None,
 ) -> Response:
     """Submit code under an id chosen by the caller; submitting it again returns the same attempt."""
-    accepted = await _submit(request, call, attempt_id=attempt_id, max_runs=max_runs)
+    from_gateway = max_runs is not None and call.access.may_work_for_gateway(call.caller)
+    accepted = await _submit(
+        request, call, attempt_id=attempt_id, max_runs=max_runs, from_gateway=from_gateway
+    )
     return await answer_submitted(call, accepted.attempt, wait_s, pending=202)
 
 
@@ -257,6 +260,7 @@ async def _submit(
     attempt_id: str | None = None,
     idempotency_key: str | None = None,
     max_runs: int | None = None,
+    from_gateway: bool = False,
 ) -> Accepted:
     """Read and accept a submission; if it is large, hold the user's turn until it is recorded."""
     async with AsyncExitStack() as turn:
@@ -271,6 +275,7 @@ async def _submit(
             attempt_id=attempt_id,
             idempotency_key=idempotency_key,
             max_runs=max_runs,
+            from_gateway=from_gateway,
         )
     request.state.changes_nothing = accepted.existing
     return accepted

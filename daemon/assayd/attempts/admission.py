@@ -11,11 +11,9 @@ from datetime import timedelta
 
 import structlog
 
-from assayd.attempts.acceptance import Acceptance
-from assayd.attempts.conclusion import Conclusion
-from assayd.attempts.disk_quota import DiskQuota
+from assayd.attempts.acceptance import Acceptance, DiskQuota
+from assayd.attempts.conclusion import Conclusion, ended
 from assayd.attempts.scheduler import Order, Scheduler
-from assayd.attempts.verdicts import ended
 from assayd.documents import LARGE_DOCUMENT_BYTES, read_accepted, read_bytes, with_payload
 from assayd.errors import AssaydError, RequestError
 from assayd.kind import Kind
@@ -27,10 +25,9 @@ from assayd.model.run import Limits
 from assayd.model.submission import Peer, Submission
 from assayd.model.trace_context import from_text
 from assayd.policies import PolicySet, require_enforceable, tighten
-from assayd.ports.chains import RepairRequests
+from assayd.ports.chains import RepairRequests, WebhookGate
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.tracing import NO_TRACING, Attribute, Span, Tracing, trace_origin
-from assayd.ports.webhooks import WebhookGate
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.recorder import Completing
 
@@ -41,7 +38,8 @@ log = structlog.get_logger()
 class AttemptOrigin:
     """The origin of an attempt: its sender, its keys, and the batch or attempt to which it belongs.
 
-    `max_runs` limits the attempt's runs, in addition to the daemon's setting.
+    `max_runs` limits the attempt's runs, in addition to the daemon's setting. `from_gateway`: whether the
+    attempt belongs to a cluster, whose gateway keeps the records.
     """
 
     peer: Peer
@@ -50,6 +48,7 @@ class AttemptOrigin:
     batch_id: str | None = None
     replay_of: str | None = None
     max_runs: int | None = None
+    from_gateway: bool = False
 
 
 class Admission:
@@ -107,7 +106,7 @@ class Admission:
 
     async def submit(self, submission: Submission, origin: AttemptOrigin) -> Accepted:
         """Accept a submission durably and queue it; if it was accepted before, return its attempt."""
-        submission = await self.complete(submission, origin.peer.uid)
+        submission = await self.complete(submission, origin.peer.uid, from_gateway=origin.from_gateway)
         span = self._begin_span(submission, origin)
         if await self._is_known(origin):
             accepted = await self._accept_submission(submission, origin, span)
@@ -144,10 +143,12 @@ class Admission:
         if url is not None:
             await self._webhooks.check(url, uid)
 
-    async def complete(self, submission: Submission, uid: int) -> Submission:
+    async def complete(self, submission: Submission, uid: int, *, from_gateway: bool = False) -> Submission:
         """Replace references to records of the submission's kind with the full payload."""
         records = self._records.get(submission.kind)
-        payload = await records.complete(submission, uid) if isinstance(records, Completing) else None
+        payload = None
+        if isinstance(records, Completing):
+            payload = await records.complete(submission, uid, from_gateway=from_gateway)
         return submission if payload is None else with_payload(submission, payload, self._kinds)
 
     async def submit_document(self, document: bytes, origin: AttemptOrigin) -> Accepted:

@@ -16,7 +16,7 @@ from itertools import islice
 import structlog
 
 from assayd.attempts.admission import limits_of
-from assayd.attempts.selftest import SelfTest
+from assayd.attempts.health import SelfTest
 from assayd.documents import canonical
 from assayd.errors import EngineError
 from assayd.kind import Kind

@@ -3,30 +3,65 @@
 By default, only static stages are run, in the analysis workers and at the caller's turn. They need no
 container, and only one document at a time is in memory. With `run`, each submission is submitted again
 instead, and the trial waits for its verdict. The trial neither loads nor enforces a policy.
+
+`check_static` runs the static stages of a new submission without recording anything, e.g. for an editor.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
+from weakref import WeakValueDictionary
 
 from assayd.aio import together
 from assayd.analysis.analyst import Analyst
 from assayd.attempts.admission import Admission, AttemptOrigin
-from assayd.attempts.check_turns import CheckTurns
+from assayd.byte_budget import LARGE_BYTES
 from assayd.errors import AssaydError, RequestError
+from assayd.fair_queue import FairSemaphore
 from assayd.kind import Kind
 from assayd.model.attempt import Attempt, State
 from assayd.model.finding import Finding, Severity
+from assayd.model.merge import merge_stages
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.records import Query
-from assayd.model.report import Verdict
+from assayd.model.report import StageReport, Verdict
 from assayd.model.submission import Peer, Submission
 from assayd.policies import PolicySet, tighten
 from assayd.store.jobs import DatabaseJobStore
+
+MOST_LARGE = 2
+"""Large submissions in memory for static checks, of all users: read, each takes many times its size."""
+
+
+class CheckTurns:
+    """Limits static checks to one per user, and to a few large submissions at a time, in users' turn."""
+
+    def __init__(self) -> None:
+        self._users: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        self._large = FairSemaphore(MOST_LARGE)
+        self._numbers = count()
+
+    @asynccontextmanager
+    async def of_user(self, uid: int) -> AsyncIterator[None]:
+        """Wait until no other check of this user is running."""
+        lock = self._users.setdefault(uid, asyncio.Lock())
+        async with lock:
+            yield
+
+    @asynccontextmanager
+    async def of_size(self, uid: int, size: int) -> AsyncIterator[None]:
+        """Wait until a submission of `size` bytes may be read and kept in memory during its analysis."""
+        if size <= LARGE_BYTES:
+            yield
+            return
+        async with self._large.hold(uid, "", str(next(self._numbers))):
+            yield
+
 
 MOST_TRIED = 2000
 """Attempts of one trial; the newest ones are taken."""
@@ -256,3 +291,14 @@ def findings_of(report: bytes) -> list[Finding]:
         )
         for one in said.get("findings", ())
     ]
+
+
+async def check_static(submission: Submission, trials: PolicyTrials, *, uid: int) -> tuple[StageReport, ...]:
+    """Return the stages that an attempt would report, with run-time stages skipped; users take turns.
+
+    Raises: RequestError, as for the submission of an attempt.
+    """
+    submission = await trials.admission.complete(submission, uid)
+    policy, kind = trials.admission.policy(submission), trials.kinds[submission.kind]
+    checked = await trials.analyst.check(kind, submission.payload, policy, flow=(uid, "static-check"))
+    return merge_stages(checked.stages, kind.runtime_stages, None)

@@ -17,9 +17,8 @@ import structlog
 
 from assayd import memory
 from assayd.aio import Deadline, pause, task_group
-from assayd.attempts.attempt_run import WAITING_S, Abandoned, Emit, Finished, Job
 from assayd.attempts.events import EventHub
-from assayd.attempts.execution import Execute
+from assayd.attempts.execution import WAITING_S, Abandoned, Emit, Execute, Finished, Job
 from assayd.attempts.telemetry import count_attempt, span_facts, summary_line
 from assayd.byte_budget import ByteBudget
 from assayd.documents import read_accepted

@@ -24,8 +24,15 @@ from pydantic import (
 )
 
 from assayd import did_you_mean
-from assayd.documents.misfits import MOST_PLACE_CHARS, message_of, place_of, refuse_many_errors
-from assayd.documents.strict_json import canonical, digest, read_json
+from assayd.documents.strict_json import (
+    MOST_PLACE_CHARS,
+    canonical,
+    digest,
+    message_of,
+    place_of,
+    read_json,
+    refuse_many_errors,
+)
 from assayd.errors import RequestError
 from assayd.model.submission import JsonValue, RepairOptions, Submission
 from assayd.model.webhook import MOST_CHARS

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from assayd.aio import Deadline, finish
 from assayd.errors import EngineError
@@ -20,11 +21,24 @@ from assayd.ports.egress import Egress
 from assayd.ports.engine import EngineInfo
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container
 from assayd.sandbox.images import LABEL_OFFER, LABEL_PYTHON, Images, baseline_bytes, preloaded_modules
-from assayd.sandbox.kills import kernel_oom_kills
 from assayd.sandbox.outcome import classify
 from assayd.sandbox.pool.decide import PoolKey, known
 from assayd.sandbox.pool.pool import Pool
 from assayd.sandbox.session.conversation import Conversation, RunObserver
+
+COUNTERS = Path("/proc/vmstat")
+
+
+def kernel_oom_kills(counters: Path = COUNTERS) -> int | None:
+    """Return the number of processes that the kernel killed for lack of memory, or None if unknown."""
+    try:
+        text = counters.read_bytes()
+    except OSError:
+        return None
+    _, found, rest = (b"\n" + text).partition(b"\noom_kill ")
+    count = rest.partition(b"\n")[0]
+    return int(count) if found and count.isdigit() else None
+
 
 RUNNER_PIDS = 1
 """The processes of the limit that the runner needs: itself."""

@@ -35,7 +35,7 @@ from assayd.model.attempt import Failure
 from assayd.model.batch import Batch, BatchPage, Item, Line, ReceivedLines, Tally, Waiting
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.store import expiry
+from assayd.store import attempt_queries
 from assayd.store.access import DatabaseAccess
 from assayd.store.outbox import Outbox, batch_message_row
 from assayd.store.rows import from_micros, read_moment, to_micros
@@ -341,7 +341,9 @@ class DatabaseBatchStore:
             before: the time before which a batch must have been opened.
             unless: the ids of batches to keep.
         """
-        await self._access.write(lambda connection: expiry.remove_bare_batches(connection, before, unless))
+        await self._access.write(
+            lambda connection: attempt_queries.remove_bare_batches(connection, before, unless)
+        )
 
     async def silent(self, before: datetime) -> Sequence[Batch]:
         """Return unfinished batches that were opened before a time and still lack lines."""

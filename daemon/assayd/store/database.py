@@ -23,11 +23,13 @@ from sqlalchemy.pool import QueuePool
 from assayd.errors import ConfigError
 from assayd.store import tables
 from assayd.store.faults import translate_errors, unusable
-from assayd.store.one_statement import OneStatement, enable_transactions, run_together
 from assayd.store.server import (
+    OneStatement,
     ServerRetry,
     check_server,
+    enable_transactions,
     reading_engine,
+    run_together,
     table_lock,
     writing_engine,
 )

@@ -20,10 +20,9 @@ from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt
 from assayd.model.records import Accepted, Event, Page, Query, Run, Summary
 from assayd.model.report import Case
-from assayd.store import expiry, rows, tables
+from assayd.store import attempt_queries, rows, tables
 from assayd.store.access import DatabaseAccess, OnMessage, open_access
-from assayd.store.expiry import Removable, StoredUsage
-from assayd.store.listing import Statement, listing, page, summary
+from assayd.store.attempt_queries import Removable, Statement, StoredUsage, listing, page, summary
 from assayd.store.outbox import Outbox, attempt_message_row
 from assayd.store.recorder import JobRows, PlainJobRows, Recorder, Written, keep
 from assayd.store.unsynced import UNSYNCED, UnsyncedBundles
@@ -237,7 +236,7 @@ class DatabaseJobStore:
         """Delete attempts with all of their rows, and submissions that are no longer referenced."""
 
         def apply(connection: Connection) -> None:
-            expiry.remove(connection, attempt_ids, unless)
+            attempt_queries.remove(connection, attempt_ids, unless)
             for recorder in self._recorders:
                 keep(connection, "remove", partial(recorder.removed, connection))
 
@@ -245,11 +244,11 @@ class DatabaseJobStore:
 
     async def row_bytes(self, attempt_ids: Sequence[str]) -> Mapping[str, int]:
         """Return the estimated size in bytes of each attempt's rows and submission, by attempt id."""
-        return await self.access.read(lambda connection: expiry.row_bytes(connection, attempt_ids))
+        return await self.access.read(lambda connection: attempt_queries.row_bytes(connection, attempt_ids))
 
     async def strip(self, attempt_ids: Sequence[str]) -> None:
         """Record that the bundles of attempts were deleted while the verdicts remain."""
-        await self.access.write(lambda connection: expiry.strip(connection, attempt_ids))
+        await self.access.write(lambda connection: attempt_queries.strip(connection, attempt_ids))
 
     async def get(self, attempt_id: str) -> Attempt | None:
         """Return the attempt with this id, or None."""
@@ -315,7 +314,7 @@ class DatabaseJobStore:
 
     async def removable(self, wanted: Removable) -> Sequence[Attempt]:
         """Return the finished attempts that can be deleted, oldest first."""
-        statement = expiry.removable(_ATTEMPT, wanted)
+        statement = attempt_queries.removable(_ATTEMPT, wanted)
         return await self.access.read(lambda connection: _fetch_attempts(connection, statement))
 
     def _recorders_for(self, subject: Attempt | Run) -> Sequence[Recorder]:
@@ -323,7 +322,7 @@ class DatabaseJobStore:
 
     async def usage(self) -> Mapping[int, StoredUsage]:
         """Return the stored data of each user, by user id."""
-        return await self.access.read(expiry.usage)
+        return await self.access.read(attempt_queries.usage)
 
 
 @asynccontextmanager

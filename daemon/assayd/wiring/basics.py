@@ -28,8 +28,8 @@ from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.recorder import JobRows
 from assayd.webhooks import Sender
-from assayd.wiring.chains import ChainParts
 from assayd.wiring.limits import DaemonLimits
+from assayd.wiring.wings import ChainParts
 
 T = TypeVar("T")
 

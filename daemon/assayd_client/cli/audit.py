@@ -48,8 +48,7 @@ def _verify_chain(lines: list[bytes]) -> None:
 
 
 def _print_entries(entries: list[Document]) -> None:
-    from assayd_client.cli.listing import print_table
-    from assayd_client.cli.terminal import out
+    from assayd_client.cli.terminal import out, print_table
 
     rows = [
         (entry["at"][:19] + "Z", _format_actor(entry["actor"]), entry["action"], entry["subject"])

@@ -58,7 +58,7 @@ async def _save_image(image: str, archive: Path) -> None:
 
 
 async def _run_printing(archive: Path) -> bytes:
-    from assayd.sandbox.printed import printed_by
+    from assayd.sandbox.baseline import printed_by
 
     engine = await plain_engine()
     try:

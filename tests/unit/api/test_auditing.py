@@ -1,4 +1,4 @@
-"""Which routes are audited; the rest is seen end to end."""
+"""The list of audited routes; end-to-end tests cover the rest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
 from assayd.api import batches, discovery, library, routes
-from assayd.api.auditing import CHANGING, actor_of, is_audited
+from assayd.api.middleware import CHANGING, actor_of, is_audited
 from assayd.api.peer import Caller
 from assayd.model.submission import Peer
 from assayd_chains.routes import generations, repairs
@@ -16,7 +16,7 @@ from assayd_pipeline.routes import router as pipelines
 
 
 def changing(*routers: APIRouter) -> set[str]:
-    """Return the paths that change something."""
+    """Return the paths of routes that change something."""
     found = [each for router in routers for each in router.routes if isinstance(each, APIRoute)]
     return {route.path for route in found if route.methods & CHANGING}
 

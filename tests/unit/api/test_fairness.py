@@ -1,4 +1,4 @@
-"""In which turn of the event loop work is done, and whose first."""
+"""The order of work in the event loop, among users."""
 
 from __future__ import annotations
 

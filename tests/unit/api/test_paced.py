@@ -1,4 +1,4 @@
-"""When the requests of a user start while others ask too."""
+"""When a user's requests start while others send some too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from assayd.pace import UserThrottle
 
 
 class Work:
-    """Begins, waits until it is let go, and ends; each of its two steps takes so long by the clock."""
+    """Work of two steps that starts, waits for a release, and ends; each step takes a given time."""
 
     def __init__(self, step_s: float = 0.0) -> None:
         self.begun: list[int] = []
@@ -202,7 +202,7 @@ async def test_caller_without_a_token_does_not_end_the_being_alone_of_a_user(mon
 
 
 async def stream(app: PacingMiddleware, user: int, sent: list[object]) -> None:
-    """Have an answer sent in pieces, as the server does: the client stays to the end."""
+    """Send an answer in pieces, like the server, to a client that reads to the end."""
 
     async def receive() -> dict[str, str]:
         await asyncio.Event().wait()
@@ -217,7 +217,7 @@ async def stream(app: PacingMiddleware, user: int, sent: list[object]) -> None:
 
 
 def pieces_of(now: list[float], kind: str, step_s: float = 0.01) -> PacedStream | EventStream:
-    """Return an answer of three pieces, each of which takes so long by the clock."""
+    """Return an answer of three pieces, each of which takes a given time of the clock."""
 
     async def pieces() -> AsyncGenerator[Any, None]:
         for number in range(3):
@@ -228,13 +228,13 @@ def pieces_of(now: list[float], kind: str, step_s: float = 0.01) -> PacedStream 
 
 
 def pieces_in(sent: list[object]) -> list[object]:
-    """Return what was sent but the start, the end and the heartbeat."""
+    """Return the sent pieces without start, end and heartbeats."""
     return [piece for piece in sent if piece not in {None, b"", b": still here\n\n"}]
 
 
 @pytest.mark.parametrize("kind", ["stream", "events"])
 async def test_pieces_of_a_stream_count_and_each_waits_while_its_user_rests(monkeypatch, kind: str) -> None:
-    """They were sent by tasks of their own, whose time nobody counted."""
+    """Regression: separate tasks sent the pieces, and nobody counted their time."""
     now, sent = [0.0], list[object]()
     monkeypatch.setattr("assayd.api.paced.perf_counter", lambda: now[0])
     pace = UserThrottle(clock=lambda: now[0])

@@ -1,4 +1,4 @@
-"""Which policies go with which kinds."""
+"""Which policies and kinds go together."""
 
 from __future__ import annotations
 

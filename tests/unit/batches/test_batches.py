@@ -1,4 +1,4 @@
-"""Batches from their first line to their last verdict, over crashes, cancelling and sending again."""
+"""Batches from the first line to the last verdict: crashes, cancelling, sending again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PASSED, FAILED, ERROR = Verdict.VALIDATED, Verdict.FAILED, Verdict.ERROR
 
 
 async def waiting(daemon: SmallDaemon, count: int) -> None:
-    """Wait until so many attempts are at the shut gate, and see that no more come."""
+    """Wait until this number of attempts is at the closed gate, and check that no more arrive."""
     while len(daemon.checks.waiting) < count:
         await daemon.jobs.unfinished()  # lets the store's thread work
 

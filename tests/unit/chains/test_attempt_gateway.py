@@ -1,4 +1,4 @@
-"""Attempts as a repair sees them: what passes is waited out, what does not is told."""
+"""Attempts as a repair sees them: temporary errors are waited out, permanent ones are reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PEER = Peer(pid=1, uid=2, gid=3)
 
 
 class Desk:
-    """Stands for admission, scheduler and store: refuses a few times, and knows an attempt's states."""
+    """Replaces admission, scheduler and store: refuses a few times, and knows an attempt's states."""
 
     def __init__(self, *refusals: RequestError, states: tuple[State, ...] = ()) -> None:
         self._refusals = list(refusals)
@@ -38,7 +38,7 @@ class Desk:
         return "policy of", submission
 
     async def wait(self, attempt_id: str, timeout_s: float) -> None:
-        """An attempt of another run of the daemon is not waited for."""
+        """Raise the error for an attempt of an earlier run of the daemon."""
 
     async def get(self, attempt_id: str) -> object:
         return SimpleNamespace(id=attempt_id, state=self._states.pop(0))

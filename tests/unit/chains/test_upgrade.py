@@ -1,4 +1,4 @@
-"""Chains in a state directory of an earlier version, which wrote `rows_0010.sql`."""
+"""Chains in a state directory of an earlier version, which `rows_0010.sql` contains."""
 
 from __future__ import annotations
 

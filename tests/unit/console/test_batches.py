@@ -1,4 +1,4 @@
-"""Why items of a batch fail, as its page tells it."""
+"""A batch's page shows why its items fail."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def item(line: int, *rules: str, cause: str | None = None, verdict: str = "faile
 
 
 class Daemon:
-    """Answers with attempts that have labels and findings."""
+    """A daemon whose attempts have labels and findings."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -70,7 +70,7 @@ async def test_failures_say_what_one_was_told_and_what_all_that_were_looked_at_s
 
 
 class Pages:
-    """Answers with pages of a batch's attempts."""
+    """A daemon that returns a batch's attempts in pages."""
 
     def __init__(self, *pages: list[dict[str, object]]) -> None:
         self.pages = pages
@@ -108,7 +108,7 @@ async def test_batch_of_other_attempts_has_no_tasks_and_is_read_once() -> None:
 
 
 class OwnedDaemon:
-    """Answers with a finished batch of a user, and remembers the names of sent batches."""
+    """A daemon with a user's finished batch, which records the names of submitted batches."""
 
     def __init__(self, uid: int) -> None:
         self.batch = {

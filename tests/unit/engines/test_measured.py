@@ -13,7 +13,7 @@ from support.fakes.engine import FakeEngine
 
 
 class Answering:
-    """An engine that has every call, and takes whatever it is given."""
+    """An engine that has every call and accepts all arguments."""
 
     def __getattr__(self, name: str) -> object:
         async def call(*_: object) -> None:
@@ -23,7 +23,7 @@ class Answering:
 
 
 async def nobody(_: object) -> None:
-    """A guest that is never started."""
+    """Do nothing, as a guest that is never started."""
 
 
 async def test_call_is_counted_and_its_failure_by_code() -> None:

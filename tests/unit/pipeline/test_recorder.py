@@ -1,4 +1,4 @@
-"""The records of pipelines: written with the attempts, in their transactions, and never in their way."""
+"""The records of pipelines are written with the attempts, in their transactions, without blocking them."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_attempt_of_another_kind_makes_none(
 async def test_step_that_was_refused_is_logged_with_the_reasons(
     jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make
 ) -> None:
-    """A command that is blocked stopped the pipeline and left no row."""
+    """Regression: a blocked command stopped the pipeline without leaving a row."""
     pipeline_id = await submit(jobs, make, 1, document())
     refusals = ["Step 1 (clean): The command rm is blocked.", "Step 1 (clean): b", "The file ../x is bad."]
     attempt = make.finished(1, kind="pipeline", verdict=Verdict.FAILED)
@@ -311,11 +311,12 @@ async def test_submission_with_steps_of_its_own_stays_as_it_is(
     assert await pipelines.complete(named, 1000) is None
 
 
-async def test_unknown_pipeline_whose_steps_are_given_is_new(
+async def test_unknown_pipeline_whose_steps_come_from_a_gateway_is_new(
     jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make
 ) -> None:
     unknown = "0" * 26
-    assert await pipelines.complete(submission({"pipeline_id": unknown, "steps": [STEPS[1]]}), 1000) is None
+    named = submission({"pipeline_id": unknown, "steps": [STEPS[1]]})
+    assert await pipelines.complete(named, 1000, from_gateway=True) is None
     attempt_id = await submit(jobs, make, 1, document(pipeline_id=unknown))
     assert await pipelines.belongs_to(attempt_id) == {"pipeline_id": unknown}
 
@@ -331,14 +332,21 @@ async def test_attempt_does_not_join_another_users_pipeline_with_its_id(
     assert (stored.uid, [step.name for step in stored.steps]) == (1001, ["clean"])
 
 
+@pytest.mark.parametrize("steps", [{}, {"steps": [STEPS[1]]}], ids=["without steps", "with steps"])
 @pytest.mark.parametrize(("pipeline_id", "uid"), [("0" * 26, 1000), (None, 1001)], ids=["none", "another's"])
 async def test_pipeline_that_one_may_not_use_is_unknown(
-    jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make, pipeline_id: str | None, uid: int
+    jobs: DatabaseJobStore,
+    pipelines: PipelineReader,
+    make: Make,
+    pipeline_id: str | None,
+    uid: int,
+    steps: dict[str, object],
 ) -> None:
     there = await submit(jobs, make, 1, document())
-    named = submission({"pipeline_id": pipeline_id or there})
+    wanted = pipeline_id or there
 
     with pytest.raises(RequestError) as caught:
-        await pipelines.complete(named, uid)
+        await pipelines.complete(submission({"pipeline_id": wanted, **steps}), uid)
     assert (caught.value.code, caught.value.field) == ("pipeline.unknown", "payload.pipeline_id")
+    assert caught.value.message == f"pipeline {wanted} doesn't exist"
     assert await pipelines.complete(submission({"pipeline_id": there}), 0)

@@ -53,7 +53,7 @@ def test_migrations_come_to_the_tables_and_indexes_that_a_new_database_gets(tmp_
 
 
 def forms(connection: Connection) -> dict[str, object]:
-    """Return what a database has of each table, whatever the order in which its columns were made."""
+    """Return the definition of each table, independent of the order in which columns were created."""
     looked = inspect(connection)
     version = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
     tables = {

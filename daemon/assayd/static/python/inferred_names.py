@@ -22,13 +22,11 @@ from dataclasses import dataclass, replace
 from assayd.findings.source_text import column_of, snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.policy import ImportMode, ImportPolicy
-from assayd.static.python.import_edits import unused_imports
-from assayd.static.python.imports import PolicyModules
-from assayd.static.python.module_scope import bound_names, insertion_line
+from assayd.static.python.imports import PolicyModules, unused_imports
 from assayd.static.python.names import PACKAGE_NAMES
-from assayd.static.python.nodes import nodes_of
 from assayd.static.python.returns import NO_VALUE_RULE, check_returns
 from assayd.static.python.safe_fixes import edit_between
+from assayd.static.python.scopes import bound_names, insertion_line, nodes_of
 from assayd.static.python.source import PythonSource
 from assayd.static.python.undefined import UNDEFINED_RULE, check_undefined
 

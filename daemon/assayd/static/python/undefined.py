@@ -19,10 +19,16 @@ from dataclasses import dataclass
 from assayd.findings.python_failures import NearestName, nearest_name
 from assayd.findings.source_text import column_of, line_at, snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
-from assayd.static.python.module_scope import bound_names
-from assayd.static.python.nodes import nodes_of
 from assayd.static.python.safe_fixes import edit_between, parse_or_none
-from assayd.static.python.scopes import NodeSite, Scope, ScopedTree, ScopeKind, build_scoped_tree
+from assayd.static.python.scopes import (
+    NodeSite,
+    Scope,
+    ScopedTree,
+    ScopeKind,
+    bound_names,
+    build_scoped_tree,
+    nodes_of,
+)
 from assayd.static.python.source import PythonSource
 
 UNDEFINED_RULE = Rule(

@@ -1,4 +1,4 @@
-"""`assay batch`, against a daemon in a thread."""
+"""`assay batch` with a daemon in a thread."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def assay(served: Served) -> Callable[..., int]:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., Path]:
-    """Write a file of lines; text that is no code goes in as it is."""
+    """Write a file of lines; texts that begin with a brace are written unchanged."""
 
     def write(*codes: str, name: str = "items.jsonl") -> Path:
         file = tmp_path / name
@@ -330,7 +330,7 @@ def test_batch_is_found_by_the_beginning_of_its_id_and_as_the_last(
 
 
 class AwayOnce:
-    """A client whose gateway has lost its database: every question fails once before it is answered."""
+    """A client whose gateway has lost its database: the first attempt of every request fails."""
 
     def __init__(self, problem: ClientError) -> None:
         self._problem = problem

@@ -1,4 +1,4 @@
-"""Names that nothing binds, and neighbours of which nothing is said."""
+"""Undefined names, and similar code without findings."""
 
 from __future__ import annotations
 
