@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 import structlog
 
@@ -355,8 +356,7 @@ class Scheduler:
             document = await self._jobs.document(order.attempt.id)
         kinds = {order.attempt.kind: order.validator}
         uid = order.attempt.peer.uid
-        async with self.budget.reading(len(document), uid), self.budget.parsing(uid):
-            job.read = await read_accepted(document, kinds)
+        job.read = await self.budget.read_in_turn(document, uid, partial(read_accepted, kinds=kinds))
 
     def _summarise(self, finished: Finished) -> None:
         """Count a finished attempt, and log one line with everything that an operator needs."""

@@ -19,7 +19,7 @@ from assayd.documents.submission import (
     SubmissionBody,
     read_accepted,
     read_submission,
-    with_payload,
+    with_fields,
 )
 
 __all__ = [
@@ -50,7 +50,7 @@ __all__ = [
     "read_json",
     "read_submission",
     "refuse_many",
-    "with_payload",
+    "with_fields",
     "replay_diff",
     "report_document",
     "submission_diff",

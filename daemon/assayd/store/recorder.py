@@ -120,7 +120,7 @@ class Completing(Protocol):
     async def complete(
         self, submission: Submission, uid: int, *, from_gateway: bool = False
     ) -> Mapping[str, object] | None:
-        """Return the full payload for a submission that refers to records, or None if it is complete.
+        """Return the payload fields that a submission takes from records, or None if it is complete.
 
         `from_gateway`: whether a gateway has already completed the submission from its own records.
 
