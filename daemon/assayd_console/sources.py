@@ -1,8 +1,8 @@
 """Reads and colors the texts of a submission, and places findings next to the lines that they concern.
 
 Hostile text is colored line by line with a regular expression that runs in linear time, and the pieces
-remain plain text. A complete grammar isn't needed, because the syntax that Python, bash and SQL share is enough
-for reading.
+remain plain text. A complete grammar isn't needed, because the syntax that Python, bash and SQL share is
+enough for reading.
 """
 
 from __future__ import annotations

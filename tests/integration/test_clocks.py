@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from assayd.engines.docker import DockerEngine
-from assayd.findings.timeout import timeout_finding
+from assayd.findings.runs import timeout_finding
 from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.model.run import Cause, Limits, Program, RunSpec, Unit, UnitResult
 from support.engines.sandboxes import run, sandbox_on

@@ -16,13 +16,12 @@ from assayd.api import batches as batch_routes
 from assayd.api import discovery, policy_review, routes
 from assayd.api import library as library_routes
 from assayd.api import summary as summary_routes
+from assayd.api.answers import name_operations, reference
 from assayd.api.call import ApiLimits, raw_json_response
 from assayd.api.errors import install_error_handlers
 from assayd.api.fairness import Places
-from assayd.api.middleware import AuditMiddleware, RequestIds, TracedRequests
-from assayd.api.paced import PacingMiddleware
+from assayd.api.middleware import AuditMiddleware, PacingMiddleware, RequestIds, TracedRequests
 from assayd.api.peer import PeerGate, SocketAccess, protocol_for
-from assayd.api.reference import name_operations, reference
 from assayd.api.responses import AnswerCache, LargeAnswers
 from assayd.attempts.policy_trial import PolicyTrials
 from assayd.audit import AuditLog
@@ -109,15 +108,19 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
     name_operations(app.router.routes)
     app.add_route("/openapi.json", _openapi_response, include_in_schema=False)
     install_error_handlers(app)
-    if audit is not None:
-        app.add_middleware(AuditMiddleware, audit=audit)
+    _add_middleware(app, metrics or Metrics(), tracing)
+    return app
+
+
+def _add_middleware(app: Api, metrics: Metrics, tracing: Tracing) -> None:
+    """Add the middleware, innermost first: a request passes the last one first."""
+    if app.state.audit is not None:
+        app.add_middleware(AuditMiddleware, audit=app.state.audit)
     app.add_middleware(PacingMiddleware, pace=app.state.budget.pace)
-    app.add_middleware(PeerGate, access=access)
-    # The last one added is the first to be asked.
-    app.add_middleware(RequestIds, metrics=metrics or Metrics())
+    app.add_middleware(PeerGate, access=app.state.access)
+    app.add_middleware(RequestIds, metrics=metrics)
     if tracing.is_on:
         app.add_middleware(TracedRequests, tracing=tracing)
-    return app
 
 
 async def _openapi_response(request: Request) -> Response:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, TypeVar, cast
 
 from fastapi import Depends, Request
@@ -258,14 +259,10 @@ async def read_model(request: Request, call: Call, model: type[B], *, max_bytes:
     with call.holding() as held:
         body = await read_body(request, call, held, max_bytes=max_bytes or call.limits.body_bytes)
         uid = call.caller.peer.uid
-        async with call.budget.reading(len(body), uid):
-            if len(body) > LARGE_BODY_BYTES:
-                async with call.budget.parsing(uid):
-                    return await asyncio.to_thread(_parse_model, body, model)
-            return _parse_model(body, model)
+        return await call.budget.read_in_turn(body, uid, partial(_parse_model, model))
 
 
-def _parse_model(body: bytes, model: type[B]) -> B:
+def _parse_model(model: type[B], body: bytes) -> B:
     raw = read_json(body) if body else {}
     refuse_many_errors(model, raw)
     try:

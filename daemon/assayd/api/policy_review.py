@@ -193,4 +193,5 @@ async def _last_refused_policy(call: Call, query: Query) -> str:
 
 async def _failing_findings(call: Call, attempt: Attempt) -> Iterable[Finding]:
     report, _ = await call.service.documents(attempt)
-    return [one for one in findings_of(report) if one.is_error or would_fail([one])]
+    found = await call.budget.read_in_turn(report, call.caller.peer.uid, findings_of)
+    return [one for one in found if one.is_error or would_fail([one])]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import NoReturn, Protocol
 
@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from assayd.aio import Deadline
 from assayd.attempts.health import SelfTest
-from assayd.documents.events import output_body, stage_body, state_body, unit_body
+from assayd.documents.attempts import output_body, stage_body, state_body, unit_body
 from assayd.errors import AssaydError
 from assayd.kind import Kind
 from assayd.log import trace_log_fields
@@ -116,8 +116,10 @@ class Job:
     def traced(self, step: str) -> Iterator[Span]:
         """Trace a step as a span while the body runs, and add the span's ids to log lines."""
         span, error = self.span.child(step), None
+        ids = trace_log_fields(span.context)
         try:
-            with structlog.contextvars.bound_contextvars(**trace_log_fields(span.context)):
+            # Several times per attempt: without tracing, there is nothing to bind.
+            with structlog.contextvars.bound_contextvars(**ids) if ids else nullcontext():
                 yield span
         except BaseException as problem:
             error = error_name(problem)

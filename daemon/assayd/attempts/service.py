@@ -8,6 +8,7 @@ import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -178,9 +179,10 @@ class DaemonService:
         """
         if attempt.state is not State.FINISHED:
             raise RequestError("attempt.unfinished", "the attempt has no verdict yet; wait for it")
-        document = await self._jobs.document(attempt.id)
         origin = AttemptOrigin(peer=peer, replay_of=attempt.id, idempotency_key=idempotency_key)
-        accepted = await self._admission.submit_document(document, origin)
+        size = await self._jobs.document_size(attempt.id)
+        fetch = partial(self._jobs.document, attempt.id)
+        accepted = await self._admission.submit_stored(size, fetch, origin)
         return accepted.attempt
 
     async def replay_diff(self, attempt: Attempt) -> Mapping[str, object] | None:

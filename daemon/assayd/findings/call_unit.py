@@ -16,15 +16,16 @@ from dataclasses import dataclass, replace
 
 from assayd.findings.runs import (
     RAISED_RULE,
+    add_endless_parts,
     cause_finding,
     event_findings,
     limit_details,
     no_function_finding,
     not_compiled_finding,
     raised_finding,
+    timeout_finding,
 )
 from assayd.findings.source_text import SplitText
-from assayd.findings.timeout import add_endless_parts, timeout_finding
 from assayd.guest_results.record import (
     CallResults,
     GuestJsonError,

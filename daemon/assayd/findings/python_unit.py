@@ -13,13 +13,14 @@ from assayd.findings.call_unit import Tried, case_of
 from assayd.findings.exec_unit import exit_code
 from assayd.findings.python_failures import ExceptionContext, failure_finding, is_harness_error
 from assayd.findings.runs import (
+    add_endless_parts,
     cause_finding,
     event_findings,
     limit_details,
     not_compiled_finding,
     quoted_end,
+    timeout_finding,
 )
-from assayd.findings.timeout import add_endless_parts, timeout_finding
 from assayd.guest_results.record import GuestJsonError, NotCompiled, Raised, Record, read_record
 from assayd.model.finding import Finding, has_errors
 from assayd.model.report import Case, CaseStatus

@@ -87,6 +87,7 @@ _WAITING = (
         _ITEM.line,
         _ITEM.attempt_id,
         _ITEM.submission,
+        func.coalesce(func.length(submissions.c.document), 0).label("size"),
         case((_SMALL, submissions.c.document)).label("document"),
     )
     .select_from(_JOINED.outerjoin(submissions, submissions.c.digest == _ITEM.submission))

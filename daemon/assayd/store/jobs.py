@@ -13,8 +13,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select
+from sqlalchemy import Connection, Select, and_, bindparam, delete, func, insert, or_, select
 
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt
@@ -63,6 +64,7 @@ _DOCUMENT = (
     .join(tables.attempts, tables.attempts.c.submission == tables.submissions.c.digest)
     .where(tables.attempts.c.id == bindparam("wanted"))
 )
+_DOCUMENT_SIZE = _DOCUMENT.with_only_columns(func.length(tables.submissions.c.document))
 _SAME_REQUEST = select(tables.attempts.c.id, tables.attempts.c.submission, tables.attempts.c.uid).where(
     or_(
         tables.attempts.c.id == bindparam("wanted"),
@@ -271,17 +273,21 @@ class DatabaseJobStore:
         return await self.access.read(fetch)
 
     async def document(self, attempt_id: str) -> bytes:
-        """Return the accepted submission in its original bytes.
+        """Return the accepted submission in its original bytes. Raises: StoreError ``attempt.missing``."""
+        return bytes(await self._fetch_of_document(_DOCUMENT, attempt_id))
 
-        Raises:
-            StoreError: ``attempt.missing``.
-        """
+    async def document_size(self, attempt_id: str) -> int:
+        """Return the size of the accepted submission. Raises: StoreError ``attempt.missing``."""
+        size: int = await self._fetch_of_document(_DOCUMENT_SIZE, attempt_id)
+        return size
+
+    async def _fetch_of_document(self, statement: Select[Any], attempt_id: str) -> Any:
         found = await self.access.read(
-            lambda connection: connection.execute(_DOCUMENT, {"wanted": attempt_id}).scalar()
+            lambda connection: connection.execute(statement, {"wanted": attempt_id}).scalar()
         )
         if found is None:
             raise StoreError("attempt.missing", f"attempt {attempt_id} doesn't exist")
-        return bytes(found)
+        return found
 
     async def list(self, query: Query) -> Page:
         """Return a page of attempts, newest first.

@@ -12,14 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from assayd.errors import RequestError, StoreError
-from assayd_client import Document, PlainClient
+from assayd_client import Document, NotFound, PlainClient
 
 
 def stored_submission(client: PlainClient, attempt: Document) -> Document | None:
     """Return the submission from an attempt's bundle, or None if it isn't stored."""
     names = [each["name"] for each in attempt["artifacts"] or ()]
     name = next((name for name in names if name.startswith("submission_")), None)
-    return None if name is None else json.loads(client.artifact(attempt["id"], name))
+    try:
+        return None if name is None else json.loads(client.artifact(attempt["id"], name))
+    except NotFound:  # the bundle was removed meanwhile
+        return None
 
 
 def texts_of(submission: Document) -> dict[str, str]:

@@ -71,7 +71,7 @@ class Attempts:
         report = {"stage_reached": "sandbox", "findings": [finding], "retry_context": f"{code} failed"}
         self.known[attempt_id] = FinishedSubmission(attempt=attempt, submission=submission, report=report)
 
-    async def policy(self, submission: Document) -> ExecutionPolicy:
+    async def policy(self, submission: Document, *, peer: Peer) -> ExecutionPolicy:
         return POLICIES.get("extractor")
 
     async def finished(self, attempt_id: str) -> FinishedSubmission:

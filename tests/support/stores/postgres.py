@@ -19,7 +19,7 @@ from tempfile import mkdtemp
 import psycopg
 import pytest
 
-from assayd.store.database import open_database
+from assayd.store.access import open_database
 from assayd.store.unsynced import UNSYNCED
 from assayd_pipeline.stored import metadata
 

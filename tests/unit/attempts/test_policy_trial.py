@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from assayd.analysis.analyst import Checked, Flow
 from assayd.analysis.worker import run_stages
 from assayd.attempts.policy_trial import AT_ONCE, MOST_LARGE, PolicyTrials, check_static
-from assayd.byte_budget import LARGE_BYTES
+from assayd.byte_budget import LARGE_BYTES, ByteBudget
 from assayd.documents.reports import static_check_document
 from assayd.kinds import registry
 from assayd.model.attempt import Attempt
@@ -32,12 +32,18 @@ class Stored:
 
     def __init__(self, *attempts: Attempt, text: bytes = b"") -> None:
         self.attempts, self.text = attempts, text
+        self.fetched = 0
+        self.budget = ByteBudget(2**20)
 
     async def list(self, query: Query) -> Page:
         return Page(attempts=self.attempts, next_cursor=None)
 
     async def document(self, attempt_id: str) -> bytes:
+        self.fetched += 1
         return self.text
+
+    async def document_size(self, attempt_id: str) -> int:
+        return len(self.text)
 
     async def read_in_turn(self, document: bytes, uid: int) -> Submission:
         payload = registry.find("code").payload.model_validate(NODE)
@@ -81,25 +87,25 @@ async def test_trial_of_another_users_attempts_uses_the_callers_turn(make: Make)
 
 
 class CountingAnalyst(Flows):
-    """Records the largest number of submissions that were held at once."""
+    """Remembers how many submissions were fetched and not yet checked."""
 
-    def __init__(self) -> None:
+    def __init__(self, stored: Stored) -> None:
         super().__init__()
-        self.now = self.most = 0
+        self.stored = stored
+        self.checked = self.most = 0
 
     async def stages(
         self, kind: object, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow
     ) -> tuple[StageReport, ...]:
-        self.now += 1
-        self.most = max(self.most, self.now)
+        self.most = max(self.most, self.stored.fetched - self.checked)
         await asyncio.sleep(0)
-        self.now -= 1
+        self.checked += 1
         return ()
 
 
 async def test_trial_of_large_submissions_keeps_few_of_them_in_memory(make: Make) -> None:
-    analyst = CountingAnalyst()
     stored = Stored(*(make.finished() for _ in range(AT_ONCE)), text=b" " * (LARGE_BYTES + 1))
+    analyst = CountingAnalyst(stored)
     trials = trials_of(stored, analyst)
     *_, last = [trial async for trial in trials.run(trials.policies.get("code"), Query(), OPERATOR)]
 

@@ -419,10 +419,10 @@ async def test_item_that_breaks_the_daemon_does_not_hold_up_the_others(
     async with small_daemon(tmp_path) as daemon:
         intake, read = daemon.admission, daemon.admission.read
 
-        async def breaking(document: bytes) -> Any:
+        async def breaking(document: bytes, uid: int) -> Any:
             if b"break" in document:
                 raise ZeroDivisionError("a defect")
-            return await read(document)
+            return await read(document, uid)
 
         intake.read = breaking  # type: ignore[method-assign]
         batch, _ = await sender.send(daemon, sender.lines("one", "break", "three"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from types import SimpleNamespace
 
 import pytest
 
+from assayd.byte_budget import LARGE_BYTES, ByteBudget
 from assayd.errors import RequestError
 from assayd.model.attempt import State
 from assayd.model.submission import Peer
@@ -25,13 +27,15 @@ class Desk:
         self._states = list(states)
         self.accepted: list[bytes] = []
         self.slept: list[float] = []
+        self.budget = ByteBudget(2**20)
+        self.text = b"{}"
 
     async def submit_document(self, document: bytes, origin: object) -> None:
         if self._refusals:
             raise self._refusals.pop(0)
         self.accepted.append(document)
 
-    async def read(self, document: bytes) -> object:
+    async def read_in_turn(self, document: bytes, uid: int) -> object:
         return json.loads(document)
 
     def policy(self, submission: object) -> object:
@@ -41,10 +45,13 @@ class Desk:
         """Raise the error for an attempt of an earlier run of the daemon."""
 
     async def get(self, attempt_id: str) -> object:
-        return SimpleNamespace(id=attempt_id, state=self._states.pop(0))
+        return SimpleNamespace(id=attempt_id, peer=PEER, state=self._states.pop(0))
 
     async def document(self, attempt_id: str) -> bytes:
-        return b"{}"
+        return self.text
+
+    async def document_size(self, attempt_id: str) -> int:
+        return len(self.text)
 
     async def documents(self, attempt: object) -> tuple[bytes, bytes]:
         return b"{}", b"{}"
@@ -82,4 +89,14 @@ async def test_attempt_that_nobody_carries_out_is_looked_at_now_and_then() -> No
 async def test_policy_of_a_submission_is_the_one_that_admission_would_run_it_under() -> None:
     desk = Desk()
     submission = {"kind": "code", "policy": "code", "overrides": {"resources": {"unit_timeout_s": 2}}}
-    assert await desk.gateway().policy(submission) == ("policy of", submission)
+    assert await desk.gateway().policy(submission, peer=PEER) == ("policy of", submission)
+
+
+async def test_large_submission_is_fetched_only_at_its_owners_turn() -> None:
+    desk = Desk(states=(State.FINISHED,))
+    desk.text = b'{"kind": "code"}' + b" " * LARGE_BYTES
+    async with desk.budget.reading(LARGE_BYTES + 1, 7):
+        reading = asyncio.create_task(desk.gateway().submission("a"))
+        await asyncio.sleep(0)
+        desk.text = b'{"kind": "code", "of": "its turn"}' + b" " * LARGE_BYTES
+    assert await reading == {"kind": "code", "of": "its turn"}

@@ -96,7 +96,7 @@ class Attempts:
         )
         self.known = {FIRST: first, SECOND: replace(first, id=SECOND, parent_id=FIRST)}
 
-    async def policy(self, submission: Mapping[str, object]) -> ExecutionPolicy:
+    async def policy(self, submission: Mapping[str, object], *, peer: Peer) -> ExecutionPolicy:
         return ExecutionPolicy(name="policy")
 
     async def finished(self, attempt_id: str) -> FinishedSubmission:

@@ -73,7 +73,7 @@ class Attempts:
         parent = self.known[submission["parent_id"]].attempt
         self._add(attempt_id, submission, parent.attempt_number + 1)
 
-    async def policy(self, submission: Document) -> ExecutionPolicy:
+    async def policy(self, submission: Document, *, peer: Peer) -> ExecutionPolicy:
         return ExecutionPolicy(name="policy")
 
     async def finished(self, attempt_id: str) -> FinishedSubmission:

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
-from assayd.documents import read_submission, with_payload
+from assayd.documents import read_submission, with_fields
 from assayd.errors import RequestError
 from assayd.kinds.registry import all_validators
 from assayd.model.records import Event
@@ -291,11 +291,11 @@ async def test_submission_that_names_a_pipeline_gets_its_steps(
     pipeline_id = await submit(jobs, make, 1, document())
     named = submission({"pipeline_id": pipeline_id, "files": {"data/a": "1"}})
 
-    payload = await pipelines.complete(named, 1000)
+    fields = await pipelines.complete(named, 1000)
 
-    assert payload is not None
-    completed = with_payload(named, payload, all_validators())
-    assert json.loads(completed.document)["payload"] == payload
+    assert fields is not None
+    completed = with_fields(named.document, fields, all_validators())
+    payload = json.loads(completed.document)["payload"]
     assert payload == {"pipeline_id": pipeline_id, "files": {"data/a": "1"}, "steps": list(STEPS)}
     assert [step.name for step in completed.payload.steps] == ["clean", "load"]
     assert completed.input_digest != named.input_digest

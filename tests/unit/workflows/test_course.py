@@ -61,7 +61,7 @@ class Daemon:
         case = {"result": self.results[one.id]}
         return json.dumps({"policy_digest": "p1", "runtime_results": {"cases": [case]}}).encode(), b""
 
-    async def read(self, document: bytes) -> SimpleNamespace:
+    async def read_in_turn(self, document: bytes, uid: int) -> SimpleNamespace:
         self.reading += 1
         self.most_reading = max(self.most_reading, self.reading)
         if self.reading >= self.wait_for:
@@ -173,11 +173,11 @@ async def test_values_and_parts_within_the_room_are_submitted() -> None:
 
 
 async def test_submission_with_too_many_values_fails_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def read(_: bytes) -> None:
+    async def read(_: bytes, uid: int) -> None:
         raise RequestError("too_large", "too many values")
 
     daemon = Daemon({})
-    monkeypatch.setattr(daemon, "read", read)
+    monkeypatch.setattr(daemon, "read_in_turn", read)
     course = course_of(daemon, Node(id="a"))
 
     await course.run()

@@ -79,7 +79,7 @@ class Parts:
 
     async def require_quota(self, *_: object) -> None: ...
 
-    async def read(self, _: bytes) -> None:
+    async def read_in_turn(self, _: bytes, uid: int) -> None:
         assert self.trouble is not None
         raise self.trouble
 

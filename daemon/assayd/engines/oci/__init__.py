@@ -6,7 +6,7 @@
                   on
 
 No registry is involved. `cgroup` manages control groups, `images` stores root filesystems, `user` assigns
-exclusive user ids to each container, `records` stores created containers, `process` holds the streams,
+exclusive user ids to each container, `container` stores records of containers, `process` holds the streams,
 `engine` implements the port.
 """
 

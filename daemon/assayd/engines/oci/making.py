@@ -16,27 +16,62 @@ import json
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
 from assayd.engines.oci.cgroup import ControlGroup
 from assayd.engines.oci.config import HostShare, resources, startup_limits
-from assayd.engines.oci.container import OciContainer, document
+from assayd.engines.oci.container import OciContainer, Record, Records, document
 from assayd.engines.oci.control import StartFailed
 from assayd.engines.oci.images import ImageStore, StoredImage
 from assayd.engines.oci.mounts import read_only_tree
 from assayd.engines.oci.process import LauncherProcess, LaunchRequest
-from assayd.engines.oci.records import Record, Records
 from assayd.engines.oci.runtime import Host, find_host
-from assayd.engines.oci.threads import Threads, timed_out
 from assayd.engines.oci.user import Ranges
 from assayd.errors import EngineError
 from assayd.ports.engine import LABEL_CONTAINER, ContainerSpec
+
+T = TypeVar("T")
+
+
+class Threads:
+    """A runner of blocking steps. Args: at most `count` concurrent steps, of `timeout_s` seconds each."""
+
+    def __init__(self, count: int, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix="assayd-oci")
+
+    async def run(self, act: Callable[..., T], *arguments: object, timeout_s: float | None = None) -> T:
+        """Run a step in a thread.
+
+        Raises: EngineError ``engine.timeout``, ``engine.closed``, or an error of the step.
+        """
+        try:
+            job = asyncio.get_running_loop().run_in_executor(self._pool, partial(act, *arguments))
+        except RuntimeError as problem:
+            raise EngineError("engine.closed", "the engine was closed") from problem
+        try:
+            async with asyncio.timeout(timeout_s or self.timeout_s):
+                return await job
+        except TimeoutError as problem:
+            raise timed_out() from problem
+
+    def close(self) -> None:
+        """Release the threads; queued steps are never started."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def timed_out() -> EngineError:
+    """Return the error for a step that took too long."""
+    return EngineError("engine.timeout", "the engine didn't finish a step in time", retryable=True)
+
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _STARTED = 19

@@ -17,12 +17,13 @@ from assayd.findings.runs import (
     LEAVING,
     NOT_COMPILED_RULE,
     cause_finding,
+    describe_time_use,
     file_events,
     grouped,
     limit_details,
+    time_hint,
 )
 from assayd.findings.source_text import snippet
-from assayd.findings.timeout import describe_time_use, time_hint
 from assayd.guest_results.record import GuestJsonError, Raised
 from assayd.kinds.module.expected_tests import ExpectedTests
 from assayd.kinds.module.explained import explain_unexpected_exception, explained

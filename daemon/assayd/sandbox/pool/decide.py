@@ -179,8 +179,9 @@ def decide(state: PoolState, now: float) -> list[Action]:
     state = _after_assignments(state, assigned)
     surplus = list(_remove_surplus(state))
     state = _after_removals(state, surplus)
-    evicted = list(_evict_idle(state))
-    creations = [] if now < state.blocked_until else list(_create(state))
+    startable = _startable_keys(state)
+    evicted = list(_evict_idle(state, len(startable)))
+    creations = [] if now < state.blocked_until else list(_create(state, startable))
     return [*unfit, *assigned, *surplus, *evicted, *creations]
 
 
@@ -314,18 +315,18 @@ def _due_reserve_key(state: PoolState) -> list[PoolKey]:
     )
 
 
-def _evict_idle(state: PoolState) -> Iterator[Remove]:
+def _evict_idle(state: PoolState, starts: int) -> Iterator[Remove]:
     """Yield removals of other keys' idle containers that occupy capacity that waiters need."""
     if not state.waiting:
         return
-    missing = len(_startable_keys(state)) - state.room - state.removing
+    missing = starts - state.room - state.removing
     for idle in state.idle[: max(missing, 0)]:
         yield Remove(ulid=idle.ulid, reason="room")
 
 
-def _create(state: PoolState) -> Iterator[Create]:
+def _create(state: PoolState, startable: Sequence[PoolKey]) -> Iterator[Create]:
     """Yield creations for waiters and due reserves or, if no run waits, for all reserves."""
-    wanted = _startable_keys(state)[: max(state.room, 0)]
+    wanted = startable[: max(state.room, 0)]
     yield from (Create(key=key) for key in wanted)
     if not state.waiting:
         yield from _refill_idle(state)

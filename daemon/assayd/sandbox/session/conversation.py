@@ -1,6 +1,6 @@
 """One attempt's conversation with a runner: the begin frame, the units in order, and the final frame.
 
-This module determines the order of messages; `handshake` decides which units are sent in advance.
+This module determines the order of messages; `channel` decides which units are sent in advance.
 `sandbox.outcome` classifies the end.
 """
 
@@ -32,17 +32,15 @@ from assayd.sandbox.session.channel import (
     Channel,
     GuestFault,
     Header,
+    SendAheadWindow,
     StreamEnded,
+    begin_frame,
     boolean,
+    content_frames,
+    file_frames,
     integer,
     number,
     text,
-)
-from assayd.sandbox.session.handshake import (
-    SendAheadWindow,
-    begin_frame,
-    content_frames,
-    file_frames,
     unit_frames,
 )
 from assayd.sandbox.session.streams import StreamSet, open_streams

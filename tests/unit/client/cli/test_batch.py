@@ -7,17 +7,19 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from assayd_client import ClientError, NotReady, PlainClient
+from assayd_client import ClientError, NotFound, NotReady, PlainClient
 from assayd_client.cli import main
 from assayd_client.cli.batch import (
     BatchOutputs,
     Rate,
     Summary,
+    _submitted,
     exit_code,
     follow,
     generate_name,
@@ -104,6 +106,16 @@ def test_lines_that_are_not_validated_can_be_run_again(assay, write, tmp_path: P
     (tmp_path / "again.jsonl").write_text(shown.out)
     assert assay("run", tmp_path / "again.jsonl", "--name", "again") == 1
     assert "2 failed" in capsys.readouterr().out
+
+
+def test_line_whose_bundle_was_removed_meanwhile_is_named(capsys) -> None:
+    def miss(attempt_id: str, name: str) -> bytes:
+        raise NotFound("artifact.missing", "the bundle doesn't exist", status=404)
+
+    attempt = {"id": "A", "artifacts": [{"name": "submission_1.json"}]}
+    client: Any = SimpleNamespace(artifact=miss)
+    assert _submitted(client, {"line": 7, "attempt": attempt}) is None
+    assert capsys.readouterr().err == "assay: line 7 can't be printed: its submission isn't stored\n"
 
 
 def test_causes_are_those_of_failures() -> None:

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from assayd.engines.oci.container import Record
 from assayd.engines.oci.images import ImageStore
-from assayd.engines.oci.making import ContainerMaker, has_process_ended, own_process_mark
-from assayd.engines.oci.records import Record
-from assayd.engines.oci.threads import Threads
+from assayd.engines.oci.making import ContainerMaker, Threads, has_process_ended, own_process_mark
 
 GONE = "00000000-0000-0000-0000-000000000000:1:1:1"
 NAME = "01ARZ3NDEKTSV4RRFFQ69G5FAV"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from assayd.sandbox.pool import decide as decisions
 from assayd.sandbox.pool.decide import (
     FORGET_S,
     USED_S,
@@ -356,3 +357,18 @@ def test_a_pool_that_is_switched_off_keeps_nothing():
     demand.keep(frozenset({A}))
     demand.asked(A, 0.0)
     assert demand.targets(1.0) == {A: 0}
+
+
+def test_what_can_be_started_is_determined_once_per_decision(monkeypatch: pytest.MonkeyPatch):
+    asked: list[PoolState] = []
+    startable = decisions._startable_keys
+
+    def counted(state: PoolState) -> list[PoolKey]:
+        asked.append(state)
+        return startable(state)
+
+    monkeypatch.setattr(decisions, "_startable_keys", counted)
+
+    assert Create(key=A) in decided(waiting=(A, B))
+
+    assert len(asked) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assayd.findings.retry_context import retry_context
-from assayd.findings.timeout import (
+from assayd.findings.runs import (
     COMPUTING,
     SLOWED,
     STARVED,

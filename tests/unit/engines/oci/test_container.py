@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.engines.oci.records import Record, Records
+from assayd.engines.oci.container import Record, Records
 
 RECORD = Record(
     name="01ARZ3NDEKTSV4RRFFQ69G5FAV",
