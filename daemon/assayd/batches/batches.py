@@ -574,7 +574,12 @@ class Feeder:
         """Submit an item; return False if it is already finished or can't be submitted."""
         try:
             document = item.document or await self._store.document(item.submission)
-            origin = AttemptOrigin(peer=self.batch.peer, attempt_id=item.attempt_id, batch_id=self.batch.id)
+            origin = AttemptOrigin(
+                peer=self.batch.peer,
+                attempt_id=item.attempt_id,
+                batch_id=self.batch.id,
+                is_new=not item.accepted,
+            )
             accepted = await self._admission.submit_document(document, origin)
         except RequestError as refusal:
             if refusal.retryable:

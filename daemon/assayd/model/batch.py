@@ -145,12 +145,13 @@ class Waiting:
     """An item that has no verdict yet.
 
     `submission` is the digest of the item's document. `document` is set only for a small document; a large
-    document must be read from the store.
+    document must be read from the store. `accepted`: whether the item's attempt exists.
     """
 
     line: int
     attempt_id: str
     submission: str
+    accepted: bool
     document: bytes | None = None
 
 
