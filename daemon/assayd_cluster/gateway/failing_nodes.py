@@ -95,10 +95,18 @@ class FailingNodes:
             del self._lost[node]
             await self._drain(node)
 
-    async def note_overdue(self, node: str, tenant: int) -> None:
-        """Record that a run of a tenant's attempt was taken back from a node. Raises: StoreError."""
+    async def note_kept(self, node: str, tenant: int, *, began_s: float = 0.0) -> None:
+        """Record that a node has kept a run of a tenant's attempt, or more runs than it may have.
+
+        A failure that began before the node's last one (`began_s` seconds ago) isn't counted: if a daemon
+        restarts, all of its runs fail together.
+
+        Raises: StoreError.
+        """
         now = self._monotonic()
         recent = [one for one in self._overdue.get(node, ()) if now - one[0] <= OVERDUE_WITHIN_S]
+        if recent and now - began_s < recent[-1][0]:
+            return
         self._overdue[node] = recent = [*recent, (now, tenant)]
         if _reaches(MOST_OVERDUE, Counter(tenant for _, tenant in recent)):
             del self._overdue[node]
