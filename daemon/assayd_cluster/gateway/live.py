@@ -194,7 +194,7 @@ class RunUpdates:
             self._refused.popitem(last=False)
 
     async def _blame_refusing_node(self, attempt_id: str, held: HeldRun) -> None:
-        """Count a refusal as a lost run if another node has judged the attempt; else, it isn't counted."""
+        """Count a refusal as a lost run if another node has judged the attempt."""
         node = self._refused.pop(attempt_id, held.node)
         if node != held.node:
             log.warning("run.refused", attempt_id=attempt_id, node=node, judged_by=held.node)
