@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
@@ -57,7 +56,7 @@ class PipelineReader:
     async def complete(
         self, submission: Submission, uid: int, *, from_gateway: bool = False
     ) -> Mapping[str, object] | None:
-        """Return the payload; if it has no steps, add the steps of the referenced pipeline.
+        """Return the steps of the referenced pipeline, or None if the payload has steps.
 
         A node's daemon doesn't have the pipelines of its gateway, so it accepts an unknown pipeline with
         steps from the gateway.
@@ -76,9 +75,8 @@ class PipelineReader:
             raise RequestError("pipeline.unknown", message, field="payload.pipeline_id")
         if has_steps:
             return None
-        payload: dict[str, object] = json.loads(submission.document)["payload"]
         steps = [{"name": step.name, "type": step.type, "content": step.content} for step in stored.steps]
-        return {**payload, "steps": steps}
+        return {"steps": steps}
 
 
 def _fetch_pipeline(connection: Connection, pipeline_id: str) -> StoredPipeline | None:

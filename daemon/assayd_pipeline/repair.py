@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from assayd.findings.briefing import describe_file_head
 from assayd.findings.retry_context import errors_of, strip_layout
 from assayd.model.prompting import PromptContext
-from assayd.static.work_files import decode_content
+from assayd.static.work_paths import decode_content
 from assayd_pipeline.errors import ErrorSource as Writer
 from assayd_pipeline.judging import StepText
 from assayd_pipeline.payload import Database, PipelinePayload

@@ -1,4 +1,4 @@
-"""Every kind can be written from words: what a model is told, and how its answer becomes a submission."""
+"""Every kind supports generation: what a model is told, and how its answer becomes a submission."""
 
 from __future__ import annotations
 

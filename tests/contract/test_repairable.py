@@ -1,4 +1,4 @@
-"""Every kind's failing samples can be asked about, and take a fix. No container is needed for that."""
+"""Every kind's failing samples can be turned into prompts and take a fix, without a container."""
 
 from __future__ import annotations
 

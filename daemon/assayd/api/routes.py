@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -15,13 +14,13 @@ from pydantic import AwareDatetime
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, read_body
+from assayd.api.call import Call, CallDep, json_response, read_body
 from assayd.api.events import EventStream, of_attempt
-from assayd.api.paced import PacedStream
-from assayd.attempts.static_check import check_static
+from assayd.api.middleware import PacedStream
+from assayd.attempts.policy_trial import check_static
 from assayd.documents import attempt_document, read_event_id, read_submission
 from assayd.documents.attempts import ArtifactListDocument, AttemptPageDocument
-from assayd.documents.static_check import static_check_document
+from assayd.documents.reports import static_check_document
 from assayd.errors import RequestError
 from assayd.model.attempt import MAX_RUNS, Artifact, Attempt, State
 from assayd.model.records import Accepted
@@ -283,12 +282,8 @@ async def _submit(
 
 async def read_submitted(body: bytes, call: Call) -> Submission:
     """Parse a submission, in a thread if it is large. Raises: RequestError."""
-    read = partial(read_submission, body, call.service.kinds, caps=call.limits.payload)
-    if len(body) > LARGE_BODY_BYTES:
-        async with call.budget.parsing(call.caller.peer.uid):
-            submission = await asyncio.to_thread(read)
-    else:
-        submission = read()
+    read = partial(read_submission, kinds=call.service.kinds, caps=call.limits.payload)
+    submission = await call.budget.parse(body, call.caller.peer.uid, read)
     if submission.parent_id is not None:
         parent = await call.service.get(submission.parent_id)
         if parent is None or not call.sees(parent):

@@ -13,20 +13,20 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 import structlog
 
 from assayd import memory
 from assayd.aio import Deadline, pause, task_group
-from assayd.attempts.attempt_run import WAITING_S, Abandoned, Emit, Finished, Job
 from assayd.attempts.events import EventHub
-from assayd.attempts.execution import Execute
+from assayd.attempts.execution import WAITING_S, Abandoned, Emit, Execute, Finished, Job
 from assayd.attempts.telemetry import count_attempt, span_facts, summary_line
 from assayd.byte_budget import ByteBudget
 from assayd.documents import read_accepted
-from assayd.documents.events import state_body
+from assayd.documents.attempts import state_body
 from assayd.errors import RequestError, StoreError
-from assayd.fair_queue import FairQueue, FairSemaphore
+from assayd.fair_queue import FairQueue, FairSemaphore, UserThrottle
 from assayd.kind import Kind
 from assayd.log import trace_log_fields
 from assayd.metrics import Metrics
@@ -35,7 +35,6 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.records import Query
 from assayd.model.run import Limits
 from assayd.model.submission import Submission
-from assayd.pace import UserThrottle
 from assayd.ports.clock import Clock
 from assayd.ports.tracing import NO_SPAN, Span
 from assayd.store.jobs import DatabaseJobStore
@@ -375,8 +374,7 @@ class Scheduler:
             document = await self._jobs.document(order.attempt.id)
         kinds = {order.attempt.kind: order.validator}
         uid = order.attempt.peer.uid
-        async with self.budget.reading(len(document), uid), self.budget.parsing(uid):
-            job.read = await read_accepted(document, kinds)
+        job.read = await self.budget.read_in_turn(document, uid, partial(read_accepted, kinds=kinds))
 
     def _summarise(self, finished: Finished) -> None:
         """Count a finished attempt, and log one line with everything that an operator needs."""

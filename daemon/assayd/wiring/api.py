@@ -15,7 +15,7 @@ from assayd.api import SocketAccess, create_app, loopback_config, server_config
 from assayd.api.fairness import Places
 from assayd.settings import Settings
 from assayd.wiring.build import Assembly
-from assayd.wiring.from_kinds import routers_of
+from assayd.wiring.wings import routers_of
 
 WORKER_USER = "assayd-node"
 """The user of the systemd service that runs the worker of a cluster's node."""

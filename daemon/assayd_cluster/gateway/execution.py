@@ -15,10 +15,9 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from assayd.aio import Signal, pause, task_group
-from assayd.attempts.attempt_run import Abandoned, Finished, Job
-from assayd.attempts.conclusion import Conclusion
+from assayd.attempts.conclusion import Conclusion, Verdicts
 from assayd.attempts.events import EventHub
-from assayd.attempts.verdicts import Verdicts
+from assayd.attempts.execution import Abandoned, Finished, Job
 from assayd.errors import StoreError
 from assayd.model.attempt import Failure, State
 from assayd.model.merge import CANCELLED

@@ -13,9 +13,9 @@ import structlog
 from celery import Celery
 
 from assayd.aio import Signal, task_group
+from assayd.attempts.conclusion import Verdicts
 from assayd.attempts.execution import Execution
 from assayd.attempts.scheduler import Scheduler
-from assayd.attempts.verdicts import Verdicts
 from assayd.errors import StoreError
 from assayd.ids import UlidGenerator
 from assayd.policies import PolicySet

@@ -1,4 +1,4 @@
-"""A daemon in memory: it accepts, finishes when told to, and keeps what it was asked."""
+"""An in-memory daemon: it accepts attempts, finishes them on request, and records what it was asked."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class FakeValidator(Kind[Payload]):
 
 
 class FakePipelines:
-    """Pipelines in memory."""
+    """In-memory pipelines."""
 
     def __init__(self) -> None:
         self.held: dict[str, StoredPipeline] = {}
@@ -80,13 +80,13 @@ class FakePipelines:
 
 
 class FakeService:
-    """`outcome` names the golden document that every attempt comes to; None leaves it waiting."""
+    """`outcome` names the golden document that every attempt ends with; with None, attempts wait."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything, so that one server can serve many tests."""
+        """Reset all state, because one server serves many tests."""
         self.outcome: str | None = "validated"
         self.kinds: Mapping[str, Kind] = {"extractor": FakeValidator()}
         self.attempts: dict[str, Attempt] = {}

@@ -1,4 +1,4 @@
-"""Which attempt runs when, and what stands when something of ours breaks."""
+"""The order of attempts, and the state after an internal error."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from assayd.attempts import conclusion as record
+from assayd.attempts.conclusion import ended as ended_at
 from assayd.attempts.retention import Keep
 from assayd.attempts.scheduler import ALONE_S, LARGE_AT_ONCE, LARGE_BYTES, QueueLimits
-from assayd.attempts.verdicts import ended as ended_at
 from assayd.errors import EngineError, RequestError, StoreError
 from assayd.model.attempt import Attempt, State
 from assayd.model.records import Event
@@ -240,7 +240,7 @@ async def test_attempt_that_is_lost_to_a_defect_frees_its_place_and_waits_for_th
 async def test_verdict_is_recorded_when_the_store_has_recovered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assayd.attempts.verdicts.RECORD_AGAIN_S", 0.0)
+    monkeypatch.setattr("assayd.attempts.conclusion.RECORD_AGAIN_S", 0.0)
     async with small_daemon(tmp_path) as daemon:
         jobs, finish, left = daemon.jobs, daemon.jobs.finish, [3]
 

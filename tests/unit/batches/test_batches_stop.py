@@ -1,4 +1,4 @@
-"""Batches from their first line to their last verdict, over crashes, cancelling and sending again."""
+"""Batches from the first line to the last verdict: crashes, cancelling, sending again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PASSED, FAILED, ERROR = Verdict.VALIDATED, Verdict.FAILED, Verdict.ERROR
 
 
 async def waiting(daemon: SmallDaemon, count: int) -> None:
-    """Wait until so many attempts are at the shut gate, and see that no more come."""
+    """Wait until this number of attempts is at the closed gate, and check that no more arrive."""
     while len(daemon.checks.waiting) < count:
         await daemon.jobs.unfinished()  # lets the store's thread work
 
@@ -78,7 +78,7 @@ async def test_upload_that_nobody_goes_on_with_counts_as_sent_to_its_end(
 async def test_upload_that_is_going_on_is_not_taken_as_ended_nor_removed(
     tmp_path: Path, sender: Sender
 ) -> None:
-    """Retention removed the list of lines under an upload; what came then was an internal error."""
+    """Regression: retention removed the lines during an upload, and later lines caused an internal error."""
     more, taken = asyncio.Event(), asyncio.Event()
 
     async def slow() -> AsyncIterator[bytes]:

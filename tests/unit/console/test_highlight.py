@@ -1,4 +1,4 @@
-"""Colors of source code, whose text stays as it is."""
+"""Colored source code, with unchanged text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that read hostile text: what comes back, and what ends them."""
+"""Programs that read hostile text: their results, and their limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the run of a pipeline is judged."""
+"""The judgement of a pipeline's run."""
 
 from __future__ import annotations
 

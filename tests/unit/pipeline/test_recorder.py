@@ -1,4 +1,4 @@
-"""The records of pipelines: written with the attempts, in their transactions, and never in their way."""
+"""The records of pipelines are written with the attempts, in their transactions, without blocking them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
-from assayd.documents import read_submission, with_payload
+from assayd.documents import read_submission, with_fields
 from assayd.errors import RequestError
 from assayd.kinds.registry import all_validators
 from assayd.model.records import Event
@@ -107,7 +107,7 @@ async def test_attempt_of_another_kind_makes_none(
 async def test_step_that_was_refused_is_logged_with_the_reasons(
     jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make
 ) -> None:
-    """A command that is blocked stopped the pipeline and left no row."""
+    """Regression: a blocked command stopped the pipeline without leaving a row."""
     pipeline_id = await submit(jobs, make, 1, document())
     refusals = ["Step 1 (clean): The command rm is blocked.", "Step 1 (clean): b", "The file ../x is bad."]
     attempt = make.finished(1, kind="pipeline", verdict=Verdict.FAILED)
@@ -292,11 +292,11 @@ async def test_submission_that_names_a_pipeline_gets_its_steps(
     pipeline_id = await submit(jobs, make, 1, document())
     named = submission({"pipeline_id": pipeline_id, "files": {"data/a": "1"}})
 
-    payload = await pipelines.complete(named, 1000)
+    fields = await pipelines.complete(named, 1000)
 
-    assert payload is not None
-    completed = with_payload(named, payload, all_validators())
-    assert json.loads(completed.document)["payload"] == payload
+    assert fields is not None
+    completed = with_fields(named.document, fields, all_validators())
+    payload = json.loads(completed.document)["payload"]
     assert payload == {"pipeline_id": pipeline_id, "files": {"data/a": "1"}, "steps": list(STEPS)}
     assert [step.name for step in completed.payload.steps] == ["clean", "load"]
     assert completed.input_digest != named.input_digest

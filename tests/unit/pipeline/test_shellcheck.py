@@ -1,4 +1,4 @@
-"""What ShellCheck says of texts, and that none of them is too much for whoever asks."""
+"""ShellCheck's comments on texts, and that no text takes too long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What shfmt makes of texts, and that none of them is too much for whoever asks."""
+"""shfmt's output for texts, and that no text takes too long."""
 
 from __future__ import annotations
 

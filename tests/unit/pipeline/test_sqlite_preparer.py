@@ -1,4 +1,4 @@
-"""Statements prepared against a submission's tables: nothing of them is run."""
+"""Statements are prepared against a submission's tables, and never run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipelines: what is accepted, and what is planned."""
+"""Pipelines: which are accepted, and their plans."""
 
 from __future__ import annotations
 

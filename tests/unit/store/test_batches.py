@@ -11,8 +11,8 @@ from assayd.model.attempt import Failure
 from assayd.model.batch import Batch, BatchState, Line, Tally
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
+from assayd.store.attempt_queries import Removable
 from assayd.store.batches import SMALL_BYTES, DatabaseBatchStore
-from assayd.store.expiry import Removable
 from assayd.store.jobs import DatabaseJobStore
 
 Make = Any  # the fixture's class; test folders are not a package

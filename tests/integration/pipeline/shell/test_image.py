@@ -1,4 +1,4 @@
-"""The shell image: what is in it, and that real bash agrees with what the checks say."""
+"""The shell image: its contents, and that real bash agrees with the static checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that keep runs and never answer, or lose all of them: others get their runs, and they get no more."""
+"""Nodes that keep runs without answering, or lose them all: other nodes get their runs, and they get none."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TENANTS = (1, 2)
 
 
 class SetTime:
-    """A clock that a test moves."""
+    """A clock that a test sets."""
 
     seconds = 1000.0
 
@@ -51,7 +51,7 @@ async def gateway(tmp_path: Path, postgres: PostgresServer) -> AsyncIterator[One
 
 
 class Suspending(SharedAccount):
-    """Notes whose accounts are suspended; can be out of order."""
+    """Records suspended accounts; can be out of order."""
 
     def __init__(self, *, works: bool = True) -> None:
         self.suspended: list[str] = []
@@ -64,13 +64,13 @@ class Suspending(SharedAccount):
 
 
 async def let_pass(gateway: OneGateway, seconds: float) -> None:
-    """Let the runs of all nodes have begun earlier."""
+    """Make the runs of all nodes older."""
     statement = text(f"UPDATE runs SET leased_at = leased_at - {int(seconds * 1_000_000)}")
     await gateway.access.write(lambda connection: connection.execute(statement).close())
 
 
 async def lose(failing: FailingNodes, node: str, number: int, tenants: Sequence[int] = TENANTS) -> None:
-    """Have a node lose so many runs, of the tenants in turn."""
+    """Have a node lose this number of runs, of the tenants in turn."""
     for tenant in islice(cycle(tenants), number):
         await failing.note_lost(node, tenant)
 

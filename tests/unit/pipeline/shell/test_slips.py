@@ -1,4 +1,4 @@
-"""Slips in bash: what each comment of ShellCheck means, at which line, and with which edit."""
+"""Slips in bash: the meaning, line and edit of each ShellCheck comment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL of other databases: what is recognized, and what it is in SQLite."""
+"""SQL of other databases: how it is recognized, and its SQLite equivalent."""
 
 from __future__ import annotations
 

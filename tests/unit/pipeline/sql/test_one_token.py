@@ -1,4 +1,4 @@
-"""The word or sign with which SQLite can prepare a statement."""
+"""The word or sign that makes SQLite accept a statement."""
 
 from __future__ import annotations
 

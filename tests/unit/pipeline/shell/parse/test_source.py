@@ -1,4 +1,4 @@
-"""Which texts are bash at all, and that no text is too much."""
+"""Which texts are bash, and that no text takes too long."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_mebibyte_of_one_word_is_read() -> None:
 
 @pytest.fixture
 def wide_tree() -> Iterator[None]:
-    """Return every text a tree of 200,001 nodes."""
+    """Make the parser return a tree of 200,001 nodes for every text."""
     statements = ",".join(["{}"] * 200_001)
     reader.install(lambda _: Reading(tree=f'{{"Type":"File","Stmts":[{statements}]}}'.encode()))
     yield
