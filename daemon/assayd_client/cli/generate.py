@@ -263,7 +263,7 @@ def read_context(kind: str, given: Given) -> dict[str, object]:
 
     Raises: RequestError, with the name of the option or file that causes the error.
     """
-    from assayd.static.submitted_file import to_payload
+    from assayd.ports.command_line import to_payload
     from assayd_client.cli.kinds import get_command_line
 
     with _name_error_field("options"):
