@@ -17,8 +17,7 @@ from typing import TypeVar
 
 from assayd import memory
 from assayd.errors import RequestError
-from assayd.fair_queue import FairSemaphore
-from assayd.pace import UserThrottle
+from assayd.fair_queue import FairSemaphore, UserThrottle
 
 SMALL_BYTES = 64 * 2**10
 """A larger text is read in a thread, so that the event loop isn't blocked."""

@@ -20,8 +20,7 @@ from assayd.api.answers import name_operations, reference
 from assayd.api.call import ApiLimits, raw_json_response
 from assayd.api.errors import install_error_handlers
 from assayd.api.fairness import Places
-from assayd.api.middleware import AuditMiddleware, RequestIds, TracedRequests
-from assayd.api.paced import PacingMiddleware
+from assayd.api.middleware import AuditMiddleware, PacingMiddleware, RequestIds, TracedRequests
 from assayd.api.peer import PeerGate, SocketAccess, protocol_for
 from assayd.api.responses import AnswerCache, LargeAnswers
 from assayd.attempts.policy_trial import PolicyTrials

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, raw_json_response, read_body
 from assayd.api.events import EventStream, of_all
-from assayd.api.paced import PacedStream
+from assayd.api.middleware import PacedStream
 from assayd.audit import AuditLog
 from assayd.documents import compact
 from assayd.documents.base import timestamp

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, read_body
 from assayd.api.events import EventStream, of_attempt
-from assayd.api.paced import PacedStream
+from assayd.api.middleware import PacedStream
 from assayd.attempts.policy_trial import check_static
 from assayd.documents import attempt_document, read_event_id, read_submission
 from assayd.documents.attempts import ArtifactListDocument, AttemptPageDocument

@@ -22,7 +22,7 @@ from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Facts, Finished, Job
 from assayd.attempts.telemetry import facts_of
 from assayd.documents import canonical, execution_document, junit, limits_document, report_document
-from assayd.documents.events import finished_body, state_body
+from assayd.documents.attempts import finished_body, state_body
 from assayd.documents.submission import checked_texts
 from assayd.errors import AssaydError, StoreError
 from assayd.fair_queue import FairSemaphore

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from assayd.aio import Deadline
 from assayd.attempts.health import SelfTest
-from assayd.documents.events import output_body, stage_body, state_body, unit_body
+from assayd.documents.attempts import output_body, stage_body, state_body, unit_body
 from assayd.errors import AssaydError
 from assayd.kind import Kind
 from assayd.log import trace_log_fields

@@ -19,8 +19,7 @@ from assayd.errors import EngineError
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Cause, Limits, Program, RunSpec, Unit, UnitResult
 from assayd.model.submission import JsonValue
-from assayd.sandbox.images import constant_variables, runner_interpreter
-from assayd.sandbox.sandbox import Sandbox
+from assayd.sandbox.sandbox import Sandbox, constant_variables, runner_interpreter
 
 Facts = Mapping[str, JsonValue]
 """The result of the isolation probe, in plain JSON."""

@@ -29,13 +29,13 @@ from assayd.audit import FOLDER, AuditLog
 from assayd.batches import DaemonBatches
 from assayd.documents.strict_json import digest
 from assayd.errors import ConfigError
+from assayd.fair_queue import UserThrottle
 from assayd.ids import SystemClock, UlidGenerator
 from assayd.kind import Kind
 from assayd.kinds import registry
 from assayd.metrics import Metrics
 from assayd.model.attempt import State
 from assayd.model.health import DaemonFacts
-from assayd.pace import UserThrottle
 from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.chains import Chains, Workflows

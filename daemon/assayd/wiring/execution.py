@@ -23,7 +23,6 @@ from assayd.attempts.images import ImageHints, ImageTrials
 from assayd.attempts.lifecycle import LocalExecution
 from assayd.documents import canonical
 from assayd.egress import Relay
-from assayd.engines.measured import measured
 from assayd.errors import EngineError
 from assayd.fair_queue import FairSemaphore
 from assayd.kind import Kind
@@ -35,12 +34,11 @@ from assayd.ports.clock import Clock, Ids
 from assayd.ports.egress import Egress
 from assayd.ports.engine import Engine
 from assayd.sandbox.container import ContainerOrigin
-from assayd.sandbox.images import Images
 from assayd.sandbox.isolation_check import check_isolation
 from assayd.sandbox.pool.decide import PoolDemand, PoolLimits
 from assayd.sandbox.pool.pool import Pool, Reaper
 from assayd.sandbox.readiness import ReadinessSupervisor
-from assayd.sandbox.sandbox import Sandbox
+from assayd.sandbox.sandbox import Images, Sandbox
 from assayd.settings import Settings
 from assayd.wiring.basics import Basics
 from assayd.wiring.engine import (
@@ -50,6 +48,7 @@ from assayd.wiring.engine import (
     choose_engine,
     create_isolation_check,
     images_dir,
+    measured,
 )
 from assayd.wiring.limits import DaemonLimits, demand_from
 

@@ -25,7 +25,7 @@ from assayd.attempts.conclusion import ended
 from assayd.attempts.events import OUTPUT, EventHub
 from assayd.attempts.execution import Finished
 from assayd.documents import canonical, read_json
-from assayd.documents.events import finished_body, state_body
+from assayd.documents.attempts import finished_body, state_body
 from assayd.documents.reports import CaseDocument
 from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.model.attempt import Attempt, Bundle, Failure, State, stamp

@@ -17,10 +17,9 @@ from assayd.package_data import share
 from assayd.ports.egress import Egress, EgressLimits
 from assayd.ports.engine import Engine
 from assayd.sandbox.container import ContainerOrigin
-from assayd.sandbox.images import Images
 from assayd.sandbox.pool.decide import PoolDemand, PoolLimits
 from assayd.sandbox.pool.pool import Pool, Reaper
-from assayd.sandbox.sandbox import Sandbox
+from assayd.sandbox.sandbox import Images, Sandbox
 from assayd.sandbox.session.conversation import RunObserver
 
 

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from assayd.store.database import FILE, open_database
+from assayd.store.access import FILE, open_database
 
 
 def lay_database(folder: Path) -> None:

@@ -12,7 +12,7 @@ from assayd.kinds import registry
 from assayd.model.finding import Finding
 from assayd.model.report import Judgement
 from assayd.ports.engine import ImageFacts
-from assayd.sandbox.images import Images
+from assayd.sandbox.sandbox import Images
 
 LABELS = {"org.assayd.modules": "numpy=1.24.2 pandas=1.5.3"}
 

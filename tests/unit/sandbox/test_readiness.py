@@ -15,10 +15,9 @@ from assayd.imaging.digest import guest_digest
 from assayd.model.health import HealthRow, HealthStatus
 from assayd.model.run import Limits, RunSpec
 from assayd.ports.engine import EngineInfo, ImageFacts
-from assayd.sandbox.images import LABEL_GUEST, Images
 from assayd.sandbox.pool.pool import STUCK_AGAIN_S, Pool, Reaper
 from assayd.sandbox.readiness import IsolationCheck, ReadinessSupervisor
-from assayd.sandbox.sandbox import Sandbox
+from assayd.sandbox.sandbox import LABEL_GUEST, Images, Sandbox
 from support.engines.sandboxes import no_way_out
 from support.engines.warm_pool import IMAGE, A, polite_guest, running, until
 from support.fakes.engine import FakeEngine

@@ -26,15 +26,14 @@ from assayd.model.batch import Batch, Line
 from assayd.model.records import Query
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.store.access import Writer
+from assayd.store.access import HEAD, Writer, open_database
 from assayd.store.batches import DatabaseBatchStore
-from assayd.store.database import HEAD, open_database
 from assayd.store.jobs import DatabaseJobStore, open_jobs
 from assayd.store.library import DatabaseLibrary
 from assayd.store.migrations import configuration
 from assayd.store.server import PATIENCE_S, OneStatement, ServerRetry, StatementText, is_unreachable
 from assayd.store.tables import ExactText
-from assayd_pipeline.tables import execution_logs
+from assayd_pipeline.stored import execution_logs
 from support.stores.postgres import PostgresServer, needs_postgres
 
 Make = Any  # the fixture's class; test folders are not a package

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -15,14 +16,14 @@ from assayd.engines.oci.runtime import find_host
 from assayd.errors import EngineError
 from assayd.ids import SystemClock, UlidGenerator
 from assayd.imaging.digest import guest_digest
+from assayd.metrics import Metrics
 from assayd.model.run import Limits, RunSpec
-from assayd.ports.engine import ContainerRef, ContainerSpec, EngineInfo, ImageFacts
+from assayd.ports.engine import ContainerRef, ContainerSpec, Engine, EngineInfo, ImageFacts
 from assayd.sandbox.container import ContainerOrigin
-from assayd.sandbox.images import LABEL_GUEST, Images
-from assayd.sandbox.sandbox import Sandbox
+from assayd.sandbox.sandbox import LABEL_GUEST, Images, Sandbox
 from assayd.settings import Settings
 from assayd.settings.model import EngineSettings
-from assayd.wiring.engine import ComparedEngine, EngineComparison, choose_engine, read_comparison
+from assayd.wiring.engine import ComparedEngine, EngineComparison, choose_engine, measured, read_comparison
 from support.engines.sandboxes import no_way_out
 from support.engines.warm_pool import owned, polite_guest, running
 from support.fakes.engine import FakeEngine
@@ -173,3 +174,56 @@ async def test_engine_without_images_is_told_with_what_to_do(tmp_path: Path) -> 
 def test_kept_comparison_that_is_damaged_or_of_others_is_none(tmp_path: Path, content: str) -> None:
     (tmp_path / "f").write_text(content)
     assert read_comparison(tmp_path / "f", ["a", "b"]) == ""
+
+
+class Answering:
+    """An engine that has every call and accepts all arguments."""
+
+    def __getattr__(self, name: str) -> object:
+        async def call(*_: object) -> None:
+            """Do nothing."""
+
+        return call
+
+
+async def nobody(_: object) -> None:
+    """Do nothing, as a guest that is never started."""
+
+
+async def test_call_is_counted_and_its_failure_by_code() -> None:
+    metrics = Metrics()
+    engine = measured(FakeEngine(nobody, images=[]), metrics, SystemClock())
+
+    await engine.info()
+    with pytest.raises(EngineError):
+        await engine.image("absent")
+
+    text = metrics.render().decode()
+    assert 'assayd_engine_call_duration_seconds_count{call="info"} 1.0' in text
+    assert 'assayd_engine_call_duration_seconds_count{call="image"} 1.0' in text
+    assert 'assayd_engine_errors_total{call="image",code="image.missing"} 1.0' in text
+
+
+async def test_call_reaches_the_engine_and_its_answer_comes_back() -> None:
+    inner = FakeEngine(nobody, images=[])
+    engine = measured(inner, Metrics(), SystemClock())
+
+    await engine.remove(ContainerRef(engine_id="none", ulid=""))
+
+    assert inner.calls == ["remove"]
+    assert await engine.list_owned("none") == []
+
+
+async def test_every_awaited_call_of_the_port_is_measured() -> None:
+    metrics = Metrics()
+    calls = [
+        name for name, call in inspect.getmembers(Engine, inspect.iscoroutinefunction) if name != "close"
+    ]
+    engine = measured(Answering(), metrics, SystemClock())
+
+    for name in calls:
+        await getattr(engine, name)(name)
+
+    counted = metrics.render().decode()
+    assert all(f'assayd_engine_call_duration_seconds_count{{call="{name}"}} 1.0' in counted for name in calls)
+    assert len(calls) > 5

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from assayd.model.finding import Finding, Severity
+from assayd.static.python.inferred_names import check_undefined
 from assayd.static.python.source import parse
-from assayd.static.python.undefined import check_undefined
 
 
 def found(text: str, **more: object) -> list[Finding]:

@@ -10,11 +10,11 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from assayd.api.events import EventStream
-from assayd.api.paced import NODES_SHARE, PacedStream, PacingMiddleware
+from assayd.api.middleware import NODES_SHARE, PacedStream, PacingMiddleware
 from assayd.api.peer import NOBODY, Caller
-from assayd.documents.events import EventDocument
+from assayd.documents.attempts import EventDocument
+from assayd.fair_queue import UserThrottle
 from assayd.model.submission import Peer
-from assayd.pace import UserThrottle
 
 
 class Work:
@@ -40,7 +40,7 @@ class Work:
 
 
 def paced(work: Work, monkeypatch: pytest.MonkeyPatch) -> tuple[PacingMiddleware, UserThrottle]:
-    monkeypatch.setattr("assayd.api.paced.perf_counter", work.clock)
+    monkeypatch.setattr("assayd.api.middleware.perf_counter", work.clock)
     pace = UserThrottle(clock=work.clock)
     return PacingMiddleware(work, pace, UserThrottle(NODES_SHARE, clock=work.clock)), pace
 
@@ -236,7 +236,7 @@ def pieces_in(sent: list[object]) -> list[object]:
 async def test_pieces_of_a_stream_count_and_each_waits_while_its_user_rests(monkeypatch, kind: str) -> None:
     """Regression: separate tasks sent the pieces, and nobody counted their time."""
     now, sent = [0.0], list[object]()
-    monkeypatch.setattr("assayd.api.paced.perf_counter", lambda: now[0])
+    monkeypatch.setattr("assayd.api.middleware.perf_counter", lambda: now[0])
     pace = UserThrottle(clock=lambda: now[0])
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
