@@ -41,7 +41,8 @@ class AttemptOrigin:
     """The origin of an attempt: its sender, its keys, and the batch or attempt to which it belongs.
 
     `max_runs` limits the attempt's runs, in addition to the daemon's setting. `from_gateway`: whether the
-    attempt belongs to a cluster, whose gateway keeps the records.
+    attempt belongs to a cluster, whose gateway keeps the records. `is_new`: no attempt had this id a moment
+    ago, so that it needn't be looked up.
     """
 
     peer: Peer
@@ -51,6 +52,7 @@ class AttemptOrigin:
     replay_of: str | None = None
     max_runs: int | None = None
     from_gateway: bool = False
+    is_new: bool = False
 
 
 class Admission:
@@ -110,7 +112,7 @@ class Admission:
         """Accept a submission durably and queue it; if it was accepted before, return its attempt."""
         submission = await self.complete(submission, origin.peer.uid, from_gateway=origin.from_gateway)
         span = self._begin_span(submission, origin)
-        if await self._is_known(origin):
+        if not origin.is_new and await self._is_known(origin):
             accepted = await self._accept_submission(submission, origin, span)
             if not accepted.existing:  # it was removed just now, being old
                 order = self._build_order(accepted.attempt, submission, self.policy(submission), span)

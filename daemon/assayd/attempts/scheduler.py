@@ -7,6 +7,7 @@ Once an attempt is started, `lifecycle` runs it. Each attempt is a task in a sin
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
@@ -48,7 +49,9 @@ LARGE_AT_ONCE = 2
 LEFT = "attempt.left"
 """The error of a span whose attempt the next run of the daemon goes on with."""
 MOST_PER_FREE = 7
-"""Attempts that a user may have under way for each place that stays free: alone, it leaves an eighth."""
+"""Attempts that a user may have under way for each place that stays free."""
+ALONE_S = 300.0
+"""If no other user has submitted anything for so long, a user may have all places."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +125,8 @@ class Scheduler:
         self._active: dict[str, Job] = {}
         self._active_of: Counter[int] = Counter()
         self._permits: Counter[int] = Counter()
+        self._submitted: dict[int | None, float] = {None: clock.monotonic()}
+        """When each user last submitted something, the latest at the end; None: users before the start."""
         self.budget = ByteBudget(limits.bytes, pace=pace)
         self._large = FairSemaphore(LARGE_AT_ONCE)
         self._finished: dict[str, asyncio.Future[Finished]] = {}
@@ -201,6 +206,7 @@ class Scheduler:
         If `release_waiters` was already called, the attempt stays recorded, but callers can't wait for it.
         """
         attempt = order.attempt
+        self._note_submission(attempt.peer.uid)
         self._finished[attempt.id] = asyncio.get_running_loop().create_future()
         if not permitted:
             order = replace(order, document=None, submission=None, size=0)
@@ -227,14 +233,26 @@ class Scheduler:
         """Remove and return the next attempt to start; users take turns.
 
         A user's first attempt needs one free slot. Each further attempt must leave one free slot for every
-        `MOST_PER_FREE` active attempts of the user, and at least one.
+        `MOST_PER_FREE` active attempts of the user, and at least one, unless the user is alone.
         """
         free = self._limits.active - len(self._active)
         if free <= 0:
             return None
         most = MOST_PER_FREE * (free - 1)
-        full = {uid for uid, count in self._active_of.items() if count >= most}
+        full = {uid for uid, count in self._active_of.items() if count >= most and not self._is_alone(uid)}
         return self._queue.pop_other_user(full)
+
+    def _note_submission(self, uid: int) -> None:
+        now = self._clock.monotonic()
+        self._submitted.pop(uid, None)
+        self._submitted[uid] = now
+        while self._submitted[oldest := next(iter(self._submitted))] < now - ALONE_S:
+            del self._submitted[oldest]
+
+    def _is_alone(self, uid: int) -> bool:
+        """Return whether no other user has submitted anything for `ALONE_S` seconds."""
+        others = (at for user, at in reversed(self._submitted.items()) if user != uid)
+        return next(others, -math.inf) < self._clock.monotonic() - ALONE_S
 
     def _begin(self, order: Order) -> Job:
         job = self._build_job(order)

@@ -574,7 +574,12 @@ class Feeder:
     async def _submit_item(self, item: Waiting) -> bool:
         """Submit an item; return False if it is already finished or can't be submitted."""
         try:
-            origin = AttemptOrigin(peer=self.batch.peer, attempt_id=item.attempt_id, batch_id=self.batch.id)
+            origin = AttemptOrigin(
+                peer=self.batch.peer,
+                attempt_id=item.attempt_id,
+                batch_id=self.batch.id,
+                is_new=not item.accepted,
+            )
             accepted = await self._admission.submit_stored(item.size, partial(self._document, item), origin)
         except RequestError as refusal:
             if refusal.retryable:

@@ -22,6 +22,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    exists,
     func,
     insert,
     or_,
@@ -39,7 +40,7 @@ from assayd.store import attempt_queries
 from assayd.store.access import DatabaseAccess
 from assayd.store.outbox import Outbox, batch_message_row
 from assayd.store.rows import from_micros, read_moment, to_micros
-from assayd.store.tables import batch_items, batches, submissions, verdicts
+from assayd.store.tables import attempts, batch_items, batches, submissions, verdicts
 
 # SQLAlchemy types a select by its columns; rows are read by name here.
 Statement = Select[Any]
@@ -89,6 +90,7 @@ _WAITING = (
         _ITEM.submission,
         func.coalesce(func.length(submissions.c.document), 0).label("size"),
         case((_SMALL, submissions.c.document)).label("document"),
+        exists().where(attempts.c.id == _ITEM.attempt_id).label("accepted"),
     )
     .select_from(_JOINED.outerjoin(submissions, submissions.c.digest == _ITEM.submission))
     .where(_OF_BATCH, _NO_VERDICT, _ITEM.line > bindparam("after"))

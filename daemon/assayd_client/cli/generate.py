@@ -250,6 +250,8 @@ def leave(wizard: Wizard, out: Path | None = None) -> int:
         if out is not None and ended.outcome is not None and ended.outcome.submission is not None:
             write_texts(texts_of(ended.outcome.submission), out)
             print(f"Written: {out}")
+        else:
+            print(f"Write it to a file: assay library export {ended.approved} --out FILE")
     elif ended.outcome is not None and ended.outcome.attempt is not None and ended.outcome.validated:
         attempt_id = ended.outcome.attempt["id"]
         print(f"Attempt {attempt_id} is validated. Approve it: assay library approve {attempt_id} NAME")
