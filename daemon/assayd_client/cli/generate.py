@@ -253,6 +253,8 @@ def leave(wizard: Wizard, out: Path | None = None) -> int:
         if out is not None and ended.outcome is not None and ended.outcome.submission is not None:
             write_texts(texts_of(ended.outcome.submission), out)
             print(f"Written: {out}")
+        else:
+            print(f"Write it to a file: assay library export {ended.approved} --out FILE")
     elif ended.outcome is not None and ended.outcome.attempt is not None and ended.outcome.validated:
         attempt_id = ended.outcome.attempt["id"]
         print(f"Attempt {attempt_id} is validated. Approve it: assay library approve {attempt_id} NAME")
@@ -266,7 +268,7 @@ def read_context(kind: str, given: Given) -> dict[str, object]:
 
     Raises: RequestError, with the name of the option or file that causes the error.
     """
-    from assayd.static.submitted_file import to_payload
+    from assayd.ports.command_line import to_payload
     from assayd_client.cli.kinds import get_command_line
 
     with _name_error_field("options"):

@@ -29,10 +29,9 @@ import structlog
 from assayd.engines.oci.cgroup import ControlGroup
 from assayd.engines.oci.config import HostShare, resources, startup_limits
 from assayd.engines.oci.container import OciContainer, Record, Records, document
-from assayd.engines.oci.control import StartFailed
 from assayd.engines.oci.images import ImageStore, StoredImage
 from assayd.engines.oci.mounts import read_only_tree
-from assayd.engines.oci.process import LauncherProcess, LaunchRequest
+from assayd.engines.oci.process import LauncherProcess, LaunchRequest, StartFailed
 from assayd.engines.oci.runtime import Host, find_host
 from assayd.engines.oci.user import Ranges
 from assayd.errors import EngineError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from assayd.errors import RequestError
 from assayd_client import Conflict, Document, NotFound, PlainClient, StreamEvent, Target
@@ -86,6 +86,13 @@ class Outcome:
     def intent(self) -> str:
         """Return the text of the request, or an empty string without a request."""
         return str((self.submission or {}).get("intent") or "")
+
+    def following(self, before: Outcome | None) -> Outcome:
+        """Return the outcome, which says so if its texts are the same as before."""
+        is_same = before is not None and sources(self) and sources(self) == sources(before)
+        return (
+            replace(self, told=f"{self.told}\nThe code is the same as before.".strip()) if is_same else self
+        )
 
     @property
     def validated(self) -> bool:
