@@ -1,4 +1,4 @@
-"""What all tests share: the engine that they may use."""
+"""Fixtures and hooks of all tests, such as the container engine."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ settings.load_profile("assayd")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep together what shares an engine's daemon or a file's fixtures when several processes run tests."""
+    """Put tests that share an engine's daemon or a file's fixtures into one process."""
     for item in items:
         in_group = item.get_closest_marker("xdist_group") is not None
         if not in_group and ROOT / "tests/unit" not in item.path.parents:
@@ -68,14 +68,14 @@ def _group(item: pytest.Item) -> str:
 
 
 def pytest_collection_finish() -> None:
-    """Keep thousands of tests out of every look of the garbage collector."""
+    """Exclude the collected tests from garbage collection."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
 def docker_host() -> str:
-    """Return the address of the engine that answers; a test that needs one fails without it."""
+    """Return the address of the running engine; fail the test if there is none."""
     script = ROOT / "deploy/dev/engine.sh"
     asked = subprocess.run([script, "socket"], capture_output=True, text=True, check=False, timeout=60)
     if asked.returncode != 0:

@@ -22,7 +22,7 @@ from assayd.model.prompting import Proposal, SourcePart
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd_chains.attempts import Attempts, FinishedSubmission
-from assayd_chains.fallback.offer import EarlierAttempt, offer, trigger_of
+from assayd_chains.fallback import EarlierAttempt, offer, trigger_of
 from assayd_chains.model import Answer, Chain, Document, Outcome, Repair, Strategy, Words, text_of
 from assayd_chains.prompts import Revision, cut, earlier_answers, earlier_drafts, fix_prompt, write_prompt
 from assayd_chains.provider import FixRequest
@@ -205,7 +205,7 @@ class Fitter:
     async def _describe(self, subject: FinishedSubmission) -> RepairDescription:
         failed = Failed(payload=subject.payload, report=dict(subject.report))
         kind = self._kinds[subject.attempt.kind]
-        policy = await self._attempts.policy(subject.submission)
+        policy = await self._attempts.policy(subject.submission, peer=subject.attempt.peer)
         described = await self._analyst.describe(kind, failed, policy, flow=subject.attempt.flow)
         if not described.context.passage.name:
             raise Misfit("the submission has no text to fix")

@@ -18,7 +18,7 @@ USER: dict[str, object] = {"uid": 1000, "pid": 1}
 
 
 def written(folder: Path, count: int, **limits: int) -> AuditLog:
-    """Return a log with some lines in it."""
+    """Return a log with this number of lines."""
     log = AuditLog(folder, **limits)
     for number in range(count):
         log.note("POST /v1/attempts", actor=USER, subject=f"/v1/attempts/{number}")
@@ -120,7 +120,7 @@ def test_line_that_does_not_follow_shows_although_the_daemon_goes_on(tmp_path: P
 
 
 def test_line_of_another_process_begins_no_file(tmp_path: Path) -> None:
-    """The daemon, another user, couldn't write into it."""
+    """Regression: the daemon, as another user, couldn't write to it."""
     assert not audit.add_line(tmp_path / "nothere", "image.adopted", actor=USER, subject="ruby")
     assert not audit.add_line(tmp_path, "image.adopted", actor=USER, subject="ruby")
     written(tmp_path, 1, file_bytes=10).close()

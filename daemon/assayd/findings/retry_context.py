@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from assayd.model.finding import Edit, Finding, Layer, Severity
-from assayd.model.levels import is_quality_finding
+from assayd.model.merge import is_quality_finding
 from assayd.model.prompting import EditedPart, PromptContext, RepairContext, RetryBenefit, SourcePart
 from assayd.model.text_limits import RETRY_CONTEXT_BYTES, RETRY_FINDINGS, shorten
 

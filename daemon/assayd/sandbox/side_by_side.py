@@ -12,8 +12,7 @@ from dataclasses import replace
 from assayd.model.policy import NetworkMode
 from assayd.model.run import RunEnd, RunResult, RunSpec, UnitEnd, UnitResult
 from assayd.sandbox.outcome import unit_outcome
-from assayd.sandbox.session.budget import AttemptBudget
-from assayd.sandbox.session.conversation import RunObserver
+from assayd.sandbox.session.conversation import AttemptBudget, RunObserver
 
 LEAST_UNITS = 16
 """Fewer units end sooner than a second container pays off."""

@@ -1,4 +1,4 @@
-"""Images of others: Debian with another Python, with one too old, with none; and one of ours, quickly."""
+"""Adopted images: Debian with another Python, an older one, and none; and one of the project's own."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ PROGRAMS = read_programs(ROOT / "tests/escape/programs")
     ],
 )
 def kind(request: pytest.FixtureRequest) -> str:
-    """Name the engine; the OCI engine has a store of its own, which is removed with all that is in it."""
+    """Return the engine's name; the OCI engine gets its own store, which is removed afterwards."""
     return str(request.param)
 
 
@@ -87,7 +87,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 def place(
     kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Path]:
-    """Tell everything that builds where recipes and images are."""
+    """Set the environment variables that tell builds where recipes and images are."""
     folder = tmp_path_factory.mktemp("adopted")
     patch = pytest.MonkeyPatch()
     patch.setenv("ASSAYD_IMAGES__RECIPES_DIR", str(folder / "images.d"))
@@ -115,12 +115,12 @@ async def sandbox(kind: str, place: Path, request: pytest.FixtureRequest) -> Asy
 
 
 def adopt(name: str, source: Path | str) -> None:
-    """Adopt an image as the command does; what an interpreter of ours needs is taken from the usual cache."""
+    """Adopt an image like the command, with the usual cache for the parts of our interpreter."""
     cli_images.adopt_image(name, str(source), cache=CACHE)
 
 
 def shell_without_python() -> bytes:
-    """Return the files of our image `shell` but for Python, as a layer."""
+    """Return the files of our image `shell` without Python, as a layer."""
     target = io.BytesIO()
     with tarfile.open(CACHE / "shell/image.tar") as image, tarfile.open(fileobj=target, mode="w") as made:
         [said] = json.loads(_content(image, "manifest.json").read())
@@ -150,7 +150,7 @@ async def submit(
 
 
 def _harmless(said: str) -> bool:
-    """Return whether what a program got to see is the image's own."""
+    """Return whether everything that a program saw belongs to the image."""
     return said in SEEN or said.startswith(ITS_OWN_PROGRAMS)
 
 

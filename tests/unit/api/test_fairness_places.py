@@ -1,6 +1,6 @@
-"""Who finds a place when others hold many."""
+"""Places for waiting requests when others hold many."""
 
-from assayd.api.fairness import Places
+from assayd.api.bounded_http import Places
 
 
 def take_all(places: Places, user: int) -> int:

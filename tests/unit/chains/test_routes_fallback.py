@@ -9,7 +9,7 @@ import pytest
 from assayd.documents.chains import RepairDocument
 from assayd.model.prompting import ExtractedField, Taken
 from assayd.ports.chains import NoChains
-from assayd_chains.fallback.offer import Trigger, offer
+from assayd_chains.fallback import Trigger, offer
 from assayd_chains.model import Failure, Outcome, Repair
 from support.fakes.generation_bench import new_chains
 
@@ -34,14 +34,14 @@ REPAIR = Repair(
 
 
 class Forgotten:
-    """As much of `attempts.Attempts` as is needed: no submission is kept any more."""
+    """The needed part of `attempts.Attempts`, without any stored submission."""
 
     async def submission(self, attempt_id: str) -> None:
         return None
 
 
 class Store:
-    """As much of `DatabaseChainStore` as is needed."""
+    """The needed part of `DatabaseChainStore`."""
 
     def __init__(self, repair: Repair) -> None:
         self.held = repair

@@ -1,6 +1,6 @@
 """One attempt's conversation with a runner: the begin frame, the units in order, and the final frame.
 
-This module determines the order of messages; `ahead` decides which units are sent in advance.
+This module determines the order of messages; `channel` decides which units are sent in advance.
 `sandbox.outcome` classifies the end.
 """
 
@@ -16,30 +16,34 @@ from assayd.errors import EngineError
 from assayd.findings.network_rules import WORDINGS, hook_rule
 from assayd.model.policy import ImportMode
 from assayd.model.run import (
+    Limits,
     NetworkEvent,
     Output,
     PolicyEvent,
     RunEnd,
     RunSpec,
     Unit,
+    UnitEnd,
     UnitResult,
     to_policy_event,
 )
 from assayd.ports.egress import EgressSession
 from assayd.sandbox.outcome import unit_outcome
-from assayd.sandbox.session.ahead import SendAheadWindow
-from assayd.sandbox.session.budget import AttemptBudget
 from assayd.sandbox.session.channel import (
     Channel,
     GuestFault,
     Header,
+    SendAheadWindow,
     StreamEnded,
+    begin_frame,
     boolean,
+    content_frames,
+    file_frames,
     integer,
     number,
     text,
+    unit_frames,
 )
-from assayd.sandbox.session.handshake import begin_frame, content_frames, file_frames, unit_frames
 from assayd.sandbox.session.streams import StreamSet, open_streams
 from assayd.sandbox.session.unit_log import Transcript
 
@@ -48,6 +52,10 @@ log = structlog.get_logger()
 MAX_DROPPED = 100
 CHECK = "check"
 """The event that a unit sends before work that the judgement doesn't need."""
+
+
+LEAST_KEPT_BYTES = 2048
+"""Bytes of each stream to keep per unit after earlier units have used up the attempt's share."""
 
 
 class RunObserver:
@@ -61,6 +69,32 @@ class RunObserver:
 
     def unit_ended(self, index: int, result: UnitResult) -> None:
         """Process the end of a unit, including its remaining processes."""
+
+
+class AttemptBudget:
+    """The shares of result bytes and kept output that are left to an attempt's later units."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._result_bytes = limits.attempt_result_bytes
+        self._room = dict.fromkeys(("stdout", "stderr"), limits.output_kept_bytes)
+
+    def limit_results(self, unit: UnitResult) -> UnitResult:
+        """Return a unit without its results if the attempt's results are too large with them."""
+        self._result_bytes -= sum(map(len, unit.results))
+        if self._result_bytes >= 0:
+            return unit
+        # The unit is at fault, not the conversation: drop its results and continue.
+        return replace(unit, end=UnitEnd.RESULT_LIMIT, results=())
+
+    def limit_output(self, unit: UnitResult) -> UnitResult:
+        """Return a unit with the part of its output that is kept."""
+        stdout = unit.stdout.truncate_to(max(self._room["stdout"], LEAST_KEPT_BYTES))
+        stderr = unit.stderr.truncate_to(max(self._room["stderr"], LEAST_KEPT_BYTES))
+        self._room["stdout"] -= len(stdout.head) + len(stdout.tail)
+        self._room["stderr"] -= len(stderr.head) + len(stderr.tail)
+        if stdout is unit.stdout and stderr is unit.stderr:
+            return unit
+        return replace(unit, stdout=stdout, stderr=stderr)
 
 
 class Conversation:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from assayd.errors import RequestError
 from assayd_client import Conflict, Document, NotFound, PlainClient, StreamEvent, Target
-from assayd_client.cli.generate import texts_of
+from assayd_client.cli.texts import stored_submission, texts_of
 
 WAIT_S = 60.0
 RECENT = 100
@@ -86,6 +86,13 @@ class Outcome:
     def intent(self) -> str:
         """Return the text of the request, or an empty string without a request."""
         return str((self.submission or {}).get("intent") or "")
+
+    def following(self, before: Outcome | None) -> Outcome:
+        """Return the outcome, which says so if its texts are the same as before."""
+        is_same = before is not None and sources(self) and sources(self) == sources(before)
+        return (
+            replace(self, told=f"{self.told}\nThe code is the same as before.".strip()) if is_same else self
+        )
 
     @property
     def validated(self) -> bool:
@@ -321,8 +328,6 @@ def outcome_of_attempt(
     attempt = client.attempt(attempt_id)
     while attempt["state"] != "finished":  # a generation ends before the attempt that was cancelled with it
         attempt = client.attempt(attempt_id, wait_s=WAIT_S)
-    names = [one["name"] for one in attempt["artifacts"] or () if one["name"].startswith("submission_")]
-    submission = json.loads(client.artifact(attempt_id, names[0])) if names else None
     offer = None
     if attempt["verdict"] == "failed":
         for repair in client.repairs_of(attempt_id)["repairs"]:
@@ -330,7 +335,7 @@ def outcome_of_attempt(
             offer = (state["id"], state["fallback"]) if state["fallback"] else offer
     return Outcome(
         attempt=attempt,
-        submission=submission,
+        submission=stored_submission(client, attempt),
         told=told,
         diff=diff,
         generation_id=generation_id,

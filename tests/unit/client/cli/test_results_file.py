@@ -1,4 +1,4 @@
-"""The file with one line per path: only whole lines, and only lines of one run."""
+"""The file with one line per path contains only whole lines of one run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd_client.applying import Applied
-from assayd_client.cli.results_file import ResultsFile
+from assayd_client.cli.extractor import ResultsFile
 from assayd_client.shapes import Tally
 
 TREE = Path("/srv/reports")

@@ -1,4 +1,4 @@
-"""Edits for text that does not compile: what they make of it, and where there is none because of a doubt."""
+"""Edits for text that doesn't compile: their result, and no edit in doubt."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ DOUBTFUL = [
     ("x = [\n    (1, 2)\n    (3, 4)[0],\n]\n" + "if x\n", "two things are wrong"),
     ("```python\nx = 1\n```\n```python\ny = 1\n```\n", "which of the blocks"),
     ("x = int(s\n" + "# a b c\n" * (TRIED_CHARS // 30), "too many places to look at all"),
+    ("x = f([1, 2)\n#" + "-" * (TRIED_CHARS // 4), "too long to compile with the second change"),
 ]
 
 
