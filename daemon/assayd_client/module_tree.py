@@ -30,7 +30,7 @@ from typing import Any
 
 from assayd.did_you_mean import hint
 from assayd.errors import RequestError, StoreError
-from assayd.model.merge import REPORT_ONLY
+from assayd.model.policy import REPORT_ONLY
 
 OWN = ".assayd"
 """The folder with the record in a module, and with the lock and the kept versions in a tree."""

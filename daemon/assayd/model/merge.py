@@ -45,11 +45,6 @@ def is_quality_finding(finding: Finding) -> bool:
 
 
 REPORTED = 'Reported only: `enforcement = "enforce"` would fail the submission.'
-REPORT_ONLY = (
-    'its profile only reported broken rules; submit it under a profile with `enforcement` = "enforce", '
-    "or set `approve_reported` = true in the profile"
-)
-"""The reason why a report-only result can't be approved or committed."""
 PARTLY_CHECKED = (
     "its kind checked it only in part, as an extractor with `paths` in its payload; submit the code with "
     "`sample_paths` and approve that attempt"

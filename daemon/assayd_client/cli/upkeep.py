@@ -274,11 +274,11 @@ def show_audit(
 
 
 def _verify_chain(lines: list[bytes]) -> None:
-    from assayd import audit
+    from assayd.model import audit_chain
 
     try:
-        chain = audit.verify(lines)
-    except audit.AuditError as error:
+        chain = audit_chain.verify(lines)
+    except audit_chain.AuditError as error:
         print(f"Changed: {error}")
         raise typer.Exit(FAILED) from error
     print(f"✓ {chain.lines} lines, none changed or removed, from {chain.first_at} to {chain.last_at}")
