@@ -20,7 +20,7 @@ from assayd.attempts.policy_trial import PolicyTrials
 from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget, GrowingReservation
 from assayd.documents import PayloadCaps, attempt_body, compact, read_json
-from assayd.documents.strict_json import message_of, place_of, refuse_many_errors
+from assayd.documents.base import message_of, place_of, refuse_many_errors
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
 from assayd.model.batch import Batch
