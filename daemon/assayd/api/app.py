@@ -15,7 +15,6 @@ from assayd import __version__
 from assayd.api import batches as batch_routes
 from assayd.api import discovery, policy_review, routes
 from assayd.api import library as library_routes
-from assayd.api import summary as summary_routes
 from assayd.api.answers import name_operations, reference
 from assayd.api.bounded_http import Places
 from assayd.api.call import ApiLimits, raw_json_response
@@ -57,7 +56,6 @@ _OWN = (
     library_routes,
     policy_review,
     discovery,
-    summary_routes,
 )
 
 

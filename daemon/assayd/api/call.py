@@ -140,6 +140,9 @@ class Call:
         self, attempt: Attempt, *, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> Response:
         """Return the response with an attempt, including report and execution once it is finished."""
+        if attempt.replay_of is not None and attempt.state is State.FINISHED:
+            # The original's documents are read, too, to compare them; their size isn't known here.
+            return self.answer_large(lambda: self._body(attempt), status=status, headers=headers)
         documents = [
             each for each in attempt.artifacts if each.name.startswith(("validation_", "execution_"))
         ]

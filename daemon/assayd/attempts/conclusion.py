@@ -41,8 +41,14 @@ from assayd.model.policy import NetworkMode
 from assayd.model.records import Event
 from assayd.model.report import Report, StageReport, StageStatus, Verdict
 from assayd.model.run import PolicyEvent, RunResult
-from assayd.ports.artifacts import ArtifactStore, BundleAttachments, no_attachments
-from assayd.ports.attesting import ATTESTATION, Attester, ConcludedAttempt
+from assayd.ports.artifacts import (
+    ATTESTATION,
+    ArtifactStore,
+    Attester,
+    BundleAttachments,
+    ConcludedAttempt,
+    no_attachments,
+)
 from assayd.ports.clock import Clock
 from assayd.store.jobs import DatabaseJobStore
 

@@ -10,7 +10,6 @@ documents that they read.
 `refuse_many_errors` rejects requests with very many validation errors before pydantic reads them. pydantic
 collects all errors, each of which costs a few microseconds and a kilobyte, and blocks the event loop until
 it has finished. A few megabytes of unknown fields would therefore block the daemon for seconds.
-
 """
 
 from __future__ import annotations

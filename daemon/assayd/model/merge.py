@@ -8,7 +8,6 @@ Rules that don't depend on a profile are errors in both modes:
 
     import os    import.not_allowed     an error under `enforce`, a warning under `report`
     def f(:      syntax.invalid         an error under both
-
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ A record contains a mark of its daemon, so that another daemon can check whether
 identifies a process by its PID and start time, within one boot and one PID namespace.
 
 Source: proc(5), proc_pid_stat(5), pid_namespaces(7).
-
 """
 
 from __future__ import annotations
