@@ -13,7 +13,7 @@ from assayd_pipeline.judging import StepText
 from assayd_pipeline.payload import Database, PipelinePayload
 from assayd_pipeline.shell.parse.source import clean
 from assayd_pipeline.sql import catalog
-from assayd_pipeline.sql import tokens as sql_tokens
+from assayd_pipeline.sql.read import NotSql, tokenize
 
 SAMPLE_ROWS = 3
 """Rows per table, if the request allows samples."""
@@ -86,6 +86,6 @@ def normal(step: StepText) -> bytes:
     if step.program is Writer.BASH:
         return strip_layout(step.content, "#")
     try:
-        return " ".join(token.text for token in sql_tokens.tokenize(step.content)).encode()
-    except sql_tokens.NotSql:
+        return " ".join(token.text for token in tokenize(step.content)).encode()
+    except NotSql:
         return strip_layout(step.content, "--")

@@ -27,7 +27,7 @@ from assayd.attempts.service import DaemonService
 from assayd.attempts.telemetry import keep_counting, watch_disk
 from assayd.audit import FOLDER, AuditLog
 from assayd.batches import DaemonBatches
-from assayd.documents.strict_json import digest
+from assayd.documents.base import digest
 from assayd.errors import ConfigError
 from assayd.fair_queue import UserThrottle
 from assayd.ids import SystemClock, UlidGenerator

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from assayd_client import ClientError, Document, NotFound, StreamEvent, requests
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.forms import read_form
+from assayd_console.fields import read_form
 from assayd_console.live import LivePage, Tell, follow
 from assayd_console.rendering import fragment, page
 from assayd_console.shown import size, took
@@ -191,7 +191,8 @@ async def approve(request: Request) -> Response:
     entry = await request.app.state.daemon.ask(requests.approve(attempt_id, form.get("name", "")))
     attempt = await request.app.state.daemon.ask(requests.attempt(attempt_id))
     details = await _details(request.app.state.daemon, attempt)
-    said = f"approved as {entry['name']}, version {entry['version']}"
+    version = f"{entry['name']}@{entry['version']}"
+    said = f"Approved as {version}. Write it to a file: assay library export {version} --out FILE"
     return page(
         "attempt.html", title=f"Attempt {attempt_id}", attempt=attempt, course=None, said=said, **details
     )

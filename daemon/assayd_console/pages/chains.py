@@ -17,7 +17,7 @@ from assayd_client import Document, NotFound, StreamEvent, requests
 from assayd_client.cli.repair import failed_lines
 from assayd_client.requests import ClientRequest
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.forms import read_form
+from assayd_console.fields import read_form
 from assayd_console.live import LivePage, Tell, follow
 from assayd_console.pages.attempt import submission_of
 from assayd_console.rendering import fragment, page
@@ -58,7 +58,7 @@ def steps_of(chain: Document, last: str | None = None) -> Iterator[dict[str, obj
             diff = submission_diff(before, answer["patched_code"])
         before = answer["patched_code"]
         failed = list(failed_lines(context)) if context else ()
-        yield {"answer": answer, "diff": parse_diff(diff) if diff else (), "failed": failed}
+        yield {"answer": answer, "diff": parse_diff(diff or ""), "same": diff == "", "failed": failed}
 
 
 def _find_failure(answer: Document, following: Document | None, last: str | None) -> str | None:

@@ -12,7 +12,7 @@ from docker import APIClient
 from docker.utils.socket import frames_iter
 
 from assayd.engines.docker import document
-from assayd.engines.docker.host import host
+from assayd.engines.docker.engine import host
 from assayd.package_data import share
 from assayd.ports.engine import ContainerSpec
 from support.engines.engine_image import BASE, PYTHON

@@ -21,7 +21,7 @@ import pytest
 
 from assayd.store.access import open_database
 from assayd.store.unsynced import UNSYNCED
-from assayd_pipeline.tables import metadata
+from assayd_pipeline.stored import metadata
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "deploy/dev/postgres.sh"

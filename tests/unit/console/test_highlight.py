@@ -8,7 +8,7 @@ from html import unescape
 
 import pytest
 
-from assayd_console.highlight import colored, opened_after
+from assayd_console.sources import colored, opened_after
 
 QUOTES = '"' * 3
 

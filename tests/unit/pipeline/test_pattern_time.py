@@ -14,7 +14,7 @@ from assayd_pipeline import messages
 from assayd_pipeline.errors import ErrorSource, classify
 from assayd_pipeline.ignored import ignored_errors
 from assayd_pipeline.judging import StepText
-from assayd_pipeline.shell.parse import repairs as shell_repairs
+from assayd_pipeline.shell.parse import mending as shell_repairs
 from assayd_pipeline.shell.parse import source as shell_source
 from assayd_pipeline.shell.slips import _assigned_names
 from assayd_pipeline.sql.dialects import MOST_CHARS, explain, slips

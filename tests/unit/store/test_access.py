@@ -24,7 +24,7 @@ from assayd.errors import RequestError, StoreError
 from assayd.store.access import FILE, HEAD, MOST_AT_ONCE, Writer, open_database
 from assayd.store.jobs import open_jobs
 from assayd.store.migrations import configuration, upgrade
-from assayd_pipeline.tables import metadata  # those of pipelines included
+from assayd_pipeline.stored import metadata  # those of pipelines included
 from support.stores.empty_database import lay_database
 
 

@@ -33,7 +33,7 @@ from assayd.store.library import DatabaseLibrary
 from assayd.store.migrations import configuration
 from assayd.store.server import PATIENCE_S, OneStatement, ServerRetry, StatementText, is_unreachable
 from assayd.store.tables import ExactText
-from assayd_pipeline.tables import execution_logs
+from assayd_pipeline.stored import execution_logs
 from support.stores.postgres import PostgresServer, needs_postgres
 
 Make = Any  # the fixture's class; test folders are not a package

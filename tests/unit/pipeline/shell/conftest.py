@@ -13,8 +13,7 @@ from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd_pipeline.shell import ShellCheck, check_script
 from assayd_pipeline.shell.parse import linter, reader
-from assayd_pipeline.shellcheck import lint_shell
-from assayd_pipeline.shfmt import read_shell
+from assayd_pipeline.shell_programs import lint_shell, read_shell
 
 Check = Callable[[str], ShellCheck]
 
