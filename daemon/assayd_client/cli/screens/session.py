@@ -149,16 +149,7 @@ class Session:
         """Start a generation from a natural-language request. Raises: ClientError."""
         self._provider = asked.provider
         with PlainClient(self._daemon) as client:
-            made = client.generate(
-                kind=asked.kind,
-                intent=asked.intent,
-                context=dict(asked.context),
-                policy=asked.policy,
-                provider=asked.provider,
-                max_attempts=asked.max_attempts,
-                labels=dict(asked.labels) if asked.labels else None,
-                webhook=asked.webhook,
-            )
+            made = client.generate(**{each.name: getattr(asked, each.name) for each in fields(asked)})
         return Chain(id=made["id"], form="generation", most=made["max_attempts"])
 
     def follow(self, chain: Chain) -> Iterator[StreamEvent]:
