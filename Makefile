@@ -49,7 +49,7 @@ serve: $(CHOSEN_IMAGES) shellcheck ## run the daemon in the foreground on .run/a
 
 test: setup $(TESTED_IMAGES) namespaces browser postgres broker ## all tests that need a container engine at most
 	@command -v sqlite3 >/dev/null || deploy/dev/packages.sh sqlite3
-	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m "not system and not cluster" -n 2 --dist loadgroup
+	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m "not system and not cluster" -n 3 --dist loadscope
 
 test-system: setup $(TESTED_IMAGES) namespaces browser postgres broker ## the slow tests, and those that need root or systemd; installs podman and systemd-container
 	@deploy/dev/packages.sh tmux
