@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +87,16 @@ def group_of(nodeid: str) -> str:
     return f"{'tests/e2e' if file.startswith('tests/e2e/') else file} on {engine[1]}"
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
     """Keep thousands of tests out of every look of the garbage collector."""
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")
