@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,12 @@ settings.load_profile("assayd")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start what takes longest, so that several processes end at about the same time."""
-    items.sort(key=lambda item: next((n for n, start in enumerate(LONGEST) if start in item.nodeid), 99))
+    tests = Counter(item.path for item in items)
+
+    def order(item: pytest.Item) -> tuple[int, int]:
+        return next((n for n, start in enumerate(LONGEST) if start in item.nodeid), 99), -tests[item.path]
+
+    items.sort(key=order)
 
 
 @pytest.hookimpl(optionalhook=True)
