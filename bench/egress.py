@@ -26,11 +26,9 @@ from assayd.model.run import Limits, Program, RunSpec, Unit
 from assayd.package_data import share
 from assayd.ports.egress import EgressLimits
 from assayd.sandbox.container import ContainerOrigin
-from assayd.sandbox.images import Images
-from assayd.sandbox.pool.autoscale import PoolDemand
-from assayd.sandbox.pool.decide import PoolLimits
+from assayd.sandbox.pool.decide import PoolDemand, PoolLimits
 from assayd.sandbox.pool.pool import Pool
-from assayd.sandbox.sandbox import Sandbox
+from assayd.sandbox.sandbox import Images, Sandbox
 
 MIB = 2**20
 SIZE, TIMES = 10_000_000, 5

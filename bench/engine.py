@@ -17,10 +17,9 @@ from assayd.ids import UlidGenerator
 from assayd.package_data import share
 from assayd.ports.engine import ContainerSpec
 from assayd.sandbox.container import ContainerOrigin, container_spec
-from assayd.sandbox.images import Images
 from assayd.sandbox.pool.decide import PoolKey
-from assayd.sandbox.session.channel import Channel, StreamEnded
-from assayd.sandbox.session.handshake import greet
+from assayd.sandbox.sandbox import Images
+from assayd.sandbox.session.channel import Channel, StreamEnded, greet
 
 MIB = 2**20
 PRELOAD = ("json", "re", "pathlib")

@@ -19,7 +19,7 @@ from pathlib import Path
 from assayd.engines.oci import OciEngine
 from assayd.errors import EngineError
 from assayd.ports.engine import ImageFacts
-from assayd.sandbox.images import baseline_bytes
+from assayd.sandbox.sandbox import baseline_bytes
 from bench.daemon import Answer, Daemon, daemon, pool_filled
 from bench.figures import flat, footprint
 from bench.load import Submission, flood, one_by_one

@@ -1,4 +1,4 @@
-"""What all tests share: the engine that they may use."""
+"""Fixtures and hooks of all tests, such as the container engine."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def group_of(nodeid: str) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keep thousands of tests out of every look of the garbage collector."""
+    """Exclude the collected tests from garbage collection."""
     gc.disable()
     try:
         return (yield)
@@ -107,7 +107,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture(scope="session")
 def docker_host() -> str:
-    """Return the address of the engine that answers; a test that needs one fails without it."""
+    """Return the address of the running engine; fail the test if there is none."""
     script = ROOT / "deploy/dev/engine.sh"
     asked = subprocess.run([script, "socket"], capture_output=True, text=True, check=False, timeout=60)
     if asked.returncode != 0:

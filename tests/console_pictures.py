@@ -22,7 +22,7 @@ MOST_TALL = 1800
 
 
 def places(client: PlainClient) -> dict[str, str]:
-    """Return what is looked at: a name for the picture, and an address."""
+    """Return the pages to take pictures of, with their addresses."""
     failed = client.attempts(verdict="failed", limit=50)["attempts"]
     ran = next((each for each in failed if each["cause"] not in {None, "completed"}), failed[0])
     found = {
@@ -47,14 +47,14 @@ def places(client: PlainClient) -> dict[str, str]:
 
 
 def shrunk(picture: bytes, file: Path) -> None:
-    """Write a picture in few colours, without what is far below."""
+    """Write the upper part of a picture, with few colors."""
     with Image.open(io.BytesIO(picture)) as whole:
         upper = whole.convert("RGB").crop((0, 0, whole.width, min(whole.height, MOST_TALL)))
         upper.quantize(96, method=Image.Quantize.MEDIANCUT).save(file, optimize=True)
 
 
 def main(path: str, folder: Path) -> None:
-    """Write the pictures."""
+    """Write all pictures."""
     folder.mkdir(parents=True, exist_ok=True)
     with PlainClient(path) as client:
         wanted = places(client)

@@ -51,7 +51,7 @@ HOLD_S = 3.0
 
 @dataclass
 class Client:
-    """One client of the crowd: an act chosen at random, on a connection of its own, again and again."""
+    """One client of the crowd, which repeats random actions on its own connection."""
 
     path: str
     routes: list[tuple[str, str]]
@@ -60,7 +60,7 @@ class Client:
     only: str | None = None
 
     async def live(self) -> None:
-        """Do one thing after the other."""
+        """Perform one action after the other."""
         acts: list[Callable[[], Awaitable[None]]] = [
             self.pipeline,
             self.pipeline_a_few,
@@ -147,7 +147,7 @@ class Client:
 
 
 def ask(path: str, method: str, target: str, body: bytes = b"") -> tuple[int, bytes]:
-    """Ask once, over a connection of its own."""
+    """Send one request on a new connection."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(120)
         connection.connect(path)
@@ -159,7 +159,7 @@ def ask(path: str, method: str, target: str, body: bytes = b"") -> tuple[int, by
 
 
 def wait_until_idle(path: str) -> None:
-    """Wait until nothing that a crowd left behind is queued or runs: quiet means that nobody else works."""
+    """Wait until nothing is queued or runs, so that a measurement starts on an idle daemon."""
     while True:
         lines = ask(path, "GET", "/metrics")[1].splitlines()
         under_way = [line for line in lines if line.startswith(b"assayd_attempts_under_way{")]
@@ -170,7 +170,7 @@ def wait_until_idle(path: str) -> None:
 
 @dataclass
 class Seen:
-    """What another user saw."""
+    """The measurements of another user."""
 
     validations: list[float] = field(default_factory=list)
     health: list[float] = field(default_factory=list)
@@ -182,7 +182,7 @@ class Seen:
     wrong: Counter[str] = field(default_factory=Counter)
 
     def look(self, path: str, pid: int) -> None:
-        """Validate once and ask for the daemon's health once."""
+        """Validate once, and ask for the daemon's health once."""
         began = time.monotonic()
         status, answer = ask(path, "POST", "/v1/attempts?wait_s=60", json.dumps(GOOD).encode())
         took = time.monotonic() - began
@@ -217,7 +217,7 @@ def without_processor_s(pid: int) -> float:
 
 
 def processor_s(pid: int, *, loop: bool) -> float:
-    """Return the processor time of the daemon, or of its event loop alone."""
+    """Return the processor time of the daemon, or of its event loop only."""
     file = Path(f"/proc/{pid}/task/{pid}/stat" if loop else f"/proc/{pid}/stat")
     user, system = file.read_text().rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
@@ -232,7 +232,7 @@ def memory_mb(pid: int) -> float:
 
 @contextmanager
 def crowded(path: str, how: argparse.Namespace, routes: list[tuple[str, str]]) -> Iterator[None]:
-    """Have the crowd at work while the body runs, as a process of its user."""
+    """Run the crowd in a process of its own user while the body runs."""
     pid = os.fork()
     if not pid:
         be_nice(how.nice)
@@ -249,7 +249,7 @@ def crowded(path: str, how: argparse.Namespace, routes: list[tuple[str, str]]) -
 
 
 def be_nice(nice: int) -> None:
-    """Go behind all other processes; where the kernel groups them by session, behind other sessions too."""
+    """Lower the priority of this process, also among sessions if the kernel groups processes by session."""
     os.nice(nice)
     os.setsid()
     with suppress(FileNotFoundError):  # sched(7), the autogroup feature
@@ -258,7 +258,7 @@ def be_nice(nice: int) -> None:
 
 @contextmanager
 def other_user() -> Iterator[None]:
-    """Be the other user while the body runs."""
+    """Act as the other user while the body runs."""
     os.setegid(OTHER_UID)
     os.seteuid(OTHER_UID)
     try:
@@ -283,7 +283,7 @@ def show(done: Counter[str]) -> None:
 
 
 def all_routes(path: str) -> list[tuple[str, str]]:
-    """Return every route of the reference, with ids that don't exist or are the first of something."""
+    """Return every route of the reference, with ids that don't exist or that exist once."""
     reference = json.loads(ask(path, "GET", "/openapi.json")[1])
     named = [(method.upper(), target) for target, methods in reference["paths"].items() for method in methods]
     return [(method, target.replace("{", "").replace("}", "")) for method, target in named]

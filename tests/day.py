@@ -51,7 +51,7 @@ Problems = list[str]
 
 @dataclass
 class Interactive:
-    """Somebody who sends an attempt every second, each when the last was answered, and never gives up."""
+    """A client that submits an attempt every second, after the previous answer, and never gives up."""
 
     daemon: DaemonProcess
     every_s: float = 1.0
@@ -95,7 +95,7 @@ class Interactive:
 
 @dataclass
 class Watch:
-    """What is seen of the daemon, over all of its lives."""
+    """The observations of the daemon, across restarts."""
 
     daemon: DaemonProcess
     batch: str
@@ -103,7 +103,7 @@ class Watch:
     outages: list[tuple[str, float, float]] = field(default_factory=list)
 
     def done(self) -> int:
-        """Count the batch's items that have their verdict; looks at the daemon's memory meanwhile."""
+        """Return the number of items with a verdict; also records the daemon's memory use."""
         if self.daemon.process is not None:
             self.peak_kb = max(self.peak_kb, peak_kb(self.daemon.process.pid))
         with suppress(ClientError, DaemonUnreachable), self.daemon.client() as client:
@@ -145,7 +145,7 @@ class Watch:
 
 
 def a_day(items: int, containers: int) -> tuple[dict[str, object], Problems]:
-    """Send the batch, break things at a quarter, a half and three quarters; give the record."""
+    """Run the batch with faults at a quarter, a half and three quarters; return the record."""
     lines = mixed(items, containers=containers, malformed=max(1, items // 100))
     daemon = DaemonProcess(os.environ["DOCKER_HOST"], settings={"LOG__LEVEL": "info"})
     daemon.start()
@@ -171,7 +171,7 @@ def a_day(items: int, containers: int) -> tuple[dict[str, object], Problems]:
 
 
 def wrong(lines: list[Line], results: list[dict[str, object]]) -> Problems:
-    """Compare what was answered with what had to be; our own trouble is counted, and is no wrong verdict."""
+    """Compare the results with the expected verdicts; internal errors are counted separately."""
     told = [each["line"] for each in results]
     found = [] if told == list(range(1, len(lines) + 1)) else ["not one result for each line"]
     found += [
@@ -184,7 +184,7 @@ def wrong(lines: list[Line], results: list[dict[str, object]]) -> Problems:
 
 
 def leftovers(daemon: DaemonProcess, watch: Watch) -> Problems:
-    """Stop the daemon and look what it has left: containers, processes, folders, socket, open attempts."""
+    """Stop the daemon and list its leftovers: containers, processes, folders, socket, open attempts."""
     watch.done()
     workers = daemon.workers()
     found = [] if daemon.stop() == 0 else ["the daemon did not stop well"]
@@ -208,7 +208,7 @@ def record(
     results: list[dict[str, object]],
     took_s: float,
 ) -> dict[str, object]:
-    """Put what was measured into words."""
+    """Return the measurements as a document."""
     calm = [
         took
         for sent, took in somebody.took_s.values()
@@ -237,7 +237,7 @@ def record(
 
 
 def long_batch(marks: tuple[int, ...], containers: int) -> tuple[dict[str, object], Problems]:
-    """Send a long batch; give what daemon and client took of memory when so many lines were done."""
+    """Run a long batch; return the memory use of daemon and client at each mark."""
     lines = mixed(marks[-1], containers=containers, malformed=max(1, marks[-1] // 100))
     daemon = DaemonProcess(os.environ["DOCKER_HOST"], settings={"LOG__LEVEL": "info"})
     daemon.start()

@@ -31,7 +31,7 @@ WITHOUT_FONTS = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, fla
 
 
 def printed(socket: str) -> str:
-    """Run the command on a terminal, and return all that it printed."""
+    """Run the command on a terminal; return everything that it printed."""
     arguments = [word for word in SHOWN.split() if word != "\\"]
     command = [str(Path(sys.executable).with_name("assay")), *arguments[1:]]
     ours, theirs = pty.openpty()
@@ -50,7 +50,7 @@ def printed(socket: str) -> str:
 
 
 def final(output: str) -> str:
-    """Return what remains on the screen, with the bundle where an installation keeps it."""
+    """Return the final screen, with the bundle's path as in an installation."""
     begins = re.search(r"^.*?01[0-9A-Z]{24}", output, re.MULTILINE)
     report = output[begins.start() :] if begins else sys.exit("no report was printed")
     return re.sub(r"\S+/artifacts/", "/var/lib/assayd/artifacts/", report.replace("\r", ""))

@@ -46,14 +46,14 @@ MORE_DESCRIPTORS = 32
 
 @dataclass
 class Ledger:
-    """What was sent, and what was answered."""
+    """The submitted attempts and their answers."""
 
     sent: dict[str, str] = field(default_factory=dict)
     answered: dict[str, str] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
 
     def problems(self, daemon: DaemonProcess) -> list[str]:
-        """Compare with the daemon's records."""
+        """Return the differences from the daemon's records."""
         rows = {row["attempt_id"]: row for row in daemon.rows("SELECT * FROM verdicts")}
         accepted = {row["id"] for row in daemon.rows("SELECT id FROM attempts")}
         found = [f"{each}: no verdict" for each in accepted - rows.keys()]
@@ -83,7 +83,7 @@ class Ledger:
 
 
 class Clients:
-    """Threads that submit, each one attempt after the other, and do not give up on an unreachable daemon."""
+    """Threads that submit attempts one after the other, and keep trying while the daemon is unreachable."""
 
     def __init__(self, daemon: DaemonProcess, ledger: Ledger, chance: random.Random) -> None:
         self._daemon = daemon
@@ -126,7 +126,7 @@ class Clients:
 
 
 class Saboteur:
-    """Breaks things, one at a time."""
+    """Causes faults, one at a time."""
 
     def __init__(self, daemon: DaemonProcess, proxy: CuttableEngine, chance: random.Random) -> None:
         self._daemon = daemon
@@ -204,7 +204,7 @@ def _soak(
 
 
 def descriptors_kept(daemon: DaemonProcess) -> list[str]:
-    """Count the last life's descriptors before and after load."""
+    """Return the problems of the daemon's descriptors, compared before and after load."""
     daemon.stop()
     daemon.start()
     before = count_descriptors(daemon)

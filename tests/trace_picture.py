@@ -60,7 +60,7 @@ def traced() -> Sequence[Received]:
 
 
 def rows(spans: Sequence[Received], parent: str, depth: int = 0) -> Iterator[tuple[int, Received]]:
-    """Return the spans below a parent with their depths, in the order of a waterfall."""
+    """Return the spans below a parent with their depths, in waterfall order."""
     for span in spans:
         if span.parent_id == parent:
             yield depth, span

@@ -26,7 +26,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.shfmt import read_shell
+from assayd_pipeline.shell_programs import read_shell
 from assayd_pipeline.validator import validator
 
 _WAIT_S = 120

@@ -63,7 +63,7 @@ def _run(chosen: argparse.Namespace) -> int:
         print(f"{settings.state_dir} {whose}")
         return 0
     if chosen.check_config:
-        from assayd.wiring.checking import check_settings
+        from assayd.wiring.profiles import check_settings
 
         check_settings(settings)
         print("settings and policies are valid")

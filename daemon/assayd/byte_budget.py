@@ -9,20 +9,23 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from itertools import count
 from time import perf_counter
+from typing import TypeVar
 
 from assayd import memory
 from assayd.errors import RequestError
-from assayd.fair_queue import FairSemaphore
-from assayd.pace import UserThrottle
+from assayd.fair_queue import FairSemaphore, UserThrottle
 
+SMALL_BYTES = 64 * 2**10
+"""A larger text is read in a thread, so that the event loop isn't blocked."""
 LARGE_BYTES = 2**20
 """A larger text is read alone: once read, it takes many times its size."""
 OPERATORS_SHARE = 8
 """An eighth of the budget is kept for operators."""
+T = TypeVar("T")
 
 
 class ByteBudget:
@@ -87,33 +90,65 @@ class ByteBudget:
 
     @asynccontextmanager
     async def reading(self, size: int, uid: int) -> AsyncIterator[None]:
-        """Wait until no other large text is being read, if this text is large; users take turns."""
+        """Wait until no other large text is being read, if this text is large; users take turns.
+
+        A throttled user rests before its turn, because other users wait for the end of the turn.
+        """
         if size <= LARGE_BYTES:
             yield
             return
-        async with self._reading.hold(uid, "", str(next(self._numbers))):
+        async with self._rested_turn(self._reading, uid):
             try:
                 yield
             finally:
                 await asyncio.to_thread(memory.give_back)
 
     @asynccontextmanager
-    async def parsing(self, uid: int) -> AsyncIterator[None]:
+    async def parsing(self, uid: int, size: int = 0) -> AsyncIterator[None]:
         """Wait until no other thread is parsing and this user isn't throttled; users take turns.
 
         Parsing threads compete with the event loop for the interpreter. If several were parsing at once,
         all other work would wait for each of them whenever it needs the interpreter.
+
+        Args:
+            uid: the user.
+            size: the bytes to parse; a user who holds the turn of `reading` for them doesn't rest again.
         """
+        rested = size > LARGE_BYTES
+        turn = self._turn(self._parsing, uid) if rested else self._rested_turn(self._parsing, uid)
+        async with turn:
+            began = perf_counter()
+            try:
+                yield
+            finally:
+                self.pace.used(uid, perf_counter() - began)
+
+    async def parse(self, text: bytes, uid: int, parse: Callable[[bytes], T]) -> T:
+        """Parse bytes and return the result; unless they are few, parse them in a thread at the user's turn.
+
+        For more than `LARGE_BYTES`, the caller must hold the turn of `reading`.
+        """
+        if len(text) <= SMALL_BYTES:
+            return parse(text)
+        async with self.parsing(uid, len(text)):
+            return await asyncio.to_thread(parse, text)
+
+    async def read_in_turn(self, text: bytes, uid: int, parse: Callable[[bytes], T]) -> T:
+        """Hold the turn of `reading` and return the parsed text."""
+        async with self.reading(len(text), uid):
+            return await self.parse(text, uid, parse)
+
+    def _turn(self, turns: FairSemaphore, uid: int) -> AbstractAsyncContextManager[None]:
+        return turns.hold(uid, "", str(next(self._numbers)))
+
+    @asynccontextmanager
+    async def _rested_turn(self, turns: FairSemaphore, uid: int) -> AsyncIterator[None]:
         while True:
             await asyncio.sleep(self.pace.rest_s(uid))
-            async with self._parsing.hold(uid, "", str(next(self._numbers))):
+            async with self._turn(turns, uid):
                 if self.pace.rest_s(uid):
                     continue  # another of its texts was parsed meanwhile
-                began = perf_counter()
-                try:
-                    yield
-                finally:
-                    self.pace.used(uid, perf_counter() - began)
+                yield
                 return
 
 

@@ -50,11 +50,12 @@ class Metrics:
             "policies_stale", "1 while the policy files can't be loaded, so that older policies stay in use."
         )
         self.ready = self._create_gauge("ready", "1 while attempts are accepted.")
-        self._attempts()
+        self._create_attempt_metrics()
+        self._create_chain_metrics()
         self._create_container_metrics()
         self._create_daemon_metrics()
 
-    def _attempts(self) -> None:
+    def _create_attempt_metrics(self) -> None:
         self.accepted = self._create_counter("attempts_accepted", "Accepted attempts.", "kind")
         self.attempts = self._create_counter("attempts", "Finished attempts.", "kind", "verdict", "cause")
         self.attempts_reported = self._create_counter(
@@ -91,12 +92,8 @@ class Metrics:
         self.denied_connections = self._create_counter(
             "denied_connections", "Connections of submitted code that the policy refused.", "kind"
         )
-        self.webhook_tries = self._create_counter(
-            "webhook_tries", "Deliveries of webhook messages, by result.", "outcome"
-        )
-        self.webhook_messages = self._create_gauge(
-            "webhook_messages_waiting", "Undelivered webhook messages with at least one failed delivery."
-        )
+
+    def _create_chain_metrics(self) -> None:
         self.repairs = self._create_counter("repairs", "Finished repairs.", "kind", "provider", "outcome")
         self.repair_fixes = self._create_counter(
             "repair_fixes",
@@ -150,6 +147,12 @@ class Metrics:
         )
         self.trace_spans = self._create_counter(
             "trace_spans", "Spans of traces, by result: exported, failed, dropped.", "outcome"
+        )
+        self.webhook_tries = self._create_counter(
+            "webhook_tries", "Deliveries of webhook messages, by result.", "outcome"
+        )
+        self.webhook_messages = self._create_gauge(
+            "webhook_messages_waiting", "Undelivered webhook messages with at least one failed delivery."
         )
         self.bundle_bytes = self._create_gauge("bundle_bytes", "Size of all bundles.")
         self.bundles_removed = self._create_counter("bundles_removed", "Bundles removed by retention.")

@@ -16,8 +16,7 @@ from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.scheduler import Scheduler
 from assayd.documents import canonical, submission_diff
 from assayd.errors import RequestError
-from assayd.model.attempt import Attempt, State
-from assayd.model.bundle import stamp
+from assayd.model.attempt import Attempt, State, stamp
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
@@ -72,7 +71,7 @@ class Attempts(Protocol):
         """Return an attempt's submission, or None if the attempt isn't stored yet or was deleted."""
         ...
 
-    async def policy(self, submission: Document) -> ExecutionPolicy:
+    async def policy(self, submission: Document, *, peer: Peer) -> ExecutionPolicy:
         """Return the effective policy of a submission. Raises: RequestError, e.g. ``policy.unknown``."""
         ...
 
@@ -105,7 +104,8 @@ class DaemonAttempts:
 
     async def submit(self, attempt_id: str, submission: Document, *, peer: Peer) -> None:
         """Submit on behalf of a peer, with retries while the queue or disk is full or the daemon stops."""
-        document, origin = canonical(dict(submission)), AttemptOrigin(peer=peer, attempt_id=attempt_id)
+        document = await asyncio.to_thread(canonical, dict(submission))
+        origin = AttemptOrigin(peer=peer, attempt_id=attempt_id)
         retrying = AsyncRetrying(
             retry=retry_if_exception(_is_temporary), wait=tenacity_back_off, sleep=self._sleep
         )
@@ -119,21 +119,29 @@ class DaemonAttempts:
             if attempt is None:
                 raise RequestError("not_found", f"attempt {attempt_id} doesn't exist")
             if attempt.state is State.FINISHED:
-                submission = json.loads(await self._jobs.document(attempt.id))
+                submission = await self._read_submission(attempt)
                 report, _ = await self._documents(attempt)
-                return FinishedSubmission(
-                    attempt=attempt, submission=submission, report=json.loads(report) or {}
-                )
+                read = await self._scheduler.budget.read_in_turn(report, attempt.peer.uid, json.loads)
+                return FinishedSubmission(attempt=attempt, submission=submission, report=read or {})
             if ended is None:
                 await self._sleep(UNKNOWN_S)
 
     async def submission(self, attempt_id: str) -> Document | None:
         """Return an attempt's submission, or None if the attempt isn't stored yet or was deleted."""
-        return await stored_submission(self._jobs, attempt_id)
+        attempt = await self._jobs.get(attempt_id)
+        return None if attempt is None else await self._read_submission(attempt)
 
-    async def policy(self, submission: Document) -> ExecutionPolicy:
+    async def _read_submission(self, attempt: Attempt) -> Document:
+        """Return the submission of an attempt; a large one is fetched and parsed at its owner's turn."""
+        budget, uid = self._scheduler.budget, attempt.peer.uid
+        async with budget.reading(await self._jobs.document_size(attempt.id), uid):
+            document = await self._jobs.document(attempt.id)
+            return await budget.parse(document, uid, _read_object)
+
+    async def policy(self, submission: Document, *, peer: Peer) -> ExecutionPolicy:
         """Return a submission's effective policy: the current profile, tightened by the request."""
-        return self._admission.policy(await self._admission.read(canonical(dict(submission))))
+        document, uid = await asyncio.to_thread(canonical, dict(submission)), peer.uid
+        return self._admission.policy(await self._admission.read_in_turn(document, uid))
 
     async def cancel(self, attempt_id: str) -> None:
         """Request that an attempt end. An attempt that has already ended is unchanged."""
@@ -171,8 +179,12 @@ async def stored_submission(jobs: DatabaseJobStore, attempt_id: str) -> Document
     """Return an attempt's submission, or None if the attempt isn't stored yet or was deleted."""
     if await jobs.get(attempt_id) is None:
         return None
-    document: Document = json.loads(await jobs.document(attempt_id))
-    return document
+    return await asyncio.to_thread(_read_object, await jobs.document(attempt_id))
+
+
+def _read_object(document: bytes) -> Document:
+    found: Document = json.loads(document)
+    return found
 
 
 async def diffs_of(

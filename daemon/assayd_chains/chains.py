@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from assayd.aio import task_group
 from assayd.analysis.analyst import WorkerDied
 from assayd.documents import canonical, timestamp
-from assayd.documents.misfits import message_of, place_of
+from assayd.documents.strict_json import message_of, place_of
 from assayd.errors import ProviderError, RequestError
 from assayd.kind import Kind
 from assayd.metrics import Metrics
@@ -26,10 +26,9 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, RepairOptions
-from assayd.ports.chains import AttemptFix, AttemptRepair
+from assayd.ports.chains import AttemptFix, AttemptRepair, WebhookGate
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ELSEWHERE_S, DrivenWork, Driving
-from assayd.ports.webhooks import WebhookGate
 from assayd_chains.answer_counts import AnswerCounts
 from assayd_chains.attempts import Attempts, diffs_of, submit_rules
 from assayd_chains.documents import generation_document, repair_document

@@ -26,7 +26,7 @@ from assayd.documents.chains import (
     StepDocument,
 )
 from assayd.documents.webhooks import EndedGenerationDocument, webhook_message
-from assayd.model.library import LibraryEntry
+from assayd.model.records import LibraryEntry
 from assayd.store.outbox import message_row
 from assayd.store.rows import Values
 from assayd_chains.answer_counts import AnswerCount, AnswerCounts, Key

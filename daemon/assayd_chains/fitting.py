@@ -205,7 +205,7 @@ class Fitter:
     async def _describe(self, subject: FinishedSubmission) -> RepairDescription:
         failed = Failed(payload=subject.payload, report=dict(subject.report))
         kind = self._kinds[subject.attempt.kind]
-        policy = await self._attempts.policy(subject.submission)
+        policy = await self._attempts.policy(subject.submission, peer=subject.attempt.peer)
         described = await self._analyst.describe(kind, failed, policy, flow=subject.attempt.flow)
         if not described.context.passage.name:
             raise Misfit("the submission has no text to fix")

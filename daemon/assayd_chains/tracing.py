@@ -11,7 +11,7 @@ from typing import Protocol
 
 import structlog
 
-from assayd.attempts.attempt_run import error_name
+from assayd.attempts.execution import error_name
 from assayd.log import trace_log_fields
 from assayd.model.trace_context import TraceContext, from_text
 from assayd.ports.tracing import NO_SPAN, Span, TraceOrigin, Tracing, continuing, trace_origin

@@ -9,49 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from assayd.documents.attempts import ArtifactListDocument, AttemptDocument, AttemptPageDocument
-    from assayd.documents.batches import (
-        BatchDocument,
-        BatchPageDocument,
-        BatchResultDocument,
-        ItemPageDocument,
-    )
-    from assayd.documents.chains import (
-        AnswersDocument,
-        GenerationDocument,
-        GenerationPageDocument,
-        RepairDocument,
-        RepairPageDocument,
-        StepDocument,
-    )
-    from assayd.documents.cluster import (
-        DistrustDocument,
-        ForgottenNodeDocument,
-        NewTokenDocument,
-        NodeDocument,
-        NodeListDocument,
-        TokenDocument,
-        TokenListDocument,
-    )
-    from assayd.documents.discovery import (
-        KindDocument,
-        KindListDocument,
-        PolicyCheckDocument,
-        PolicyListDocument,
-    )
-    from assayd.documents.library import LibraryEntryDocument, LibraryPageDocument
-    from assayd.documents.operations import DaemonDocument, ExaminationDocument, GarbageDocument
-    from assayd.documents.policy_review import ExplanationDocument, SuggestionDocument
-    from assayd.documents.summary import SummaryDocument
-    from assayd.documents.workflows import (
-        WorkflowCheckDocument,
-        WorkflowDocument,
-        WorkflowOutputsDocument,
-        WorkflowPageDocument,
-    )
+    from assayd.documents.attempts import *  # noqa: F403
+    from assayd.documents.batches import *  # noqa: F403
+    from assayd.documents.chains import *  # noqa: F403
+    from assayd.documents.cluster import *  # noqa: F403
+    from assayd.documents.discovery import *  # noqa: F403
+    from assayd.documents.library import *  # noqa: F403
+    from assayd.documents.policy_review import *  # noqa: F403
+    from assayd.documents.workflows import *  # noqa: F403
 
 _HOMES = {
-    "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument"),
+    "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument", "SummaryDocument"),
     "batches": ("BatchDocument", "BatchPageDocument", "BatchResultDocument", "ItemPageDocument"),
     "chains": (
         "AnswersDocument",
@@ -70,11 +38,17 @@ _HOMES = {
         "TokenDocument",
         "TokenListDocument",
     ),
-    "discovery": ("KindDocument", "KindListDocument", "PolicyCheckDocument", "PolicyListDocument"),
+    "discovery": (
+        "DaemonDocument",
+        "ExaminationDocument",
+        "GarbageDocument",
+        "KindDocument",
+        "KindListDocument",
+        "PolicyCheckDocument",
+        "PolicyListDocument",
+    ),
     "library": ("LibraryEntryDocument", "LibraryPageDocument"),
-    "operations": ("DaemonDocument", "ExaminationDocument", "GarbageDocument"),
     "policy_review": ("ExplanationDocument", "SuggestionDocument"),
-    "summary": ("SummaryDocument",),
     "workflows": (
         "WorkflowCheckDocument",
         "WorkflowDocument",
@@ -83,45 +57,6 @@ _HOMES = {
     ),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-
-__all__ = [
-    "AnswersDocument",
-    "ArtifactListDocument",
-    "AttemptDocument",
-    "AttemptPageDocument",
-    "BatchDocument",
-    "BatchPageDocument",
-    "BatchResultDocument",
-    "ExplanationDocument",
-    "DaemonDocument",
-    "DistrustDocument",
-    "ExaminationDocument",
-    "ForgottenNodeDocument",
-    "GarbageDocument",
-    "ItemPageDocument",
-    "KindDocument",
-    "KindListDocument",
-    "PolicyCheckDocument",
-    "GenerationDocument",
-    "GenerationPageDocument",
-    "LibraryEntryDocument",
-    "LibraryPageDocument",
-    "NewTokenDocument",
-    "NodeDocument",
-    "NodeListDocument",
-    "PolicyListDocument",
-    "RepairDocument",
-    "RepairPageDocument",
-    "StepDocument",
-    "SuggestionDocument",
-    "SummaryDocument",
-    "TokenDocument",
-    "TokenListDocument",
-    "WorkflowCheckDocument",
-    "WorkflowDocument",
-    "WorkflowOutputsDocument",
-    "WorkflowPageDocument",
-]
 
 
 def __getattr__(name: str) -> object:

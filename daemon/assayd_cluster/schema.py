@@ -8,7 +8,7 @@ from pathlib import Path
 from assayd.kinds import registry
 from assayd.settings import Settings
 from assayd.store.jobs import open_jobs
-from assayd.wiring.from_kinds import recorders_of
+from assayd.wiring.wings import recorders_of
 from assayd_cluster.encryption import require_encrypted_database
 from assayd_cluster.settings import read_secret
 from assayd_cluster.tables import ALL

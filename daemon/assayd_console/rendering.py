@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, Response
 
 from assayd import __version__
 from assayd_console import charts, shown
-from assayd_console.highlight import colored
+from assayd_console.sources import colored
 
 HERE = Path(__file__).parent
 

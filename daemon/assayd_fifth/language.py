@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from assayd.errors import ConfigError
 from assayd_fifth.effects import CellNames, Effect, counts, describe, read_effect
-from assayd_fifth.rules import FifthRule, Rules, parse_rules
-from assayd_fifth.tables import extend
+from assayd_fifth.rules import FifthRule, Rules, extend, parse_rules
 
 if TYPE_CHECKING:
     from assayd_fifth.tokens import Token

@@ -25,12 +25,11 @@ from assayd.model.report import Judgement, Rating
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd_fifth import advice, generating
 from assayd_fifth.analysis import Analysis, analyse, errors_as_warnings, extract_bare_program, program_of
-from assayd_fifth.generating import FifthContext
+from assayd_fifth.generating import FifthContext, list_words, topics
 from assayd_fifth.judging import GFORTH, PROGRAM_FILE, judge_runs, runs_of
 from assayd_fifth.language import language, use_tables
 from assayd_fifth.payload import FifthPayload
 from assayd_fifth.samples import SAMPLES
-from assayd_fifth.word_lists import list_words, topics
 
 _FOLDER = "assayd"
 _PRELUDE_FILE = f"{_FOLDER}/prelude.fs"

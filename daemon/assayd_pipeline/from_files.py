@@ -44,14 +44,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
 
 
 def _build_payload(files: Mapping[str, bytes]) -> Mapping[str, object]:
-    """Build a payload from the files on a command line.
-
-    ``*.sh`` and ``*.sql`` are steps in the order of their names; ``schema.sql`` is the schema; ``*.db`` and
-    ``*.sqlite`` are the database. Other files in a folder keep their path; files without a folder are
-    placed in ``data/``.
-
-    Raises: RequestError.
-    """
+    """Build a payload from the files on a command line. Raises: RequestError ``request.files``."""
     steps: list[object] = []
     staged: dict[str, object] = {}
     databases: dict[str, object] = {}

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.findings.briefing import describe_file_head
 from assayd.model.prompting import Document, Example, PromptContext, Proposal
-from assayd.static.work_files import FileContent, decode_content
+from assayd.static.work_paths import FileContent, decode_content
 from assayd_pipeline.payload import Database
 
 _HEAD_BYTES = 2048

@@ -16,10 +16,16 @@ from dataclasses import dataclass, replace
 
 from assayd.findings.call_unit import case_of
 from assayd.findings.exec_unit import exit_code, judge_exec
-from assayd.findings.runs import cause_finding, limit_details, quoted_end
+from assayd.findings.runs import (
+    COMPUTING,
+    add_loops,
+    cause_finding,
+    limit_details,
+    quoted_end,
+    timeout_finding,
+)
 from assayd.findings.source_text import snippet
-from assayd.findings.timeout import COMPUTING, add_loops, timeout_finding
-from assayd.guest_results.json_reader import GuestJsonError
+from assayd.guest_results.record import GuestJsonError
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, RunResult, UnitResult

@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from assayd.documents.strict_json import canonical, digest
-from assayd.static.work_files import Base64Text, FileContent
+from assayd.static.work_paths import Base64Text, FileContent
 from assayd_pipeline.facts import Expected
 from assayd_pipeline.from_files import SQLITE_HEADER
 from assayd_pipeline.shell.parse.source import clean

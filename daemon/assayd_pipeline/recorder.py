@@ -19,9 +19,15 @@ from assayd.store.access import DatabaseAccess
 from assayd.store.rows import to_micros
 from assayd.store.tables import verdicts
 from assayd_pipeline.judging import step_label
-from assayd_pipeline.reader import ROOT, PipelineReader
-from assayd_pipeline.stored import PipelineStatus
-from assayd_pipeline.tables import execution_logs, pipeline_attempts, pipeline_steps, pipelines
+from assayd_pipeline.stored import (
+    ROOT,
+    PipelineReader,
+    PipelineStatus,
+    execution_logs,
+    pipeline_attempts,
+    pipeline_steps,
+    pipelines,
+)
 
 _PIPELINE_OF = (
     select(pipeline_attempts.c.pipeline_id)

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from assayd.findings.briefing import describe_file_head
 from assayd.findings.retry_context import errors_of, strip_layout
 from assayd.model.prompting import PromptContext
-from assayd.static.work_files import decode_content
+from assayd.static.work_paths import decode_content
 from assayd_pipeline.errors import ErrorSource as Writer
 from assayd_pipeline.judging import StepText
 from assayd_pipeline.payload import Database, PipelinePayload
 from assayd_pipeline.shell.parse.source import clean
 from assayd_pipeline.sql import catalog
-from assayd_pipeline.sql import tokens as sql_tokens
+from assayd_pipeline.sql.read import NotSql, tokenize
 
 SAMPLE_ROWS = 3
 """Rows per table, if the request allows samples."""
@@ -86,6 +86,6 @@ def normal(step: StepText) -> bytes:
     if step.program is Writer.BASH:
         return strip_layout(step.content, "#")
     try:
-        return " ".join(token.text for token in sql_tokens.tokenize(step.content)).encode()
-    except sql_tokens.NotSql:
+        return " ".join(token.text for token in tokenize(step.content)).encode()
+    except NotSql:
         return strip_layout(step.content, "--")

@@ -10,12 +10,12 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, read_model
+from assayd.api.call import Call, CallDep, json_response, read_model
 from assayd.api.routes import WaitS, answer_submitted, read_submitted
 from assayd.documents import canonical
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
-from assayd.model.library import LibraryEntry
+from assayd.model.records import LibraryEntry
 from assayd.model.records import Query as AttemptQuery
 from assayd_pipeline.documents import (
     PipelineDetailDocument,
@@ -165,10 +165,7 @@ async def _load_judged(call: Call, attempt: Attempt) -> Judged | None:
     if attempt.state is not State.FINISHED:
         return None
     report, _ = await call.service.documents(attempt)
-    if len(report) <= LARGE_BODY_BYTES:
-        return Judged(report)
-    async with call.budget.parsing(call.caller.peer.uid):
-        return await asyncio.to_thread(Judged, report)
+    return await call.budget.read_in_turn(report, call.caller.peer.uid, Judged)
 
 
 @router.get("/{id}", responses=answers.of(PipelineDetailDocument, "The pipeline"))

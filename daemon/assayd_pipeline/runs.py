@@ -17,9 +17,9 @@ from assayd.documents.base import BaseDocument, Timestamp, timestamp
 from assayd.documents.library import LibraryName
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
-from assayd.model.library import LibraryEntry
+from assayd.model.records import LibraryEntry
 from assayd.model.report import Verdict
-from assayd.static.work_files import FileContent
+from assayd.static.work_paths import FileContent
 from assayd_pipeline.facts import DataFacts, Expected, Facts, RowRange
 from assayd_pipeline.payload import Database, Step, steps_digest
 

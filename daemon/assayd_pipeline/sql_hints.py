@@ -17,7 +17,7 @@ from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.policy import SqlPolicy
 from assayd.model.text_limits import shorten
 from assayd.static.python.safe_fixes import edit_between
-from assayd.static.work_files import decode_content
+from assayd.static.work_paths import decode_content
 from assayd_pipeline.payload import PipelinePayload
 from assayd_pipeline.sql import examine
 from assayd_pipeline.sql.dialects import MOST_CHARS, Explained, explain, has_different_meaning

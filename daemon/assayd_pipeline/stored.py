@@ -1,15 +1,91 @@
-"""Defines stored pipelines: their steps, their attempts with results, and a row for each executed step.
+"""Defines the tables and values of stored pipelines, and reads them.
 
-Source: docs/kinds/pipeline.md.
+The revisions in `store/migrations` create and change the tables. Source: docs/kinds/pipeline.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    ForeignKey,
+    Index,
+    Integer,
+    RowMapping,
+    String,
+    Table,
+    UniqueConstraint,
+    select,
+)
+
+from assayd.errors import RequestError
+from assayd.model.submission import Submission
+from assayd.store.access import DatabaseAccess
+from assayd.store.rows import from_micros
+from assayd.store.tables import ExactText, attempts, metadata, verdicts
+
+pipelines = Table(
+    "pipelines",
+    metadata,
+    Column("id", String(26), primary_key=True),
+    Column("uid", BigInteger, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Index("ix_pipelines_uid", "uid", "id"),
+)
+"""Submitted pipelines; each is kept as long as one of its attempts."""
+
+pipeline_steps = Table(
+    "pipeline_steps",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("pipeline_id", String(26), ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("type", String(8), nullable=False),
+    Column("content", ExactText, nullable=False),
+    UniqueConstraint("pipeline_id", "position"),
+)
+"""The steps of each pipeline, as last submitted or repaired."""
+
+pipeline_attempts = Table(
+    "pipeline_attempts",
+    metadata,
+    Column("attempt_id", String(26), ForeignKey("attempts.id", ondelete="CASCADE"), primary_key=True),
+    Column("pipeline_id", String(26), ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
+    Index(None, "pipeline_id"),
+)
+"""The attempts of each pipeline."""
+
+execution_logs = Table(
+    "execution_logs",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("pipeline_id", String(26), ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False),
+    Column("step_id", Integer, ForeignKey("pipeline_steps.id", ondelete="SET NULL")),
+    Column("attempt_id", String(26), ForeignKey("attempts.id", ondelete="CASCADE"), nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("run_time", BigInteger),
+    Column("is_successful", Integer, nullable=False),
+    Column("stdout", ExactText, nullable=False),
+    Column("stderr", ExactText, nullable=False),
+    Column("exit_code", Integer),
+    Column("execution_time_ms", BigInteger, nullable=False),
+    UniqueConstraint("attempt_id", "position"),
+    Index(None, "pipeline_id"),
+    Index(None, "step_id"),
+)
+"""A row per step that ran, written with its attempt's verdict."""
 
 
 class PipelineStatus(StrEnum):
@@ -100,3 +176,144 @@ class Pipelines(Protocol):
     async def list(self, query: PipelineQuery) -> Sequence[StoredPipeline]:
         """List pipelines without steps and attempts, starting with the newest."""
         ...
+
+
+ROOT = 0
+
+
+class PipelineReader:
+    """A reader that implements `Pipelines` and the recorder's `Completing` and `Naming`."""
+
+    def __init__(self, reader: DatabaseAccess) -> None:
+        self._reader = reader
+
+    async def get(self, pipeline_id: str) -> StoredPipeline | None:
+        """Return a pipeline with its steps and its attempts, starting with the newest attempt."""
+        return await self._reader.read(lambda connection: _fetch_pipeline(connection, pipeline_id))
+
+    async def list(self, query: PipelineQuery) -> Sequence[StoredPipeline]:
+        """List pipelines without steps and attempts, starting with the newest."""
+        return await self._reader.read(lambda connection: _list_pipelines(connection, query))
+
+    async def belongs_to(self, attempt_id: str) -> Mapping[str, str]:
+        """Return the pipeline to which an attempt belongs."""
+        found = await self.list(PipelineQuery(attempt_id=attempt_id, limit=1))
+        return {"pipeline_id": found[0].id} if found else {}
+
+    async def complete(
+        self, submission: Submission, uid: int, *, from_gateway: bool = False
+    ) -> Mapping[str, object] | None:
+        """Return the steps of the referenced pipeline, or None if the payload has steps.
+
+        A node's daemon doesn't have the pipelines of its gateway, so it accepts an unknown pipeline with
+        steps from the gateway.
+
+        Raises: RequestError ``pipeline.unknown``, also for another user's pipeline.
+        """
+        pipeline_id = getattr(submission.payload, "pipeline_id", None)
+        if pipeline_id is None:
+            return None
+        stored = await self.get(pipeline_id)
+        has_steps = bool(getattr(submission.payload, "steps", ()))
+        if stored is None and has_steps and from_gateway:
+            return None
+        if stored is None or uid not in {stored.uid, ROOT}:
+            message = f"pipeline {pipeline_id} doesn't exist"
+            raise RequestError("pipeline.unknown", message, field="payload.pipeline_id")
+        if has_steps:
+            return None
+        steps = [{"name": step.name, "type": step.type, "content": step.content} for step in stored.steps]
+        return {"steps": steps}
+
+
+def _fetch_pipeline(connection: Connection, pipeline_id: str) -> StoredPipeline | None:
+    row = connection.execute(select(pipelines).where(pipelines.c.id == pipeline_id)).mappings().first()
+    if row is None:
+        return None
+    steps = connection.execute(
+        select(pipeline_steps)
+        .where(pipeline_steps.c.pipeline_id == pipeline_id)
+        .order_by(pipeline_steps.c.position)
+    ).mappings()
+    return _build_pipeline(
+        row, steps=tuple(map(_build_step, steps)), attempts=tuple(_fetch_attempts(connection, pipeline_id))
+    )
+
+
+def _list_pipelines(connection: Connection, query: PipelineQuery) -> tuple[StoredPipeline, ...]:
+    statement = select(pipelines).order_by(pipelines.c.id.desc()).limit(query.limit)
+    if query.uid is not None:
+        statement = statement.where(pipelines.c.uid == query.uid)
+    if query.status is not None:
+        statement = statement.where(pipelines.c.status == query.status.value)
+    if query.before is not None:
+        statement = statement.where(pipelines.c.id < query.before)
+    if query.attempt_id is not None:
+        of_attempt = select(pipeline_attempts.c.pipeline_id).where(
+            pipeline_attempts.c.attempt_id == query.attempt_id
+        )
+        statement = statement.where(pipelines.c.id.in_(of_attempt))
+    return tuple(_build_pipeline(row) for row in connection.execute(statement).mappings())
+
+
+def _fetch_attempts(connection: Connection, pipeline_id: str) -> Sequence[PipelineAttempt]:
+    logs: dict[str, list[StepRun]] = defaultdict(list)
+    wanted = select(execution_logs).where(execution_logs.c.pipeline_id == pipeline_id)
+    for row in connection.execute(wanted.order_by(execution_logs.c.position)).mappings():
+        logs[row["attempt_id"]].append(_build_step_run(row))
+    found = connection.execute(
+        select(attempts.c.id, attempts.c.created_at, attempts.c.parent_id, verdicts.c.verdict)
+        .select_from(
+            pipeline_attempts.join(attempts, attempts.c.id == pipeline_attempts.c.attempt_id).outerjoin(
+                verdicts, verdicts.c.attempt_id == attempts.c.id
+            )
+        )
+        .where(pipeline_attempts.c.pipeline_id == pipeline_id)
+        .order_by(attempts.c.created_at.desc(), attempts.c.id.desc())
+    ).mappings()
+    return [
+        PipelineAttempt(
+            attempt_id=row["id"],
+            verdict=row["verdict"],
+            created_at=from_micros(row["created_at"]),
+            parent_id=row["parent_id"],
+            steps=tuple(logs[row["id"]]),
+        )
+        for row in found
+    ]
+
+
+def _build_pipeline(
+    row: RowMapping, steps: tuple[PipelineStep, ...] = (), attempts: tuple[PipelineAttempt, ...] = ()
+) -> StoredPipeline:
+    return StoredPipeline(
+        id=row["id"],
+        uid=row["uid"],
+        status=PipelineStatus(row["status"]),
+        created_at=from_micros(row["created_at"]),
+        updated_at=from_micros(row["updated_at"]),
+        steps=steps,
+        attempts=attempts,
+    )
+
+
+def _build_step(row: RowMapping) -> PipelineStep:
+    return PipelineStep(
+        id=row["id"], position=row["position"], name=row["name"], type=row["type"], content=row["content"]
+    )
+
+
+def _build_step_run(row: RowMapping) -> StepRun:
+    return StepRun(
+        pipeline_id=row["pipeline_id"],
+        step_id=row["step_id"],
+        attempt_id=row["attempt_id"],
+        position=row["position"],
+        name=row["name"],
+        run_time=None if row["run_time"] is None else from_micros(row["run_time"]),
+        is_successful=bool(row["is_successful"]),
+        stdout=row["stdout"],
+        stderr=row["stderr"],
+        exit_code=row["exit_code"],
+        execution_time_ms=row["execution_time_ms"],
+    )

@@ -34,8 +34,7 @@ from assayd.model.run import DATABASE_OUTPUT, Cause, Limits, Program, RunResult,
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import FINDINGS, shorten
 from assayd.static import work_paths
-from assayd.static.work_files import decode_content, decode_head
-from assayd.static.work_paths import check_paths
+from assayd.static.work_paths import check_paths, decode_content, decode_head
 from assayd_pipeline import generating, ignored, shell, sql, sql_hints
 from assayd_pipeline import judging as pipeline_run
 from assayd_pipeline import worth as pipeline_worth

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from assayd_pipeline.shell.parse import linter, reader
-from assayd_pipeline.shellcheck import lint_shell
-from assayd_pipeline.shfmt import read_shell
+from assayd_pipeline.shell_programs import lint_shell, read_shell
 from assayd_pipeline.sql import catalog, preparer
-from assayd_pipeline.sqlite_catalog import describe_sqlite
-from assayd_pipeline.sqlite_preparer import SqlitePreparer
+from assayd_pipeline.sqlite_reader import SqlitePreparer, describe_sqlite
 
 
 def enter() -> None:

@@ -22,13 +22,12 @@ from assayd.did_you_mean import close_names
 from assayd.kinds.code import types as code_types
 from assayd.kinds.code.annotations import declarations
 from assayd.kinds.code.inputs import awaited
-from assayd.kinds.code.type_names import Declaration
-from assayd.kinds.code.types import ANYTHING
+from assayd.kinds.code.types import ANYTHING, Declaration
 from assayd.model.finding import Finding, Rule, Severity
 from assayd.static.python import model_answer
 from assayd.static.python import source as python_source
-from assayd.static.python.annotations import alternatives, annotation_aliases
-from assayd.static.python.module_scope import is_variable
+from assayd.static.python.scopes import is_variable
+from assayd.static.python.signature import alternatives, annotation_aliases
 from assayd_workflows.model import RESULT, Node, Plan, Reading, Reference
 from assayd_workflows.reading import READING
 

@@ -40,8 +40,6 @@ WAIT_S = 60.0
 """How long one look at the scheduler waits."""
 LOOK_S = 0.5
 """Pause between two looks at a repair, or at an attempt that another process carries out."""
-LARGE_BYTES = 64 * 1024
-"""Longer reports are parsed in a thread."""
 STARTING = 8
 """Nodes of one workflow that are being submitted at once; the queue of turns stays short."""
 OUTPUTS_BYTES = 16 * 2**20
@@ -105,11 +103,7 @@ class CourseParts:
     async def read_from_report(self, attempt: Attempt, read: Callable[[bytes], T]) -> T:
         """Return a value from an attempt's report; large reports are read in a thread, in turn by user."""
         report, _ = await self.documents(attempt)
-        if len(report) <= LARGE_BYTES:
-            return read(report)
-        budget, uid = self.scheduler.budget, attempt.peer.uid
-        async with budget.reading(len(report), uid), budget.parsing(uid):
-            return await asyncio.to_thread(read, report)
+        return await self.scheduler.budget.read_in_turn(report, attempt.peer.uid, read)
 
 
 def _extract_texts(sources: Mapping[str, Reference], room: Room, report: bytes) -> dict[str, bytes]:
@@ -236,7 +230,7 @@ class Course:
         async with self._starting, parts.turns.hold(workflow.peer.uid, workflow.id, run.attempt_id):
             document = await self._build_submission(node)
             try:
-                submission = await parts.admission.read(document)
+                submission = await parts.admission.read_in_turn(document, workflow.peer.uid)
             except RequestError as refusal:
                 raise _to_node_error(refusal, node) from refusal
             run = replace(run, input_digest=submission.input_digest)

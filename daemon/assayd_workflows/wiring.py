@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 from assayd.fair_queue import FairSemaphore
 from assayd.wiring.basics import Basics
-from assayd.wiring.workflows import RunningParts
+from assayd.wiring.wings import RunningParts
 from assayd_workflows.course import CourseParts
 from assayd_workflows.routes import ROUTERS
 from assayd_workflows.store import DatabaseWorkflowStore

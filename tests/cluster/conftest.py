@@ -1,4 +1,4 @@
-"""A cluster of two nodes for the tests of this folder, and the figures that they take."""
+"""A cluster of two nodes for the tests in this folder, and their measured figures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def load(cluster: WholeCluster) -> Load:
 
 @pytest.fixture(scope="session")
 def figures() -> Iterator[dict[str, object]]:
-    """Return where figures are noted; they are printed and kept at the end."""
+    """Return a dictionary for figures; they are printed and saved at the end."""
     noted: dict[str, object] = {}
     yield noted
     FIGURES.write_text(json.dumps(noted, indent=1) + "\n")

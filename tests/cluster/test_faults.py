@@ -1,4 +1,4 @@
-"""A node's worker or its daemon dies while it works: nothing is lost, doubled or wrong."""
+"""A node's worker or daemon is killed while it works: nothing is lost, doubled or wrong."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EACH = 100
 def _through(
     cluster: WholeCluster, load: Load, figures: dict[str, object], name: str, fault: Callable[[], None]
 ) -> None:
-    """Send attempts, have the fault come in the middle of them, and see what becomes of all."""
+    """Submit attempts, cause the fault halfway, and check the outcome of all attempts."""
     before = load.send(EACH // 2, slow_s=3.0)
     began = time.monotonic()
     fault()

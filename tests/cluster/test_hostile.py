@@ -31,7 +31,7 @@ EVERY_S = float(os.environ.get("HOSTILE_EVERY_S", "1"))
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[WholeCluster]:
-    """Return a cluster whose broker lets a node keep a message for as long as an endless program runs."""
+    """Return a cluster whose broker lets a node hold a message for as long as an endless program runs."""
     with whole_cluster() as cluster:
         cluster.wait_for_nodes({"node-1", "node-2"})
         yield cluster

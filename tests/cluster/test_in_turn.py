@@ -37,7 +37,7 @@ NODES = {"node-1", "node-2"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What happens to a part, and what is done about it."""
+    """A fault of one part, and the repair of that part."""
 
     name: str
     harm: Callable[[], None]
@@ -48,7 +48,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survived:
-    """A fault that the cluster has behind it: when it came, what was sent around it."""
+    """A fault that the cluster has survived: its time, and the attempts around it."""
 
     came_at: float
     under_way: list[str]
@@ -140,7 +140,7 @@ def _faults(cluster: WholeCluster, link: Link, lines: list[bytes]) -> list[Fault
 
 
 def _survive(cluster: WholeCluster, load: Load, fault: Fault, sent: list[str]) -> Survived:
-    """Send attempts, have the fault come in the middle of them, and wait until the cluster is whole again."""
+    """Submit attempts, cause the fault halfway, and wait until the cluster is complete again."""
     began = time.time()
     before = [
         *load.send(EACH // 2 - BOTH_FULL, slow_s=3.0),
@@ -168,7 +168,7 @@ def _survive(cluster: WholeCluster, load: Load, fault: Fault, sent: list[str]) -
 
 
 def _figures(cluster: WholeCluster, past: Survived) -> dict[str, object]:
-    """Return what the fault has cost, in seconds since it came."""
+    """Return the effects of the fault in seconds after it."""
     came_at = past.came_at
     late = [at for at in cluster.ended_at(past.under_way) if at > came_at]
     last_at = max(cluster.ended_at(past.attempts))

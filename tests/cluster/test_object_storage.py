@@ -1,4 +1,4 @@
-"""What only a network shows of bundles in object storage, on two servers that have no code in common."""
+"""Bundles in object storage over a real network, on two independent servers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from obstore.store import MemoryStore
 
 from assayd.errors import StoreError
-from assayd.model.bundle import Bundle
+from assayd.model.attempt import Bundle
 from assayd.store.artifacts import MANIFEST, OTHERS_S
 from assayd_cluster.bundles.objects import ObjectArtifactStore
 from assayd_cluster.bundles.verified import VerifiedArtifactStore
@@ -44,13 +44,13 @@ ONE_LINE = re.compile(r"[^\n]{1,700}")
 
 
 async def is_whole(bundles: VerifiedArtifactStore, location: str) -> bool:
-    """Return whether all of a bundle can be read; what is read is checked there."""
+    """Return whether a bundle can be read completely; reading verifies the contents."""
     found = [(await bundles.read(location, name)) == content for name, content in LARGE.files.items()]
     return all(found)
 
 
 async def begun(storage: ObjectStorage, writing: asyncio.Task[object]) -> None:
-    """Wait until some of what is written is there, and not all."""
+    """Wait until part of the data is written, but not all."""
     bundles = storage.open()
     while not [each async for each in bundles.locations()]:
         assert not writing.done(), "it was written before it could be disturbed"

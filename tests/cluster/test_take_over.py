@@ -1,4 +1,4 @@
-"""A gateway dies in the middle of a repair or a generation: another goes on, and nothing is done twice."""
+"""A gateway is killed during a repair or a generation: another one takes over, and nothing is done twice."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SLOW = "import time\ntime.sleep(6)\nresult: int = 3\n"
 
 
 class Pair:
-    """A cluster of two gateways and a node, and what their provider plays."""
+    """A cluster of two gateways and a node, with a scripted provider."""
 
     def __init__(self, cluster: WholeCluster, folder: Path) -> None:
         self.cluster = cluster
@@ -46,29 +46,29 @@ class Pair:
         self.second = PlainClient(cluster.folder / "gateway-2.sock")
 
     def play(self, answer: str, *, silent: int) -> None:
-        """Have the provider say nothing when it is asked the first `silent` times, and then this."""
+        """Make the provider give no answer to the first `silent` requests, and this answer afterwards."""
         (self.folder / "answer").write_text(answer)
         (self.folder / "silent").write_text(str(silent))
         (self.folder / "asked").write_text("")
 
     def asked(self) -> int:
-        """Count how often the provider was asked."""
+        """Return the number of requests to the provider."""
         return (self.folder / "asked").stat().st_size
 
     def kill_first(self) -> float:
-        """Kill the gateway that drives what was begun; return when."""
+        """Kill the gateway that drives the work; return the time."""
         self.cluster.send(("gateway",), signal.SIGKILL)
         return time.monotonic()
 
     def adopt_orphaned_work(self, kind: str, subject: str) -> None:
-        """Wait until the other gateway drives it."""
+        """Wait until the other gateway drives the work."""
         statement = "SELECT count(*) FROM drivers d JOIN gateways g ON g.id = d.gateway_id "
         statement += "WHERE d.kind = %s AND d.subject = %s"
         taken = lambda: self.cluster.rows(statement, kind, subject)[0][0] == 1  # noqa: E731
         self.cluster.wait_until(f"another gateway with the {kind}", taken, TAKEN_OVER_S)
 
     def attempts(self) -> list[str]:
-        """Return all attempts that there are, oldest first."""
+        """Return all attempts, oldest first."""
         return [row[0] for row in self.cluster.rows("SELECT id FROM attempts ORDER BY created_at, id")]
 
 
@@ -92,7 +92,7 @@ def pair(running: Pair) -> Iterator[Pair]:
 
 
 def begin_repair(pair: Pair, name: str) -> Document:
-    """Have the first gateway repair something; return the repair."""
+    """Start a repair at the first gateway; return the repair."""
     wanted = {"kind": "code", "payload": {"code": f"# {name}\n{BROKEN}"}, "repair": {"provider": "played"}}
     failed = pair.first.submit(wanted, wait_s=60)
     assert failed["verdict"] == "failed"
@@ -102,7 +102,7 @@ def begin_repair(pair: Pair, name: str) -> Document:
 
 
 def end_of(pair: Pair, repair: Document) -> Document:
-    """Follow a repair at the second gateway to its end; return it."""
+    """Follow a repair at the second gateway until it ends; return it."""
     for _ in pair.second.repair_events(repair["id"]):
         pass
     return dict(pair.second.repair_state(repair["id"]))
@@ -165,5 +165,5 @@ def test_generation_whose_provider_was_being_asked_goes_on_at_the_other_gateway(
 
 
 def runs_since(pair: Pair, before: list[str]) -> list[str]:
-    """Return the attempts made since then that have begun a run."""
+    """Return the attempts that have had a run since then."""
     return [row[0] for row in pair.cluster.rows("SELECT attempt_id FROM runs") if row[0] not in before]

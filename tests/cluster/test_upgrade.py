@@ -1,4 +1,4 @@
-"""Gateway and nodes are upgraded one after the other while they work; one minor apart they go together."""
+"""Gateway and nodes are upgraded one after the other under load; adjacent minor versions work together."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_node_two_minors_away_takes_no_work_and_says_why(cluster: WholeCluster
 
 
 def _upgrade(cluster: WholeCluster, names: tuple[str, ...], version: str) -> None:
-    """Stop programs in order, and start them as if they were of another version."""
+    """Stop programs in order, and start them with another version number."""
     for name in names:
         part = cluster.part(name)
         part.send(signal.SIGTERM)
@@ -73,7 +73,7 @@ def _upgrade(cluster: WholeCluster, names: tuple[str, ...], version: str) -> Non
 
 @contextmanager
 def _under_load(load: Load) -> Iterator[list[str]]:
-    """Send attempts without a pause while the body runs; gives the ids of all that were sent."""
+    """Submit attempts continuously while the body runs; yields the ids of all attempts."""
     sent: list[str] = []
     enough = threading.Event()
 

@@ -1,4 +1,4 @@
-"""What every place for bundles does, whatever it is."""
+"""The behavior that all bundle stores share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from obstore.store import MemoryStore, ObjectStore
 
 from assayd.errors import StoreError
-from assayd.model.bundle import Bundle, disk_bytes
+from assayd.model.attempt import Bundle, disk_bytes
 from assayd.ports.artifacts import ArtifactStore
 from assayd.store.artifacts import MANIFEST, OTHERS_S, PIECE_BYTES, FileArtifactStore
 from assayd_cluster.bundles.objects import ObjectArtifactStore
@@ -45,7 +45,7 @@ EVERYWHERE = ["file", *SHARED]
 
 @dataclass
 class Place:
-    """A store, how its bytes are changed behind its back, and how another gateway opens it."""
+    """A store, a way to change its bytes directly, and a way to open it as another gateway."""
 
     store: ArtifactStore
     change: Callable[[str, str, bytes], None]

@@ -1,4 +1,4 @@
-"""What every engine must do, whatever is behind it."""
+"""The behavior that all engines share."""
 
 import asyncio
 import os
@@ -56,7 +56,7 @@ PODMAN = pytest.param("podman", marks=pytest.mark.system)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Hold every engine to every test, but for Podman those that are declared to be otherwise there."""
+    """Run every test with every engine, except for the known differences of Podman."""
     if "engine" in metafunc.fixturenames:
         podman = [] if metafunc.function.__name__ in podman_service.DIFFERENCES else [PODMAN]
         metafunc.parametrize("engine", ["fake", DOCKER, *OCI, *podman], indirect=True)
@@ -64,7 +64,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def podman(scripted_image: str) -> Iterator[str]:
-    """Return the address of a Podman service of our own that has the image."""
+    """Return the address of the tests' own Podman service, which has the image."""
     with podman_service.serving() as address:
         podman_service.copy_image(scripted_image, address)
         yield address
@@ -72,7 +72,7 @@ def podman(scripted_image: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def scripted_store() -> Iterator[Path]:
-    """Return a store that has the image, beside the project's own, with which it shares files."""
+    """Return a store that has the image and shares files with the project's own store."""
     folder = Path(tempfile.mkdtemp(prefix="test-", dir=IMAGES))
     folder.chmod(0o755)
     derive(IMAGE, [*PYTHON, PROGRAM], folder)
@@ -140,7 +140,7 @@ async def read(stream: Duplex, size: int) -> bytes:
 
 
 async def ended(engine: Engine, ref: ContainerRef) -> EndFacts:
-    """Ask until the engine has seen the end, which it sees a little later than we do."""
+    """Poll until the engine reports the container's end."""
     async with asyncio.timeout(20 * SLOWER_BY):
         while (facts := await engine.facts(ref)).running:
             await asyncio.sleep(0)

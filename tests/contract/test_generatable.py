@@ -1,4 +1,4 @@
-"""Every kind can be written from words: what a model is told, and how its answer becomes a submission."""
+"""Every kind supports generation: what a model is told, and how its answer becomes a submission."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from assayd.model.prompting import Proposal
 from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.shfmt import read_shell
+from assayd_pipeline.shell_programs import read_shell
 from assayd_pipeline.sql import catalog
-from assayd_pipeline.sqlite_catalog import describe_sqlite
+from assayd_pipeline.sqlite_reader import describe_sqlite
 from support.texts.examples import example_submission
 
 POLICIES = load_policies([share("policies")])

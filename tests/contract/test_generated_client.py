@@ -1,4 +1,4 @@
-"""A client that a public generator makes from the reference alone can be used against the daemon."""
+"""A client that a public generator makes from the API reference works with the daemon."""
 
 import importlib
 import io
@@ -28,7 +28,7 @@ GENERATOR = Path(sys.prefix) / "generator"
 
 
 def generate(reference: dict[str, object], folder: Path) -> str:
-    """Generate a client below a folder, and return what the generator has to complain about."""
+    """Generate a client below a folder; return the generator's warnings."""
     (folder / "openapi.json").write_text(json.dumps(reference))
     program = [sys.executable, "-m", "openapi_python_client", "generate", "--meta", "none"]
     files = ["--path", folder / "openapi.json", "--output-path", folder / PACKAGE, "--overwrite"]

@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
 
 from assayd.api import SocketAccess, create_app
 from assayd.kinds.registry import all_validators
-from assayd.wiring.from_kinds import routers_of
+from assayd.wiring.wings import routers_of
 from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from assayd_client import PlainClient
 from support.cluster.small_gateway import serving_gateway
@@ -59,13 +59,13 @@ WAYS += [(name, GenerationMode.NEGATIVE) for name, each in OPERATIONS.items() if
 
 @schemathesis.serializer("application/x-ndjson")
 def write_lines(context: object, value: object) -> bytes:
-    """Send whatever was made up as the text of a batch."""
+    """Send generated values as the lines of a batch."""
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
 
 
 @dataclass
 class Place:
-    """A server with something in it, and the ids of that."""
+    """A server with one of everything, and their ids."""
 
     http: httpx.Client
     ids: list[str]
@@ -73,7 +73,7 @@ class Place:
 
 @pytest.fixture(scope="module", params=["daemon", pytest.param("gateway", marks=pytest.mark.cluster)])
 def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Return the socket of a daemon, and that of a gateway."""
+    """Return the socket of a daemon, then of a gateway."""
     folder = tmp_path_factory.mktemp("s")
     if request.param == "daemon":
         with serving_small(folder) as served:

@@ -1,4 +1,4 @@
-"""Every kind's failing samples can be asked about, and take a fix. No container is needed for that."""
+"""Every kind's failing samples can be turned into prompts and take a fix, without a container."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assayd.kind import Kind
 from assayd.kinds import registry as validators
 from assayd.model.submission import Sample
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.shfmt import read_shell
+from assayd_pipeline.shell_programs import read_shell
 
 KINDS = list(validators.load(()).values())
 REPORT: dict[str, object] = {

@@ -21,7 +21,7 @@ import pytest
 from assayd.api import SocketAccess, create_app
 from assayd.kinds.registry import all_validators
 from assayd.model.submission import Peer
-from assayd.wiring.from_kinds import routers_of
+from assayd.wiring.wings import routers_of
 from assayd_chains.model import Chain, Failure, Outcome, Repair, Round, Words
 from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from assayd_chains.store import DatabaseChainStore
@@ -61,7 +61,7 @@ OPERATIONS = {
 
 @dataclass
 class Tenant:
-    """A tenant's way to the gateway."""
+    """A tenant's connection to the gateway."""
 
     http: httpx.Client
     number: int
@@ -72,7 +72,7 @@ class Tenant:
 
 @dataclass
 class Place:
-    """A gateway with two tenants; `known` is what the first has, by the names of parameters."""
+    """A gateway with two tenants; `known` are the first one's objects, by parameter name."""
 
     gateway: SmallGateway
     first: Tenant
@@ -80,7 +80,7 @@ class Place:
     known: dict[str, list[str]]
 
     def snapshot(self) -> list[object]:
-        """Return what the first tenant sees of its own."""
+        """Return everything that the first tenant sees of its objects."""
         lists = ("attempts", "batches", "repairs", "generations", "workflows", "library", "summary")
         paths = [f"/v1/{each}" for each in lists]
         paths += [f"/v1/attempts/{each}" for each in self.known["attempt"]]
@@ -101,7 +101,7 @@ def place(postgres: PostgresServer) -> Iterator[Place]:
 
 @contextmanager
 def tenant(gateway: SmallGateway, name: str) -> Iterator[Tenant]:
-    """Return a tenant that has an attempt of its own."""
+    """Return a tenant with an attempt."""
     transport = httpx.HTTPTransport(uds=str(gateway.path), verify=False)
     headers = {"Authorization": f"Bearer {gateway.token(name, Scope.SUBMIT)}"}
     with httpx.Client(transport=transport, base_url="http://gateway", headers=headers, timeout=30) as http:
@@ -112,7 +112,7 @@ def tenant(gateway: SmallGateway, name: str) -> Iterator[Tenant]:
 
 
 def filled(gateway: SmallGateway, first: Tenant) -> dict[str, list[str]]:
-    """Give a tenant one of everything; return the names of that."""
+    """Create one of everything for a tenant; return the ids."""
     ids = []
     for code in ("run", "bad"):
         sent = submission(f"{code} {MARK}", labels={"category": MARK}, intent=MARK)
@@ -163,7 +163,7 @@ def filled(gateway: SmallGateway, first: Tenant) -> dict[str, list[str]]:
 
 
 def bodies(attempt: str) -> dict[str, Any]:
-    """Return what is sent with operations that have a body."""
+    """Return the request bodies of operations that have one."""
     follows = {**submission("x"), "parent_id": attempt}
     return {
         "submit_attempt": {"json": follows},
@@ -193,7 +193,7 @@ def bodies(attempt: str) -> dict[str, Any]:
 
 
 def queries(place: Place) -> dict[str, str]:
-    """Return what narrows lists down to what the first tenant has."""
+    """Return query parameters that match only the first tenant's objects."""
     attempt = place.known["attempt"][0]
     return {
         "id_prefix": attempt[:8],
@@ -207,7 +207,7 @@ def queries(place: Place) -> dict[str, str]:
 
 
 def answers(place: Place, name: str, chosen: dict[str, str], query: dict[str, str]) -> tuple[int, str]:
-    """Return status and text of what the second tenant is told, without what it has said itself."""
+    """Return status and text of the second tenant's answer, without its own input."""
     method, path, _ = OPERATIONS[name]
     sent = bodies(chosen.get("id", place.known["attempt"][0])).get(name, {})
     answer = place.second.ask(method, path.format(**chosen), params=query, **sent)

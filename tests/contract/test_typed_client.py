@@ -1,4 +1,4 @@
-"""A type checker sees what answers hold: it finds the misspelt field, and lets the right one pass."""
+"""A type checker knows the fields of answers: it reports a misspelt field and accepts a correct one."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The client for TypeScript is made of the reference alone, compiles strictly, and works under node."""
+"""The TypeScript client is generated from the reference, compiles in strict mode, and runs under Node."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ await connect().POST("/v1/attempts", { body: { kind: "extractor", payload: { kod
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the package with the types of this daemon's reference."""
+    """Return the package with the types of the current reference."""
     folder = tmp_path_factory.mktemp("typescript") / "client"
     shutil.copytree(CLIENT, folder, ignore=shutil.ignore_patterns("node_modules", "dist", "schema.ts"))
     (folder / "node_modules").symlink_to(CLIENT / "node_modules")

@@ -1,4 +1,4 @@
-"""What every kind of submission has to hold, without knowing any of them."""
+"""Requirements that every kind of submission must meet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from assayd.analysis.analyst import AnalysisLimits, Analyst
-from assayd.attempts.selftest import SelfTest
+from assayd.attempts.health import SelfTest
 from assayd.attempts.service import limits_of
 from assayd.engines.docker import DockerEngine
 from assayd.kind import Kind

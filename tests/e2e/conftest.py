@@ -39,7 +39,7 @@ if BEHIND_GATEWAY:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run what depends on the engine on each engine, and all other tests on one."""
+    """Run tests marked `each_engine` on each engine, and all others on one."""
     if "engine_name" in metafunc.fixturenames:
         each = metafunc.definition.get_closest_marker("each_engine")
         metafunc.parametrize("engine_name", EACH_ENGINE if each else ONE_ENGINE, scope="session")
@@ -47,7 +47,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def daemon(request: pytest.FixtureRequest, engine_name: str) -> Iterator[DaemonProcess]:
-    """Return a daemon that accepts requests of every user on this machine, on the engine of the test."""
+    """Return a daemon on the test's engine that accepts requests from every user of this machine."""
     engine = "oci" if engine_name == "oci" else request.getfixturevalue("docker_host")
     made = new_daemon(engine, settings={"SOCKET_MODE": "0666", "POOL__DEFAULT_TARGET": "1"})
     made.home.chmod(0o755)

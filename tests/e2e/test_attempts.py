@@ -1,4 +1,4 @@
-"""What a program on the same host does with attempts: wait, repeat, follow, cancel, look."""
+"""Attempts through the client library: waiting, idempotent submission, following, cancelling, listing."""
 
 import subprocess
 from itertools import takewhile
@@ -19,7 +19,7 @@ MOST_ACTIVE = 64
 
 
 def wait_until(client: PlainClient, attempt: Document, state: str) -> None:
-    """Follow an attempt's events until it is in a state."""
+    """Follow an attempt's events until it reaches a state."""
     for event in client.events(attempt["id"]):
         if event.kind == "state" and event.body["state"] == state:
             return

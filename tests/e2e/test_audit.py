@@ -1,4 +1,4 @@
-"""The audit log of a daemon, as an operator reads it."""
+"""The audit log of a daemon."""
 
 from __future__ import annotations
 

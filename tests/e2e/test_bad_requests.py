@@ -1,4 +1,4 @@
-"""What is malformed, oversized or absurd: one clear answer each, and a daemon that goes on."""
+"""Malformed, oversized and absurd requests: each gets one clear answer, and the daemon continues."""
 
 import json
 import socket
@@ -25,7 +25,7 @@ def with_payload(**changes: object) -> Document:
 
 @pytest.fixture(autouse=True)
 def unharmed(daemon: DaemonProcess, client: PlainClient) -> None:
-    """See that the daemon still lives and works, whatever the test before has sent."""
+    """Check after each test that the daemon still validates."""
     assert daemon.alive
     assert client.submit(GOOD_BODY, wait_s=60)["verdict"] == "validated"
 

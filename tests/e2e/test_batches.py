@@ -1,4 +1,4 @@
-"""Batches, replay and removal, as a person at a terminal and a program on the same host use them."""
+"""Batches, replay and removal, with the command line and the client library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The samples of the client library's page, run as they are against a daemon."""
+"""The examples of the client library's page, run against a daemon."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/client.md"
 def test_sample_of_the_page_prints_what_it_should(
     daemon: DaemonProcess, beginning: str, printed: str
 ) -> None:
-    """The first sample failed: its extractor returned an empty dict."""
+    """Regression: the first example failed, because its extractor returned an empty dict."""
     [sample] = [block.text for block in guide.blocks(PAGE) if block.text.startswith(beginning)]
     environ = {**os.environ, "ASSAY_SOCKET": str(daemon.socket)}
     done = subprocess.run(

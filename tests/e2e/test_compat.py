@@ -1,4 +1,4 @@
-"""Requests as clients of SandboxFusion, Piston and Judge0 send them, with real containers behind."""
+"""Requests of SandboxFusion's, Piston's and Judge0's clients, with real containers."""
 
 from __future__ import annotations
 

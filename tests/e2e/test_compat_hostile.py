@@ -91,7 +91,7 @@ MEMORY_MB = 600
 
 @pytest.fixture(scope="module")
 def service(daemon: DaemonProcess) -> Iterator[Service]:
-    """Return a service before the daemon; what it began has ended afterwards, and its memory was bounded."""
+    """Return a service; afterwards, its attempts have ended and its memory was bounded."""
     with (
         compat_program(["--socket", str(daemon.socket)]) as (url, pid),
         httpx.Client(base_url=url, timeout=60) as asked,

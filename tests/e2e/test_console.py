@@ -1,4 +1,4 @@
-"""The pages of repairs and generations in a browser, before the real daemon and a provider that plays."""
+"""The console's pages of repairs and generations in a browser, with a real daemon and a scripted provider."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ WRONG, RIGHT, OTHER = "result: int = 1 / 0\n", "result: int = 3\n", "result: int
 
 
 class Stage:
-    """A daemon, what its provider answers, and a browser on its console."""
+    """A daemon with a scripted provider, and a browser on its console."""
 
     def __init__(self, daemon: DaemonProcess, console: Console, window: Page) -> None:
         self.daemon, self.console, self.window = daemon, console, window
 
     def play(self, *answers: str) -> None:
-        """Answer so from now on."""
+        """Set the provider's answers."""
         (self.daemon.home / "play.json").write_text(json.dumps(answers))
 
     @property
     def prompt(self) -> str:
-        """Return what the provider was asked last."""
+        """Return the provider's last prompt."""
         return (self.daemon.home / "hint.txt").read_text()
 
     def faults(self) -> list[str]:
-        """Return what axe finds serious on the page."""
+        """Return the serious faults that axe finds on the page."""
         found = Axe().run(self.window).response["violations"]
         return [each["id"] for each in found if each["impact"] in {"serious", "critical"}]
 

@@ -1,4 +1,4 @@
-"""A profile with an allowlist through the whole daemon: a refusal is a finding, on record, and counted."""
+"""A profile with a network allowlist in a real daemon: a refused request is a recorded, counted finding."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def extract(path: str) -> dict:
 
 @pytest.fixture
 def reaching(make_daemon: MakeDaemon, tmp_path: Path) -> DaemonProcess:
-    """Return a daemon that knows the profile."""
+    """Return a daemon with the profile."""
     (tmp_path / "reach.toml").write_text(PROFILE)
     daemon = make_daemon(settings={"POLICY_FOLDERS": f'["{tmp_path}"]', "POOL__ENABLED": "false"})
     daemon.start()

@@ -1,4 +1,4 @@
-"""How the daemon stops, and that nothing of it is left."""
+"""The daemon's shutdown, which leaves nothing behind."""
 
 import json
 import shlex
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.engine
 
 
 def run_until(client: PlainClient, submission: Document, state: str = "running") -> Document:
-    """Submit, and wait until the attempt is in a state."""
+    """Submit, and wait until the attempt reaches a state."""
     attempt = client.submit(submission)
     for event in client.events(attempt["id"]):
         if event.kind == "state" and event.body["state"] == state:

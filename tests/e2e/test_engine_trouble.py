@@ -1,4 +1,4 @@
-"""The daemon without an engine that it can use: it serves, says why it is not ready, and gets ready later."""
+"""The daemon without a usable engine: it serves, says why it isn't ready, and becomes ready later."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def proxy(docker_host: str) -> Iterator[CuttableEngine]:
 
 @pytest.fixture
 def foreign_image(docker_host: str) -> Iterator[str]:
-    """Return an image like ours whose guest code, it says, is another."""
+    """Return an image whose label names a different guest version."""
     engine_image.commit(FOREIGN, "pass", "LABEL org.assayd.guest=another")
     yield FOREIGN
     engine_image.drop(FOREIGN)
 
 
 def refusal(daemon: DaemonProcess) -> Document:
-    """Return what the daemon answers to a submission, and see that it says the same when asked."""
+    """Return the daemon's refusal of a submission, after checking that readiness reports the same."""
     with daemon.http() as http:
         began = time.monotonic()
         refused = http.post("/v1/attempts", params={"wait_s": 60}, json=extractor(GOOD))

@@ -1,4 +1,4 @@
-"""Answers of a model, judged by hidden tests: `assay evaluate`, and rewards."""
+"""A model's answers, judged by hidden tests: `assay evaluate`, and rewards."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_all_or_nothing_gives_no_share(daemon) -> None:
 
 
 def example(name: str) -> ModuleType:
-    """Load a reward function as a framework does, from its file."""
+    """Load a reward function from its file, like a training framework."""
     spec = spec_from_file_location(name, FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

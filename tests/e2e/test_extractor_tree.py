@@ -1,4 +1,4 @@
-"""An approved extractor, or approved rules, over a tree of files: `assay extractor apply` and `drift`."""
+"""An approved extractor, or approved rules, on a tree of files: `assay extractor apply` and `drift`."""
 
 from __future__ import annotations
 

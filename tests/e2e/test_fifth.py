@@ -1,4 +1,4 @@
-"""The kind `fifth` through the whole daemon: without a container, and in one."""
+"""The kind `fifth` in a real daemon, with and without a container."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From words to something approved, on the command line, with real containers and a provider that plays."""
+"""Generation on the command line up to the approval, with real containers and a scripted provider."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def extract(path: str) -> dict:
 
 
 class Play:
-    """A daemon, and what its provider answers."""
+    """A daemon with a scripted provider."""
 
     def __init__(self, engine: str) -> None:
         self.daemon = new_daemon(engine, settings={"POOL__DEFAULT_TARGET": "1"})
@@ -71,13 +71,13 @@ class Play:
         )
 
     def answers(self, *answers: Document) -> None:
-        """Answer so from now on."""
+        """Set the provider's answers."""
         (self.folder / "asked.jsonl").unlink(missing_ok=True)
         (self.folder / "play.json").write_text(json.dumps(answers))
 
     @property
     def asked(self) -> list[Document]:
-        """Return what the provider was asked."""
+        """Return the provider's requests."""
         return [json.loads(line) for line in (self.folder / "asked.jsonl").read_text().splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""A generation over the sudden death of the daemon: an answer that is on record is not asked for again."""
+"""The daemon is killed during a generation: recorded answers aren't requested again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SLOW = "import time\ntime.sleep(4)\n"
 
 
 class Gated:
-    """A daemon whose provider waits where a test wants it to. A user may have one attempt under way."""
+    """A daemon whose provider waits at a chosen answer; a user may have one unfinished attempt."""
 
     def __init__(self, engine: str) -> None:
         settings = {"POOL__DEFAULT_TARGET": "1", "LIMITS__ATTEMPTS_PER_UID": "1"}
@@ -46,28 +46,28 @@ class Gated:
         self.daemon.settings["REPAIR__PROVIDERS"] = json.dumps(providers)
 
     def play(self, *answers: str, gate: int) -> None:
-        """Answer so, and wait before the answer of that number."""
+        """Set the provider's answers; it waits before the answer number `gate`."""
         (self.folder / "asked.jsonl").unlink(missing_ok=True)
         for place, answer in enumerate(answers, 1):
             (self.folder / f"answer{place}").write_text(answer)
         os.mkfifo(self.folder / f"gate{gate}")
 
     def wait_until_it_waits(self) -> None:
-        """Wait until the provider waits; a daemon that never asks ends the test by its time."""
+        """Wait until the provider waits; if it never does, the test's time limit ends the test."""
         (self.folder / "waits").open().close()
 
     def let_go(self, gate: int) -> None:
-        """Let the provider go on, and wait no more there."""
+        """Let the provider continue."""
         (self.folder / f"gate{gate}").open("w").close()
         (self.folder / f"gate{gate}").unlink()
 
     @property
     def asked(self) -> list[str]:
-        """Return what each request was for."""
+        """Return the purpose of each request."""
         return [json.loads(line) for line in (self.folder / "asked.jsonl").read_text().splitlines()]
 
     def die(self) -> None:
-        """Die at once, and start again."""
+        """Kill and restart the daemon."""
         self.daemon.kill()
         self.daemon.start()
 

@@ -1,4 +1,4 @@
-"""The commands of the operators' guide, as they stand there."""
+"""The commands of the operators' guide, run unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kind `ini` of tests/plugins in a real daemon: everything that a kind of our own has."""
+"""The kind `ini` of tests/plugins in a real daemon has every feature of a built-in kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is turned away, and when: users not listed, users with too much under way, all when the disk is low."""
+"""Refusals: users who aren't listed, users with too many attempts, everybody if the disk is nearly full."""
 
 from __future__ import annotations
 

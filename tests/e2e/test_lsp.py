@@ -1,4 +1,4 @@
-"""An editor before a real daemon: a language client opens, fixes and saves files of every kind."""
+"""The language server with a real daemon: a client opens, fixes and saves files of every kind."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def root(tmp_path: Path) -> Path:
 
 
 class Editor:
-    """A language client that waits for what is published, and notes what was said."""
+    """A language client that waits for diagnostics and records messages."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -90,7 +90,7 @@ class Editor:
             progress.append(params.value)
 
         def allow(_: Any) -> None:
-            """Let the server show progress."""
+            """Accept progress reports from the server."""
 
         self._client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(hear)
         self._client.feature(types.WINDOW_SHOW_MESSAGE)(read)
@@ -117,7 +117,7 @@ class Editor:
         return await self._hear(name, "open")
 
     def type(self, name: str, text: str, version: int = 2) -> None:
-        """Change an open text without a save."""
+        """Change an open text without saving it."""
         document = types.VersionedTextDocumentIdentifier(version=version, uri=self.uri(name))
         change = types.TextDocumentContentChangeWholeDocument(text=text)
         self._client.text_document_did_change(
@@ -155,7 +155,7 @@ class Editor:
         return list(published.diagnostics)
 
     async def heard(self, name: str, until: str | None = None) -> list[Any]:
-        """Return what is published next; with a rule, the first that names it."""
+        """Return the next diagnostics; with a rule, the first ones that contain it."""
         found = await self._hear(name, "heard")
         while until is not None and until not in {each.code for each in found}:
             found = await self._hear(name, "heard")
@@ -176,7 +176,7 @@ async def editing(daemon: DaemonProcess, root: Path) -> AsyncIterator[Editor]:
 
 
 def applied(text: str, edits: list[Any]) -> str:
-    """Return a text with edits of whole lines."""
+    """Return a text after edits of whole lines."""
     lines = text.splitlines(keepends=True)
     for edit in sorted(edits, key=lambda each: -each.range.start.line):
         lines[edit.range.start.line : edit.range.end.line] = [edit.new_text]

@@ -1,4 +1,4 @@
-"""Agents before a real daemon: the official client over both transports, and peers that mean no good."""
+"""The MCP server with a real daemon: the official client over both transports, and malicious peers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class HttpServer:
         self.process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=environment())
 
     def wait(self) -> None:
-        """Wait until it answers, which it does with a refusal."""
+        """Wait until the server answers, which it does with a refusal."""
         assert self.process.stderr is not None
         said = self.process.stderr.readline()
         self.url = said.split()[3].rstrip(",")
@@ -111,7 +111,7 @@ def http(daemon: DaemonProcess, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 class Timed:
-    """A client that notes how long each call took."""
+    """A client that records the duration of each call."""
 
     def __init__(self, agent: Client) -> None:
         self._agent = agent
@@ -126,7 +126,7 @@ class Timed:
 
 
 def applied(code: str, edits: list[dict[str, Any]]) -> str:
-    """Return code with the edits that are certain, the last place first."""
+    """Return the code after the edits that are certain, applied from the last line to the first."""
     lines = code.splitlines(keepends=True)
     for edit in sorted(edits, key=lambda each: -each["start_line"]):
         lines[edit["start_line"] - 1 : edit["end_line"]] = [edit["replacement"].rstrip("\n") + "\n"]
@@ -134,7 +134,7 @@ def applied(code: str, edits: list[dict[str, Any]]) -> str:
 
 
 async def loop(agent: Client) -> list[tuple[str, float]]:
-    """Go from broken code to validated code as an agent does; return what each call took."""
+    """Turn broken code into validated code like an agent; return the duration of each call."""
     call = Timed(agent)
     contract = await call("kinds", kind="extractor")
     assert {"code", "sample_paths"} <= set(contract["payload_schema"]["properties"])
@@ -200,7 +200,7 @@ def test_body_that_is_too_large_is_refused_over_http(http) -> None:
 
 
 class Peer:
-    """Somebody who writes what they like to the server's standard input."""
+    """A peer that writes arbitrary bytes to the server's standard input."""
 
     def __init__(self, daemon: DaemonProcess) -> None:
         pipe = subprocess.PIPE

@@ -1,4 +1,4 @@
-"""Agents have code written and repaired by a provider, before a real daemon."""
+"""Generations and repairs through the MCP server, with a real daemon."""
 
 from __future__ import annotations
 

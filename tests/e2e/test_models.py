@@ -1,4 +1,4 @@
-"""Repair by a model: the real daemon and containers, an API on the loopback in the place of a vendor's."""
+"""Repairs by a model: a real daemon and containers, and a fake vendor API on loopback."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def daemon(
 
 
 def repaired(client: PlainClient, model: ModelApi, *script: Canned) -> dict[str, object]:
-    """Have the wrong extractor repaired by what the model says, and give the repair as it ended."""
+    """Have a model repair the wrong extractor; return the ended repair."""
     model.script[:] = script
     payload = {"code": WRONG, "sample_paths": PATHS}
     failed = client.submit({"kind": "extractor", "payload": payload}, wait_s=60)

@@ -1,4 +1,4 @@
-"""`assay module` against a daemon that signs: installed only if it passes, verified, rolled back."""
+"""`assay module` with a daemon that signs: modules are installed only if they pass, and rolled back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be seen of a daemon from outside: its log, its metrics port, what the service manager hears."""
+"""The daemon seen from outside: its log, its metrics port, its messages to the service manager."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.each_engine]
 
 
 class Manager:
-    """The service manager's end of the line: hears all that it is told."""
+    """The service manager's socket, which records all messages."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
@@ -35,7 +35,7 @@ class Manager:
                 self._more.notify_all()
 
     def hear(self, wanted: str) -> str:
-        """Wait until something was told that begins so, and give the first."""
+        """Wait for a message with this beginning; return the first one."""
         with self._more:
             self._more.wait_for(lambda: any(told.startswith(wanted) for told in self._told), 90)
             return next(told for told in self._told if told.startswith(wanted))

@@ -1,4 +1,4 @@
-"""`assay` as an ordinary user, against a daemon whose state directory is open to its own user alone."""
+"""`assay` as an ordinary user, with a daemon whose state directory only its own user may open."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Assay = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def home(daemon: DaemonProcess) -> Path:
-    """Return a folder of the user's own, with files to submit."""
+    """Return an ordinary user's folder with files to submit."""
     assert (daemon.state.stat().st_uid, daemon.state.stat().st_mode & 0o777) == (0, 0o700)
     home = daemon.home / "user"
     if not home.exists():
@@ -43,7 +43,7 @@ def home(daemon: DaemonProcess) -> Path:
 
 @pytest.fixture
 def assay(daemon: DaemonProcess, home: Path) -> Assay:
-    """Return what runs a line of `assay` as the user."""
+    """Return a function that runs `assay` as the user."""
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         environ = {"ASSAY_SOCKET": str(daemon.socket), "HOME": str(home)}

@@ -1,4 +1,4 @@
-"""An approved pipeline runs on new data every day: good days are committed, a bad day isn't."""
+"""An approved pipeline runs on each day's data: good days are committed, a bad day isn't."""
 
 from __future__ import annotations
 

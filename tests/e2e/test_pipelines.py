@@ -1,4 +1,4 @@
-"""Pipelines as a person at a terminal has them: submitted, looked at, run again, applied."""
+"""Pipelines on the command line: submitted, shown, replayed, applied."""
 
 from __future__ import annotations
 

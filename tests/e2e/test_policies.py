@@ -1,4 +1,4 @@
-"""A profile that only reports: what passes with warnings, and what stays refused."""
+"""A profile in report mode: which submissions pass with warnings, and which are still refused."""
 
 from __future__ import annotations
 

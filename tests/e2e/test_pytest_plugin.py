@@ -1,4 +1,4 @@
-"""Tests that the plugin for pytest runs in a container, as a project that uses it sees them."""
+"""The pytest plugin runs a project's tests in a container."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passes that are worth nothing, from the submission to the report and the retry context."""
+"""Worthless passes, from the submission to the report and the retry context."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_all():
 
 @pytest.fixture(scope="module")
 def trying_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
-    """Return a daemon with profiles that try 12 changes to an adapter, one of which fails for too few."""
+    """Return a daemon with two profiles that try 12 mutants; in one, too few kills are an error."""
     folder: Path = tmp_path_factory.mktemp("policies")
     tried = 'extends = "module_validation"\n[quality]\nmutants = 12\n'
     (folder / "tried.toml").write_text(tried)

@@ -1,4 +1,4 @@
-"""A restored copy that is started beside the live daemon, by the lines of the operators' guide."""
+"""A restored copy started next to the live daemon with the commands of the operators' guide."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE = guide.OPERATING / "recover.md"
 
 
 def rehearse(daemon: DaemonProcess, folder: Path) -> str:
-    """Run the lines of the page; give what they print."""
+    """Run the page's commands; return their output."""
     (lines,) = guide.commands(PAGE, "rehearsal")
     environ = {name: value for name, value in os.environ.items() if not name.startswith("ASSAY")}
     environ |= {f"ASSAYD_{name}": value for name, value in daemon.settings.items()}

@@ -1,4 +1,4 @@
-"""What doctor says to do, done: the row is well afterwards."""
+"""Doctor's remedies, carried out: the row is ok afterwards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CACHE = ROOT / ".run" / "cache" / "images"
 
 @pytest.fixture
 def make_daemon() -> Iterator[MakeDaemon]:
-    """Return what makes daemons without a container engine, and ends them after the test."""
+    """Return a function that creates daemons without a container engine; they are stopped after the test."""
     made: list[DaemonProcess] = []
 
     def make(*, settings: Mapping[str, str] | None = None, state: Path | None = None) -> DaemonProcess:
@@ -47,7 +47,7 @@ def row(daemon: DaemonProcess, check: str) -> dict[str, str]:
 
 
 def do(command: str, **variables: str) -> None:
-    """Type a remedy into a shell that knows nothing of the daemon but what the variables say."""
+    """Run a remedy in a shell that knows the daemon only through these variables."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("ASSAY")}
     environ |= {"PATH": f"{BIN}:{os.environ['PATH']}", **variables}
     subprocess.run(["bash", "-euc", command], env=environ, check=True, timeout=300)
@@ -65,7 +65,7 @@ def until_ok(daemon: DaemonProcess, check: str, status: str = "ok") -> dict[str,
 def test_image_that_is_missing_is_built_by_its_remedy_where_the_daemon_looks(
     make_daemon: MakeDaemon, tmp_path: Path
 ) -> None:
-    """The command built it for the engine and in the folder of the default settings."""
+    """Regression: the command built the image for the wrong engine, in the default settings' folder."""
     images = tmp_path / "images"
     shutil.copytree(IMAGES, images, symlinks=True, copy_function=os.link)
     next((images / "names").glob("*forth*")).unlink()
@@ -86,7 +86,7 @@ def test_image_that_is_missing_is_built_by_its_remedy_where_the_daemon_looks(
 def test_image_that_is_harmed_below_a_daemon_is_repaired_by_its_remedy(
     make_daemon: MakeDaemon, tmp_path: Path, harm: str
 ) -> None:
-    """Doctor said that a deleted image was well, and templates were given up."""
+    """Regression: doctor reported a deleted image as ok, and the engine stopped using templates."""
     images = tmp_path / "images"
     shutil.copytree(IMAGES, images, symlinks=True)
     daemon = make_daemon(settings={"ENGINE__IMAGES_DIR": str(images)})
@@ -224,7 +224,7 @@ def test_full_disk_is_well_once_there_is_room(make_daemon: MakeDaemon, tmp_path:
 def test_restored_backup_serves_with_the_images_of_the_state_directory(
     make_daemon: MakeDaemon, tmp_path: Path
 ) -> None:
-    """Nothing ran after a restore: an OCI runtime's images are not in a backup."""
+    """Regression: after a restore, nothing ran, because a backup has no images of the OCI engine."""
     state, backup = tmp_path / "state", tmp_path / "backup"
     state.mkdir(mode=0o700)
     shutil.copytree(IMAGES, state / "images", symlinks=True, copy_function=os.link)
@@ -250,7 +250,7 @@ def test_restored_backup_serves_with_the_images_of_the_state_directory(
 def test_static_miss_is_found_by_its_remedy_and_counted_until_the_restart(
     make_daemon: MakeDaemon, tmp_path: Path
 ) -> None:
-    """The remedy named no attempt."""
+    """Regression: the remedy named no attempt."""
     (tmp_path / "few.toml").write_text('extends = "script"\n[imports]\nmode = "enforce"\nallowed = []\n')
     program = tmp_path / "hidden.py"
     program.write_text('name = "sock" + "et"\n__import__("importlib").import_module(name)\n')

@@ -1,4 +1,4 @@
-"""Every way in which a repair ends, with real containers and a provider that plays what a model would say."""
+"""Every way in which a repair can end, with real containers and a scripted provider."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAILURES = ("{}['a']", "int('a')", "1 / 0", "[][1]", "None()")
 
 
 class Stage:
-    """A daemon whose provider plays, and the plays."""
+    """A daemon with a scripted provider, and the provider's scripts."""
 
     def __init__(self, engine: str) -> None:
         self.daemon = new_daemon(engine, settings={"POOL__DEFAULT_TARGET": "1"})
@@ -43,12 +43,12 @@ class Stage:
         }
 
     def write(self, name: str, *steps: str | None) -> None:
-        """Write a play; each step is the statement that a fix consists of, or None to wait."""
+        """Write a script; each step is the statement of a fix, or None to wait."""
         texts = [step if step is None else f"# {name}\n{step}\n" for step in steps]
         (self.folder / f"{name}.json").write_text(json.dumps(texts))
 
     def asked(self, name: str) -> int:
-        """Count how often the provider was asked."""
+        """Return the number of requests to the provider."""
         return (self.folder / f"{name}.count").stat().st_size
 
     def wait_until_asked(self) -> None:
@@ -64,7 +64,7 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """Return one daemon for all tests."""
+    """Return the daemon that all tests share."""
     # What is tested is the same on either engine; root has the cheaper one.
     stage = Stage("oci" if os.geteuid() == 0 else request.getfixturevalue("docker_host"))
     try:
@@ -90,7 +90,7 @@ def script(name: str, statement: str, **more: object) -> Document:
 
 
 def started(client: PlainClient, submission: Document) -> tuple[Document, Document]:
-    """Submit what fails and asks for a repair; give the attempt and the repair."""
+    """Submit a failing submission that asks for a repair; return the attempt and the repair."""
     attempt = client.submit(submission, wait_s=WAIT_S)
     assert attempt["verdict"] == "failed"
     (repair,) = client.repairs_of(attempt["id"])["repairs"]
@@ -98,7 +98,7 @@ def started(client: PlainClient, submission: Document) -> tuple[Document, Docume
 
 
 def ended(client: PlainClient, repair: Document) -> Document:
-    """Wait for the end of a repair."""
+    """Wait until a repair ends; return it."""
     for _ in client.repair_events(repair["id"]):
         pass
     return client.repair_state(repair["id"])
@@ -113,7 +113,7 @@ def verdicts(repair: Document) -> list[str | None]:
 
 
 def under_way(stage: Stage, client: PlainClient, repair: Document) -> str:
-    """Wait until the attempt of a repair's first fix is there, which is on record before it; give its id."""
+    """Wait until the attempt of a repair's first fix exists, which is recorded earlier; return its id."""
     told = client.repair_events(repair["id"])
     attempt_id: str = next(fix["attempt_id"] for event in told for fix in event.body["attempts"])
     end = time.monotonic() + WAIT_S
@@ -124,7 +124,7 @@ def under_way(stage: Stage, client: PlainClient, repair: Document) -> str:
 
 
 def kill_container_of(stage: Stage, attempt_id: str) -> None:
-    """Kill the container of an attempt's latest run behind the daemon's back."""
+    """Kill the container of an attempt's latest run without the daemon's knowledge."""
     stage.daemon.kill_container(stage.daemon.container_of(attempt_id))
 
 
@@ -241,7 +241,7 @@ def test_repair_is_cancelled_with_the_attempt_that_it_has_under_way(
 
 
 def pipeline(name: str, statement: str) -> Document:
-    """Return a pipeline of which the second step fails; to SQL the first line is a comment, too."""
+    """Return a pipeline whose second step fails; its first line is a comment in bash and in SQL."""
     steps = [
         {"name": "first", "type": "bash", "content": "echo ready"},
         {"name": "second", "type": "bash", "content": f"# {name}\n{statement}\n"},

@@ -1,4 +1,4 @@
-"""Hidden tests before a real daemon: each interface shows the score, and none of them shows a test."""
+"""Hidden tests with a real daemon: each interface shows the score, and none shows a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces of a real daemon, as a collector receives them."""
+"""The traces of a real daemon, received by a collector."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def forget(collector: Collector) -> None:
 
 
 def validate(daemon: DaemonProcess, code: str, folder: Path, **environment: str) -> None:
-    """Validate code on the command line, as a program of a pipeline would."""
+    """Validate code on the command line, as a program in a pipeline would."""
     file = folder / "code.py"
     file.write_text(code)
     command = [BIN / "assay", "validate", "extractor", file, "--sample-path", "/secret/zebra/2024/Q1/x.csv"]

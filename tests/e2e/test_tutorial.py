@@ -1,4 +1,4 @@
-"""The tutorial, line by line: its files, its commands, and the output that it shows."""
+"""The tutorial, line by line: its files, its commands, and their output."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_commands_of_the_tutorial_print_the_output_that_it_shows(
 
 
 def missing(shown: str, output: str) -> list[str]:
-    """Return the lines of a page that the output lacks, or has in another order."""
+    """Return the page's lines that are missing from the output, or in a different order."""
     lacking, rest = [], output.splitlines()
     for line in shown.splitlines():
         pattern = ".*".join(map(re.escape, line.split("…")))

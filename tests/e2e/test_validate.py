@@ -1,4 +1,4 @@
-"""What a person at a terminal sees: verdicts, exit codes, bundles."""
+"""`assay validate` at a terminal: verdicts, exit codes, bundles."""
 
 import hashlib
 import io
@@ -19,7 +19,7 @@ EXAMPLES = ROOT / "examples"
 
 
 def examples() -> list[tuple[Path, Document]]:
-    """Give (folder, example) for everything that an `examples.toml` lists."""
+    """Return (folder, example) for each entry of every `examples.toml`."""
     return [
         (listing.parent, example)
         for listing in sorted(EXAMPLES.glob("*/examples.toml"))

@@ -1,4 +1,4 @@
-"""Workflows of code nodes on real containers: in parallel, over crashes, repaired, resumed, cancelled."""
+"""Workflows of code nodes in real containers: parallel, killed, repaired, resumed, cancelled."""
 
 from __future__ import annotations
 
@@ -359,7 +359,7 @@ def test_command_line_names_what_is_wrong(
 
 
 def shown_commands() -> list[tuple[str, str]]:
-    """Return the commands of the page, each with the output that it shows."""
+    """Return the page's commands with the output that it shows."""
     blocks = re.findall(r"^```console\n\$ assay (.+)\n((?:.*\n)*?)^```$", PAGE.read_text(), re.MULTILINE)
     assert len(blocks) == 3
     return blocks

@@ -1,4 +1,4 @@
-"""All hostile programs on one sandbox, a few at a time; and a table at the end of how they ended."""
+"""All hostile programs in one sandbox, a few at a time, and a final table of their ends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Ends = Mapping[str, asyncio.Future[RunResult]]
     ],
 )
 async def ends(request: pytest.FixtureRequest) -> AsyncIterator[Ends]:
-    """Start every program that was selected; give, by name, what will come of it."""
+    """Start every selected program; return the future result of each, by name."""
     loop = asyncio.get_running_loop()
     programs = _programs(request.session.items, request.param)
     engine = made_engine(request, request.param)
@@ -85,7 +85,7 @@ async def _run_one(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show how many programs of each family were tried, how many were held, and how they ended."""
+    """Print how many programs of each family ran, how many were contained, and how they ended."""
     tried: dict[str, Counter[str]] = defaultdict(Counter)
     held: Counter[str] = Counter()
     for outcome in ("passed", "failed"):

@@ -40,7 +40,7 @@ Seen = Callable[[Any], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """A flag: the probe of it, what that sees while it holds, and the document without it."""
+    """A flag: its probe, the probe's value while the flag holds, and the configuration without it."""
 
     probe: str
     holds: Seen
@@ -49,19 +49,19 @@ class Flag:
     process: Mapping[str, object] | None = None
 
     def gone(self, seen: Any) -> bool:
-        """Return whether the probe saw that the flag is not there."""
+        """Return whether the probe detected that the flag is missing."""
         return not self.holds(seen) if self.fires is None else self.fires(seen)
 
 
 def tmpfs(without: str, instead: str = "") -> Mapping[str, object]:
-    """Return the work directory's mount with one option left out or another in its place."""
+    """Return the work directory's mount with one option removed or replaced."""
     options = str(document.creation(spec(), HOST)["HostConfig"]["Tmpfs"][document.WORK_DIRECTORY]).split(",")
     kept = [instead if option.startswith(without) else option for option in options]
     return {"Tmpfs": {document.WORK_DIRECTORY: ",".join(option for option in kept if option)}}
 
 
 def ulimits(without: str) -> Mapping[str, object]:
-    """Return the limits of processes but one."""
+    """Return the process limits without one of them."""
     every = document.creation(spec(), HOST)["HostConfig"]["Ulimits"]
     return {"Ulimits": [limit for limit in every if limit["Name"] != without]}
 
@@ -212,7 +212,7 @@ def client(docker_host: str) -> Iterator[APIClient]:
 
 @pytest.fixture(scope="module")
 def seen(client: APIClient) -> Document:
-    """Return what every probe sees in a container with all flags."""
+    """Return every probe's value in a container with all flags."""
     output = output_of(client, production(client, PROBES, *(flag.probe for flag in FLAGS.values())))
     return dict(json.loads(output))
 

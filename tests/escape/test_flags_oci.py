@@ -35,7 +35,7 @@ Seen = Callable[[Any], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wall:
-    """A wall: its probe, what that sees while it holds, how it is taken away, what is said of that."""
+    """A protection: its probe, the probe's value, how to remove it, and the inspection's report then."""
 
     probe: str
     holds: Seen
@@ -284,7 +284,7 @@ async def engine() -> AsyncIterator[OciEngine]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def whole(engine: OciEngine) -> tuple[Document, list[str]]:
-    """Return what every probe sees where no wall is taken away, and what the inspection says of it."""
+    """Return every probe's value with all protections, and the inspection's report."""
     names = [wall.probe for wall in WALLS.values()] + ["connection_bytes"]
     output, found = await run_bare(engine, PROBES, *names, change=lambda document: None, limits={})
     return json.loads(output), found

@@ -139,7 +139,7 @@ WALLS: Mapping[str, Wall] = {
 async def cloned(
     change: tuple[str, str], limits: Mapping[str, str], *probes: str
 ) -> tuple[dict[str, Any], list[str]]:
-    """Clone a container whose program is these probes; return what they saw, and what the inspection says."""
+    """Clone a container that runs these probes; return their values and the inspection's report."""
     engine = oci_engine(templates=True)
     try:
         image = await engine.image("assayd/python")

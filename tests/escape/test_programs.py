@@ -1,4 +1,4 @@
-"""Every hostile program ends as its first line says, and gets through no wall on the way."""
+"""Every hostile program ends as its first line says, without an escape."""
 
 from __future__ import annotations
 

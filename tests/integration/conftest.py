@@ -1,4 +1,4 @@
-"""Daemons for tests that end, starve or corrupt them, and one sandbox for all submissions of a module."""
+"""Daemons that tests stop, starve or corrupt, and one sandbox for all submissions of a module."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from support.daemons.daemon_fixtures import make_daemon, pytest_runtest_makerepo
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def attempts(docker_host: str) -> AsyncIterator[Attempts]:
-    """Return what runs submissions."""
+    """Return an object that runs submissions."""
     async with attempts_on(docker_host) as made:
         yield made

@@ -1,4 +1,4 @@
-"""The client's wheel works without the daemon's rooms, and without the packages that only those need."""
+"""The client's wheel works without the daemon's modules and their dependencies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ sys.meta_path.insert(0, Refuses())
 
 
 def names_of(project: Path) -> set[str]:
-    """Return the names of what a project depends on, as its modules are called."""
+    """Return the module names of a project's dependencies."""
     wanted = tomllib.loads(project.read_text())["project"]["dependencies"]
     modules = {"pyyaml": "yaml", "shfmt-py": "shfmt_py"}
     names = {re.split(r"[\[<>=!~ ]", line)[0].lower() for line in wanted}
@@ -45,12 +45,12 @@ NEEDS_DAEMON = {
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the client's wheel and unpack it, as an installation would."""
+    """Build the client's wheel and unpack it like an installation."""
     return built("client", tmp_path_factory.mktemp("client"))
 
 
 def built(project: str, folder: Path) -> Path:
-    """Build the wheel of a folder, and return where it is unpacked."""
+    """Build the wheel of a folder; return the unpacked folder."""
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT / project]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -164,7 +164,7 @@ def test_unknown_kind_is_refused_with_those_that_are_known(installed: Path, tmp_
 
 
 def test_every_module_but_those_that_need_the_daemon_is_imported(installed: Path) -> None:
-    """A module that is missing in the wheel is found here, also if only a function imports it."""
+    """Finds modules that are missing in the wheel, even if only a function imports them."""
     modules = [
         ".".join(path.relative_to(installed).with_suffix("").parts).removesuffix(".__init__")
         for path in installed.rglob("*.py")

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from assayd.engines.docker import DockerEngine
-from assayd.findings.timeout import timeout_finding
+from assayd.findings.runs import timeout_finding
 from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.model.run import Cause, Limits, Program, RunSpec, Unit, UnitResult
 from support.engines.sandboxes import run, sandbox_on
@@ -64,7 +64,7 @@ async def engine(docker_host: str) -> AsyncIterator[DockerEngine]:
 
 
 async def unit_of(engine: DockerEngine, source: str, seconds: float, limits: Limits = LIMITS) -> UnitResult:
-    """Run one unit in a container of its own."""
+    """Run one unit in its own container."""
     call = {"source": source, "filename": "code.py", "function": "extract", "builtins": "full"}
     unit = Unit(
         name="u",
@@ -80,7 +80,7 @@ async def unit_of(engine: DockerEngine, source: str, seconds: float, limits: Lim
 
 
 def counted(unit: UnitResult) -> bool:
-    """Return whether a unit had its second, but for waiting for a processor, or three of them in any case."""
+    """Return whether a unit got one second, apart from waiting for a processor, or at least three."""
     usage = unit.usage
     return usage.wall_s >= MOST_S or usage.cpu_s + usage.waited_s == pytest.approx(1.0, abs=0.3)
 

@@ -1,4 +1,4 @@
-"""The wheel holds all that the program needs beside its code, and finds it when it is installed."""
+"""The wheel contains all non-code files that the program needs, and the installed program finds them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHARED = {"images": ROOT / "images", "policies": ROOT / "policies", "seccomp": R
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel and unpack it, as an installation would."""
+    """Build the wheel and unpack it like an installation."""
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT]
     built = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)

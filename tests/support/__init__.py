@@ -1,1 +1,1 @@
-"""What several tests use: a daemon in memory, and a server for it on a real socket."""
+"""Support code of several tests: an in-memory daemon, and a server for it on a real socket."""

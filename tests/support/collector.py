@@ -1,4 +1,4 @@
-"""A collector for tests: accepts traces by OTLP over HTTP and keeps the spans."""
+"""A trace collector for tests: it accepts OTLP over HTTP and keeps the spans."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WITHIN_S = 30.0
 
 @dataclass(frozen=True)
 class Received:
-    """A span as it was delivered; `facts` are its attributes without their prefix."""
+    """A delivered span; `facts` are its attributes without their prefix."""
 
     name: str
     trace_id: str
@@ -43,7 +43,7 @@ class Received:
 
 @dataclass
 class Collector:
-    """What has come; `status` is the answer to the next deliveries."""
+    """The deliveries so far; `status` is the answer to the next ones."""
 
     port: int = 0
     status: int = 200
@@ -57,7 +57,7 @@ class Collector:
 
     @property
     def spans(self) -> list[Received]:
-        """Return all spans, by the time of their beginning."""
+        """Return all spans in the order of their start times."""
         found = [
             _received(span, service)
             for request in list(self.requests)
@@ -69,7 +69,7 @@ class Collector:
         return sorted(found, key=lambda span: span.began_ns)
 
     def wait_for(self, name: str, count: int = 1, **facts: object) -> list[Received]:
-        """Wait for spans of a name with these facts, and return them."""
+        """Wait for spans with this name and these attributes, and return them."""
 
         def found() -> list[Received]:
             return [each for each in self.spans if each.name == name and each.facts.items() >= facts.items()]
@@ -80,11 +80,11 @@ class Collector:
         return found()
 
     def text(self) -> str:
-        """Return everything that was delivered, as text."""
+        """Return all deliveries as text."""
         return "\n".join(map(str, self.requests))
 
     def tree(self, root: Received | None = None) -> list[str]:
-        """Return names of spans with their depth, in the order of their beginnings."""
+        """Return the names of spans, indented by depth, in the order of their start times."""
         spans = self.spans
         ids = {span.span_id for span in spans}
 

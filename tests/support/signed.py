@@ -23,7 +23,7 @@ SIGNATORY = Signatory(daemon_id="01DAEMON", name="judge-1")
 
 
 class FixedClock:
-    """A clock that stands still."""
+    """A clock that always shows the same time."""
 
     def now(self) -> datetime:
         return NOW
@@ -55,7 +55,7 @@ def concluded(
 
 
 def attester(file: Path) -> SigningAttester:
-    """Return what signs with the key in a file."""
+    """Return an attester that signs with the key in a file."""
     return SigningAttester(
         signer=FileSigner(keys.read_private(file)), signatory=SIGNATORY, clock=FixedClock()
     )
@@ -82,7 +82,7 @@ class Signed:
 async def signed_bundle(
     tmp_path: Path, verdict: Verdict = Verdict.VALIDATED, enforcement: Enforcement = Enforcement.ENFORCE
 ) -> Signed:
-    """Write a bundle that a new key has signed."""
+    """Write a bundle that is signed with a new key."""
     key, folder = tmp_path / "daemon.key", tmp_path / "bundle"
     keys.create(key)
     for name, content in FILES.items():
@@ -94,5 +94,5 @@ async def signed_bundle(
 
 
 def sha256(text: bytes) -> str:
-    """Return a digest in hexadecimal."""
+    """Return a SHA-256 digest in hexadecimal."""
     return hashlib.sha256(text).hexdigest()

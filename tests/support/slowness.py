@@ -1,4 +1,4 @@
-"""How much slower than usual the machine is: what tests wait for may take that much longer."""
+"""How much slower than usual the machine is; tests wait that much longer."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What the system tests share: tools that a checkout has not got, and what is built once below .run/cache."""
+"""Fixtures of the system tests: tools that a checkout lacks, and builds that are cached in .run/cache."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ CACHE = ROOT / ".run/cache"
 
 @pytest.fixture(scope="session")
 def tools() -> Path:
-    """Return the folder of tools; what is missing on this machine is installed."""
+    """Return the folder of tools after installing the missing ones."""
     subprocess.run([ROOT / "deploy/dev/tools.sh", CACHE / "tools"], check=True, timeout=1800)
     return CACHE / "tools"
 
 
 @pytest.fixture(scope="session")
 def docker_host(docker_host: str, tools: Path) -> str:
-    """Return the engine; it has the images of this checkout, since a daemon refuses older ones for good."""
+    """Return the engine with this checkout's images, because a daemon refuses older ones permanently."""
     command = [ROOT / ".venv/bin/assay", "images", "build", "--cache", CACHE / "images"]
     environ = {**os.environ, "DOCKER_HOST": docker_host, "ASSAYD_ENGINE__KIND": "docker"}
     subprocess.run(command, env=environ, check=True, capture_output=True, timeout=1800)

@@ -69,7 +69,7 @@ def release() -> Path:
 
 @pytest.fixture(scope="module")
 def bare_root(tools: Path) -> Path:
-    """Return the root folder of a Debian with systemd and pipx."""
+    """Return the root folder of a Debian system with systemd and pipx."""
     return make_root(CACHE / "with-pipx", ["pipx"])
 
 
@@ -85,7 +85,7 @@ def machine(
 
 
 def line_of_readme(beginning: str) -> str:
-    """Return the one command of README's table of installations that begins so."""
+    """Return the only command in README's installation table with this beginning."""
     section = (ROOT / "README.md").read_text().partition("\n## Install\n")[2].partition("\n## ")[0]
     [found] = [code for code in re.findall(r"`([^`]+)`", section) if code.startswith(beginning)]
     return found

@@ -1,4 +1,4 @@
-"""Clients from PyPI that know nothing of this project, and the examples for agents, with scripted models."""
+"""Independent clients from PyPI, and the examples for agents, with scripted models."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ print("ANSWER", found == [score for _, _, score in SCORES])
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    """Return an interpreter with the packages, in an environment that is made once."""
+    """Return an interpreter with the packages, in an environment that is created once."""
     home = ROOT / ".run/cache/agents"
     interpreter = home / "bin/python"
     ready = home / ".ready"
@@ -188,7 +188,7 @@ def python() -> Path:
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[DaemonProcess]:
-    """Return a daemon without a container engine; its containers come from templates."""
+    """Return a daemon on the OCI engine with templates."""
     made = new_daemon("oci", settings={"POOL__DEFAULT_TARGET": "1", "ANALYSIS__WORKERS": "1"})
     try:
         made.start()

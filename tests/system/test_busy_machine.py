@@ -1,4 +1,4 @@
-"""Right programs beside ten busy loops: none is judged wrong, though many take longer than their limit."""
+"""Correct programs beside ten busy loops: none fails, though many take longer than their limit."""
 
 from __future__ import annotations
 
@@ -122,14 +122,14 @@ def extract(seconds):
 
 
 def programs() -> Iterator[tuple[str, float]]:
-    """Return texts with the seconds of work that they do: 1 to 3."""
+    """Return program texts with their seconds of work, from 1 to 3."""
     for number in range(PROGRAMS):
         way = (CALL, CALL, CALL, FORKING, IN_PARTS, THREADS)[number // len(WORKS) % 6]
         yield UNTIL + WORKS[number % len(WORKS)] + way, 1 + 2 * (number * 37 % PROGRAMS / PROGRAMS) ** 3
 
 
 def spec_of(source: str, seconds: float) -> RunSpec:
-    """Plan one program."""
+    """Return the spec of one program."""
     call = {"source": source, "filename": "code.py", "function": "extract", "builtins": "full"}
     arguments = {**call, "args": [seconds], "kwargs": {}}
     unit = Unit(name="u", program=Program.CALL, arguments=arguments, deadline_s=LIMITS.unit_timeout_s)

@@ -1,4 +1,4 @@
-"""Wheel and package on a machine that has nothing but Python: a container of an image that is made here."""
+"""Wheel and package on a machine with nothing but Python: a container of a new image."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def machine(image: str) -> Iterator[DockerContainer]:
 
 
 def put(machine: DockerContainer, *files: Path) -> None:
-    """Place files in /root."""
+    """Copy files to /root."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for file in files:

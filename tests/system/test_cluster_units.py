@@ -1,4 +1,4 @@
-"""Gateway and node as the package installs them: their units, before Debian's PostgreSQL and RabbitMQ."""
+"""Gateway and node as installed by the package: their units, with Debian's PostgreSQL and RabbitMQ."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ALTER DEFAULT PRIVILEGES FOR ROLE assayd_owner IN SCHEMA public GRANT USAGE ON S
 def machine(
     tools: Path, deb: Path, docker_host: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Machine]:
-    """Return a system on which a cluster of one host is set up as the guide says."""
+    """Return a system with a one-host cluster, set up according to the guide."""
     root = make_root(CACHE / "system-cluster", SERVERS)
     wheels = download_wheels(CACHE / "wheels", "cluster")
     scratch = tmp_path_factory.mktemp("m")
@@ -54,7 +54,7 @@ def machine(
 
 
 def set_up(machine: Machine) -> None:
-    """Make a cluster of the one host, as docs/operating/cluster.md says."""
+    """Set up a cluster on one host, according to docs/operating/cluster.md."""
     machine.sh("PIP_NO_INDEX=1 PIP_FIND_LINKS=/mnt/wheels assayd-extras install cluster")
     _make_accounts(machine)
     for name, text in _secrets().items():

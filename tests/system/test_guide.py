@@ -1,4 +1,4 @@
-"""The commands of the operators' guide that need a system of their own, as they stand there."""
+"""The commands of the operators' guide that need their own system, run unchanged."""
 
 from __future__ import annotations
 

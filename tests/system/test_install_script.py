@@ -1,4 +1,4 @@
-"""The install script on a system of its own: from a wheel, twice, and away again."""
+"""The install script on its own system: from a wheel, a second time, and uninstalling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Debian package on a system that boots systemd: installed, used, watched, upgraded, removed."""
+"""The Debian package on a system with systemd: installed, used, monitored, upgraded, removed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.system
 def machine(
     system_root: Path, deb: Path, docker_host: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Machine]:
-    """Return a system on which the package is installed; what a test changes, it puts back."""
+    """Return a system with the package; each test undoes its changes."""
     with with_engine(system_root, tmp_path_factory.mktemp("m"), docker_host) as machine:
         install(machine, deb)
         yield machine
@@ -221,7 +221,7 @@ def test_upgrade_and_removal_keep_what_is_the_operators(
 
 
 def owned_by(machine: Machine, engine: str) -> list[str]:
-    """List the containers that the daemon of a system has left on the engine."""
+    """List the containers that a system's daemon has on the engine."""
     daemon_id = machine.sh("cat /var/lib/assayd/daemon-id").stdout.split()[0]
     command = [
         "docker",

@@ -1,4 +1,4 @@
-"""Prometheus' own tool on what we give it."""
+"""Prometheus' own tool accepts the project's rules and metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make release` as one command, as readers type it; it runs installed_release.py on what it built."""
+"""`make release` as one command; it runs installed_release.py on its artifacts."""
 
 from __future__ import annotations
 

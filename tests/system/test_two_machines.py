@@ -1,4 +1,4 @@
-"""A cluster on two machines, of which one is cut off, loses its power, and has its clock moved."""
+"""A cluster on two machines; one is cut off, loses power, and has its clock moved."""
 
 from __future__ import annotations
 

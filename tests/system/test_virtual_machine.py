@@ -36,7 +36,7 @@ exec bash /checkout/tests/support/machines/virtual.sh {user} -m pytest -c /check
 
 
 def programs() -> list[str]:
-    """Name the hostile programs that are tried."""
+    """Return the names of the hostile programs to run."""
     found = read_programs(virtual.ROOT / "tests/escape/programs")
     first = {each.family: each.name for each in reversed(found)}
     return [each.name for each in found if each.family in CONTAINED or first[each.family] == each.name]
@@ -61,7 +61,7 @@ def test_containers_hold_on_control_groups_of_version_2(tmp_path: Path, user: st
 
 
 def test_the_whole_daemon_holds_as_an_ordinary_user(tmp_path: Path) -> None:
-    """Started, killed and stopped by the user's service manager, as docs/operating/rootless.md says."""
+    """The user's service manager starts, kills and stops the daemon, as docs/operating/rootless.md says."""
     virtual.lay_out(tmp_path, "exec bash /checkout/tests/support/machines/ordinary_user.sh\n", ALL_IMAGES, ())
 
     done = virtual.run(tmp_path, WITHIN_S)

@@ -11,11 +11,11 @@ from assayd.policies import PolicySet, load_policies
 
 @pytest.fixture(scope="session")
 def policies() -> PolicySet:
-    """The shipped profiles."""
+    """Return the shipped profiles."""
     return load_policies([share("policies")])
 
 
 @pytest.fixture(scope="session")
 def extractor_policy(policies: PolicySet) -> ExecutionPolicy:
-    """The shipped profile for extractors."""
+    """Return the shipped profile for extractors."""
     return policies.get("extractor")

@@ -35,7 +35,7 @@ async def test_a_deadline_comes_at_three_times_its_time_whatever_is_left_out():
 
 
 class StallingLoop(asyncio.SelectorEventLoop):
-    """A loop that can be told that it was busy with something for a while."""
+    """A loop that can simulate that it was busy for a while."""
 
     stalled_s = 0.0
 

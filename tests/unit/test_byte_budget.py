@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
-from assayd.byte_budget import LARGE_BYTES, ByteBudget
+from assayd.byte_budget import LARGE_BYTES, SMALL_BYTES, ByteBudget
 from assayd.errors import RequestError
 
 
@@ -13,7 +14,7 @@ def budget_of(total: int) -> ByteBudget:
 
 
 def fill(budget: ByteBudget, uid: int) -> int:
-    """Take single bytes until no more are given."""
+    """Acquire single bytes until no more are granted."""
     for taken in range(10_000):
         try:
             budget.acquire(uid, 1)
@@ -64,7 +65,7 @@ def test_what_is_given_back_is_free_again() -> None:
 
 
 def test_what_an_operator_of_the_group_has_sent_may_wait_in_the_reserve() -> None:
-    """The body was let in by the reserve, and then refused by the queue, which did not know of the group."""
+    """Regression: the reserve admitted the body, and the queue refused it without knowing the group."""
     budget = budget_of(8000)
     for uid in range(10, 100):
         fill(budget, uid)
@@ -130,3 +131,36 @@ async def test_user_rests_before_its_next_large_text_while_another_user_is_there
         tasks.create_task(parse(1))
         tasks.create_task(parse(2))
     assert order == [2, 1]
+
+
+async def test_throttled_user_rests_before_its_turn_for_large_texts_not_in_it() -> None:
+    budget, order = ByteBudget(100), list[int]()
+    budget.pace.note(2)
+    budget.pace.note(1)
+    budget.pace.used(1, 0.02)
+
+    async def read(uid: int) -> None:
+        async with budget.reading(LARGE_BYTES + 1, uid), budget.parsing(uid, LARGE_BYTES + 1):
+            order.append(uid)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(read(1))
+        tasks.create_task(read(2))
+    assert order == [2, 1]
+
+
+async def test_large_text_whose_turn_has_come_is_parsed_without_a_rest() -> None:
+    budget = ByteBudget(100)
+    budget.pace.note(2)
+    budget.pace.note(1)
+    async with budget.reading(LARGE_BYTES + 1, 1):
+        budget.pace.used(1, 1)  # a smaller text of the same user, meanwhile
+        async with asyncio.timeout(0), budget.parsing(1, LARGE_BYTES + 1):
+            pass
+
+
+async def test_text_that_is_not_small_is_parsed_in_a_thread() -> None:
+    budget, loops = ByteBudget(100), threading.get_ident()
+    for size, in_loop in ((SMALL_BYTES, True), (SMALL_BYTES + 1, False), (LARGE_BYTES + 1, False)):
+        read = await budget.read_in_turn(bytes(size), 1, lambda _: threading.get_ident())
+        assert (read == loops) == in_loop

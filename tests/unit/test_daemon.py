@@ -1,4 +1,4 @@
-"""The state directory that a daemon takes: its own, and nobody else's to write to."""
+"""The state directory that a daemon accepts: its own, and not writable by others."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_traceback_shows_no_values(form: Literal["json", "console"]) -> None:
 
 @pytest.fixture
 def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return a file that the service manager says is its journal."""
+    """Return a file that the service manager declares as its journal."""
     path = tmp_path / "journal"
     with path.open("w") as out:
         facts = os.fstat(out.fileno())

@@ -1,4 +1,4 @@
-"""What threads have used for something large is the system's again afterwards."""
+"""Memory that threads have used for large objects is returned to the system."""
 
 from __future__ import annotations
 

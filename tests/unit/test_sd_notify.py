@@ -1,4 +1,4 @@
-"""What the service manager hears."""
+"""Messages to the service manager."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from assayd.sd_notify import USUALLY_S, Notifier
 
 @pytest.fixture
 def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """Return the service manager's end of the line."""
+    """Return the service manager's socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
         heard.bind(str(tmp_path / "n"))
         heard.settimeout(10)

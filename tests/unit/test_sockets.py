@@ -1,4 +1,4 @@
-"""The API's socket: permissions, leftovers, and somebody else's."""
+"""The API's socket: permissions, leftovers, and foreign ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for the tree as a whole."""
+"""Rules for the whole source tree."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_LINES = 600
 
 
 def offenders(paths: list[Path], pattern: str) -> list[str]:
-    """Return ``file:line`` of every line that the pattern is found in."""
+    """Return ``file:line`` of every line that matches the pattern."""
     compiled = re.compile(pattern)
     return [
         f"{path.relative_to(ROOT)}:{number}"
@@ -37,7 +37,7 @@ def offenders(paths: list[Path], pattern: str) -> list[str]:
 
 
 def absolute_imports(path: Path) -> set[str]:
-    """Return the top names of the modules that a file imports, other than its neighbours."""
+    """Return the top-level names of a file's absolute imports."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

@@ -1,10 +1,9 @@
 """The daemon's HTTP interface on its Unix socket: permissions, requests and responses."""
 
-from assayd.api.accepting import ApiServer
 from assayd.api.app import create_app, server_config
 from assayd.api.call import ApiLimits
 from assayd.api.loopback import loopback_config
-from assayd.api.peer import Caller, SocketAccess
+from assayd.api.peer import ApiServer, Caller, SocketAccess
 
 __all__ = [
     "ApiLimits",

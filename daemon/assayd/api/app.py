@@ -16,27 +16,22 @@ from assayd.api import batches as batch_routes
 from assayd.api import discovery, policy_review, routes
 from assayd.api import library as library_routes
 from assayd.api import summary as summary_routes
-from assayd.api.auditing import AuditMiddleware
+from assayd.api.answers import name_operations, reference
 from assayd.api.call import ApiLimits, raw_json_response
 from assayd.api.errors import install_error_handlers
 from assayd.api.fairness import Places
-from assayd.api.kept_answers import AnswerCache
-from assayd.api.large_answers import LargeAnswers
-from assayd.api.paced import PacingMiddleware
+from assayd.api.middleware import AuditMiddleware, PacingMiddleware, RequestIds, TracedRequests
 from assayd.api.peer import PeerGate, SocketAccess, protocol_for
-from assayd.api.reference import name_operations, reference
-from assayd.api.requests import RequestIds
-from assayd.api.tracing import TracedRequests
+from assayd.api.responses import AnswerCache, LargeAnswers
 from assayd.attempts.policy_trial import PolicyTrials
 from assayd.audit import AuditLog
 from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget
 from assayd.documents import compact
 from assayd.metrics import Metrics
-from assayd.ports.chains import Chains, NoChains
+from assayd.ports.chains import Chains, NoChains, NoWorkflows, Workflows
 from assayd.ports.service import Service
 from assayd.ports.tracing import NO_TRACING, Tracing
-from assayd.ports.workflows import NoWorkflows, Workflows
 from assayd.store.library import DatabaseLibrary
 
 _USUAL = ApiLimits()
@@ -113,15 +108,19 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
     name_operations(app.router.routes)
     app.add_route("/openapi.json", _openapi_response, include_in_schema=False)
     install_error_handlers(app)
-    if audit is not None:
-        app.add_middleware(AuditMiddleware, audit=audit)
+    _add_middleware(app, metrics or Metrics(), tracing)
+    return app
+
+
+def _add_middleware(app: Api, metrics: Metrics, tracing: Tracing) -> None:
+    """Add the middleware, innermost first: a request passes the last one first."""
+    if app.state.audit is not None:
+        app.add_middleware(AuditMiddleware, audit=app.state.audit)
     app.add_middleware(PacingMiddleware, pace=app.state.budget.pace)
-    app.add_middleware(PeerGate, access=access)
-    # The last one added is the first to be asked.
-    app.add_middleware(RequestIds, metrics=metrics or Metrics())
+    app.add_middleware(PeerGate, access=app.state.access)
+    app.add_middleware(RequestIds, metrics=metrics)
     if tracing.is_on:
         app.add_middleware(TracedRequests, tracing=tracing)
-    return app
 
 
 async def _openapi_response(request: Request) -> Response:

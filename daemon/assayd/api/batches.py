@@ -11,7 +11,7 @@ from starlette.responses import Response
 from assayd.api import answers
 from assayd.api.call import CallDep, body_pieces, json_response
 from assayd.api.events import EventStream, of_batch
-from assayd.api.paced import PacedStream
+from assayd.api.middleware import PacedStream
 from assayd.api.routes import ULID
 from assayd.documents import batch_document, item_document
 from assayd.documents.batches import BatchPageDocument, ItemPageDocument

@@ -1,15 +1,16 @@
 """HTTP/1.1 with limits on the work that a single connection can cause, regardless of the client.
 
-uvicorn's fast protocol has none of these limits: it parses all received data at once, and creates a request
-for each header block in it, even if the client has disconnected. Here, connections take turns to have a
-small piece of received data parsed. Data after a request stays unparsed until that request is answered.
-Data that exceeds a limit is refused with status 400.
+uvicorn's fast protocol has none of these limits: it parses all received data at once, and creates a
+request for each header block in it, even if the client has disconnected. Here, connections take turns to
+have a small piece of received data parsed. Data after a request stays unparsed until that request is
+answered. Data that exceeds a limit is refused with status 400. A response's headers are sent with the
+beginning of its body.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 from uvicorn._types import ASGI3Application
@@ -19,7 +20,69 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from assayd.api.fairness import Turns
-from assayd.api.joined_answer import JoinedAnswer
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGISendEvent, HTTPResponseStartEvent
+
+
+class _BufferingTransport:
+    """A transport wrapper that buffers all writes until it is flushed."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.transport = transport
+        self._held: list[bytes] = []
+
+    def write(self, content: bytes) -> None:
+        """Add data to the buffer."""
+        self._held.append(content)
+
+    def is_closing(self) -> bool:
+        """Return whether the transport is closing."""
+        return self.transport.is_closing()
+
+    def close(self) -> None:
+        """Send the buffered data, and close the transport."""
+        self.flush()
+        self.transport.close()
+
+    def flush(self) -> None:
+        """Send the buffered data."""
+        held, self._held = self._held, []
+        if any(held):
+            self.transport.write(b"".join(held))
+
+
+class JoinedAnswer(RequestResponseCycle):
+    """A response of known length whose headers are sent together with the beginning of its body.
+
+    Without this class, the server writes headers and body separately; the client wakes up twice, and its
+    first read returns an incomplete response.
+    """
+
+    _head: ASGISendEvent | None = None
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """Send a part of the response; hold back the headers until the first part of the body."""
+        if message["type"] == "http.response.start" and _has_content_length(message):
+            self._head = message
+            return
+        head, self._head = self._head, None
+        if head is None:
+            await super().send(message)
+            return
+        together = _BufferingTransport(self.transport)
+        self.transport = cast("asyncio.Transport", together)
+        try:
+            await super().send(head)
+            await super().send(message)
+        finally:
+            together.flush()
+            self.transport = together.transport
+
+
+def _has_content_length(start: HTTPResponseStartEvent) -> bool:
+    return any(name == b"content-length" for name, _ in start.get("headers", ()))
+
 
 MAX_HEAD_BYTES = 64 * 2**10
 """Request line and headers together; trailers after a body as well."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, TypeVar, cast
 
 from fastapi import Depends, Request
@@ -13,14 +14,13 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
-from assayd.api.kept_answers import AnswerCache
-from assayd.api.large_answers import LARGE_BYTES, LargeAnswer, LargeAnswers
 from assayd.api.peer import Caller, SocketAccess
+from assayd.api.responses import LARGE_BYTES, AnswerCache, LargeAnswer, LargeAnswers
 from assayd.attempts.policy_trial import PolicyTrials
 from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget, GrowingReservation
 from assayd.documents import PayloadCaps, attempt_body, compact, read_json
-from assayd.documents.misfits import message_of, place_of, refuse_many_errors
+from assayd.documents.strict_json import message_of, place_of, refuse_many_errors
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
 from assayd.model.batch import Batch
@@ -259,14 +259,10 @@ async def read_model(request: Request, call: Call, model: type[B], *, max_bytes:
     with call.holding() as held:
         body = await read_body(request, call, held, max_bytes=max_bytes or call.limits.body_bytes)
         uid = call.caller.peer.uid
-        async with call.budget.reading(len(body), uid):
-            if len(body) > LARGE_BODY_BYTES:
-                async with call.budget.parsing(uid):
-                    return await asyncio.to_thread(_parse_model, body, model)
-            return _parse_model(body, model)
+        return await call.budget.read_in_turn(body, uid, partial(_parse_model, model))
 
 
-def _parse_model(body: bytes, model: type[B]) -> B:
+def _parse_model(model: type[B], body: bytes) -> B:
     raw = read_json(body) if body else {}
     refuse_many_errors(model, raw)
     try:

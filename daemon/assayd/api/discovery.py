@@ -14,25 +14,23 @@ from starlette.responses import Response
 from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, raw_json_response, read_body
 from assayd.api.events import EventStream, of_all
-from assayd.api.paced import PacedStream
+from assayd.api.middleware import PacedStream
 from assayd.audit import AuditLog
 from assayd.documents import compact
 from assayd.documents.base import timestamp
 from assayd.documents.discovery import (
+    DaemonDocument,
+    ExaminationDocument,
+    GarbageDocument,
     KindDocument,
     KindListDocument,
     PolicyCheckDocument,
     PolicyListDocument,
     PolicyProblemDocument,
-    kind_document,
-)
-from assayd.documents.operations import (
-    DaemonDocument,
-    ExaminationDocument,
-    GarbageDocument,
     ReadinessDocument,
     StatusDocument,
     examination_document,
+    kind_document,
 )
 from assayd.errors import RequestError
 from assayd.kind import Kind

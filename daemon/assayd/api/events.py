@@ -11,11 +11,11 @@ from functools import partial
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from assayd.api.paced import counted, throttle
+from assayd.api.middleware import counted, throttle
 from assayd.documents import compact, event_document, progress_document
+from assayd.documents.attempts import EventDocument
 from assayd.documents.batches import BatchEventDocument
 from assayd.documents.chains import GenerationEventDocument, RepairEventDocument
-from assayd.documents.events import EventDocument
 from assayd.documents.policy_review import TrialEventDocument
 from assayd.documents.workflows import WorkflowEventDocument
 from assayd.model.batch import Progress

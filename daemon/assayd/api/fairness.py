@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from time import perf_counter
 
-from assayd.fair_queue import FairQueue
-from assayd.pace import UserThrottle
+from assayd.fair_queue import FairQueue, UserThrottle
 
 
 class Turns:

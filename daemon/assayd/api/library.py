@@ -17,7 +17,7 @@ from assayd.documents.library import (
     library_entry_document,
 )
 from assayd.errors import RequestError
-from assayd.model.library import LibraryEntry
+from assayd.model.records import LibraryEntry
 
 router = APIRouter(prefix="/v1", tags=["library"], responses=answers.ERRORS)
 

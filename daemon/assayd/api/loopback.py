@@ -14,8 +14,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assayd.api.fairness import Places
-from assayd.api.kept_answers import AnswerCache
 from assayd.api.peer import protocol_for
+from assayd.api.responses import AnswerCache
 from assayd.metrics import CONTENT_TYPE
 
 CONNECTIONS = 16

@@ -17,8 +17,7 @@ from starlette.responses import Response
 from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, read_model
 from assayd.api.events import EventStream
-from assayd.attempts.policy_explanation import Snippet, explain
-from assayd.attempts.policy_suggestion import listed, suggest
+from assayd.attempts.policy_review import Snippet, explain, listed, suggest
 from assayd.attempts.policy_trial import PolicyTrial, findings_of
 from assayd.documents import timestamp
 from assayd.documents.policy_review import (
@@ -194,4 +193,5 @@ async def _last_refused_policy(call: Call, query: Query) -> str:
 
 async def _failing_findings(call: Call, attempt: Attempt) -> Iterable[Finding]:
     report, _ = await call.service.documents(attempt)
-    return [one for one in findings_of(report) if one.is_error or would_fail([one])]
+    found = await call.budget.read_in_turn(report, call.caller.peer.uid, findings_of)
+    return [one for one in found if one.is_error or would_fail([one])]

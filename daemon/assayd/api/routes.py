@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -15,13 +14,13 @@ from pydantic import AwareDatetime
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, read_body
+from assayd.api.call import Call, CallDep, json_response, read_body
 from assayd.api.events import EventStream, of_attempt
-from assayd.api.paced import PacedStream
-from assayd.attempts.static_check import check_static
+from assayd.api.middleware import PacedStream
+from assayd.attempts.policy_trial import check_static
 from assayd.documents import attempt_document, read_event_id, read_submission
 from assayd.documents.attempts import ArtifactListDocument, AttemptPageDocument
-from assayd.documents.static_check import static_check_document
+from assayd.documents.reports import static_check_document
 from assayd.errors import RequestError
 from assayd.model.attempt import MAX_RUNS, Artifact, Attempt, State
 from assayd.model.records import Accepted
@@ -93,7 +92,10 @@ async def put_attempt(
     ] = None,
 ) -> Response:
     """Submit code under an id chosen by the caller; submitting it again returns the same attempt."""
-    accepted = await _submit(request, call, attempt_id=attempt_id, max_runs=max_runs)
+    from_gateway = max_runs is not None and call.access.may_work_for_gateway(call.caller)
+    accepted = await _submit(
+        request, call, attempt_id=attempt_id, max_runs=max_runs, from_gateway=from_gateway
+    )
     return await answer_submitted(call, accepted.attempt, wait_s, pending=202)
 
 
@@ -257,6 +259,7 @@ async def _submit(
     attempt_id: str | None = None,
     idempotency_key: str | None = None,
     max_runs: int | None = None,
+    from_gateway: bool = False,
 ) -> Accepted:
     """Read and accept a submission; if it is large, hold the user's turn until it is recorded."""
     async with AsyncExitStack() as turn:
@@ -271,6 +274,7 @@ async def _submit(
             attempt_id=attempt_id,
             idempotency_key=idempotency_key,
             max_runs=max_runs,
+            from_gateway=from_gateway,
         )
     request.state.changes_nothing = accepted.existing
     return accepted
@@ -278,12 +282,8 @@ async def _submit(
 
 async def read_submitted(body: bytes, call: Call) -> Submission:
     """Parse a submission, in a thread if it is large. Raises: RequestError."""
-    read = partial(read_submission, body, call.service.kinds, caps=call.limits.payload)
-    if len(body) > LARGE_BODY_BYTES:
-        async with call.budget.parsing(call.caller.peer.uid):
-            submission = await asyncio.to_thread(read)
-    else:
-        submission = read()
+    read = partial(read_submission, kinds=call.service.kinds, caps=call.limits.payload)
+    submission = await call.budget.parse(body, call.caller.peer.uid, read)
     if submission.parent_id is not None:
         parent = await call.service.get(submission.parent_id)
         if parent is None or not call.sees(parent):

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from assayd.api import answers
 from assayd.api.call import CallDep, json_response
-from assayd.documents.summary import summary_document
+from assayd.documents.attempts import summary_document
 from assayd.model.records import Query as AttemptQuery
 
 router = APIRouter(prefix="/v1", tags=["attempts"], responses=answers.ERRORS)

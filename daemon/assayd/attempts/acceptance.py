@@ -3,19 +3,214 @@
 The decision depends on three conditions: the daemon isn't stopping, attempts can be run (`Readiness`), and
 there is disk space for their bundles (`DiskQuota`). `/readyz`, the gauge, `doctor`, the service manager,
 the log and admission all use this decision.
+
+Two kinds of data fill the disk. Waiting documents in the database can't be removed; therefore, a user's
+documents can occupy at most as many bytes as are still free on the disk, or in the limit of a cluster's
+database. Bundles can be removed: if space is short, the users with the most data are refused until
+`retention` has removed their oldest bundles.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import NoReturn
 
 import structlog
 
-from assayd.attempts.disk_quota import MIB, DiskQuota
-from assayd.errors import RequestError
+from assayd.errors import RequestError, StoreError
 from assayd.model.health import HealthRow, HealthStatus
+from assayd.ports.artifacts import ArtifactStore
+from assayd.ports.clock import Clock
+from assayd.store.attempt_queries import StoredUsage
+from assayd.store.jobs import DatabaseJobStore
+
+ROOM_KNOWN_S = 1.0
+"""How long the answer to whether there is room on the disk holds good, unless it gets short."""
+HOLDINGS_KNOWN_S = 5.0
+"""The same for the bytes of each user, if they decide."""
+LOOKED_UP_AT = 16
+"""While less than such a part of the room was added, what each user holds is not looked up again."""
+MIB = 2**20
+
+
+class DiskQuota:
+    """The disk quota of each user, and its enforcement.
+
+    Args:
+        jobs: the store that returns the size of each user's data.
+        artifacts: measures the free space.
+        clock: returns the time of the measurements.
+        min_free_bytes: the space to keep free.
+        operators: users to whom only `min_free_bytes` applies.
+        database_bytes: the maximum size of the waiting documents in a remote database.
+    """
+
+    def __init__(
+        self,
+        jobs: DatabaseJobStore,
+        artifacts: ArtifactStore,
+        clock: Clock,
+        *,
+        min_free_bytes: int,
+        operators: frozenset[int] | None = None,
+        database_bytes: int | None = None,
+    ) -> None:
+        self._jobs = jobs
+        self._artifacts = artifacts
+        self._clock = clock
+        self.min_free_bytes = min_free_bytes
+        self._operators = frozenset({0, os.geteuid()}) if operators is None else operators
+        self._database = database_bytes
+        self.free_bytes = 0
+        """State of the bundles' file system at the last look."""
+        self.trouble = ""
+        """Why the place of the bundles can't be used, for operators: it may name paths."""
+        self._promised = 0
+        self._free_until = 0.0
+        self._held: Mapping[int, StoredUsage] = {}
+        self._waiting = 0
+        self._held_at: float | None = None
+        self._looking = asyncio.Lock()
+        self._added: Counter[int] = Counter()
+
+    async def require_room(self) -> None:
+        """Check that the disk has space for a bundle.
+
+        Raises: RequestError ``not_ready``.
+        """
+        if await self._free_space() < 0:
+            message = (
+                "the artifacts' disk has less free space than limits.min_free_mb "
+                f"({self.min_free_bytes // MIB}); remove bundles (`assay gc`) or lower the limit"
+            )
+            raise RequestError("not_ready", message, retryable=True)
+
+    async def require(self, uid: int, *, document_bytes: int = 0) -> None:
+        """Check that a user may add a bundle and a document of the given sizes.
+
+        Raises: RequestError ``not_ready``; ``quota.disk``, if the user holds too much data.
+        """
+        await self.require_room()
+        if uid in self._operators:
+            return
+        if refusal := await self._refusal_reason(uid, document_bytes):
+            raise RequestError("quota.disk", refusal, retryable=True)
+        self._added[uid] += document_bytes
+        self._promised += 2 * document_bytes  # in the database, and in the bundle
+
+    async def left_bytes(self) -> int:
+        """Return the free space for documents beyond the reserve: on the disk, or in the database."""
+        room = await self._free_space()
+        return min(room, self._document_space(room)[0])
+
+    async def _free_space(self) -> int:
+        """Return the free bytes beyond the reserve; measure them every second, more often if few are left.
+
+        Raises: RequestError ``not_ready``, if the bundle directory can't be used.
+        """
+        now = self._clock.monotonic()
+        if now >= self._free_until or self.free_bytes - self._promised < 2 * self.min_free_bytes:
+            try:
+                self.free_bytes, self._promised = await self._artifacts.free_bytes(), 0
+            except StoreError as trouble:
+                self._free_until, self.trouble = 0.0, trouble.message
+                message = f"bundles can't be written ({trouble.code}); operators: run `assay doctor`"
+                raise RequestError("not_ready", message, retryable=True) from trouble
+            self.trouble = ""
+            self._free_until = now + ROOM_KNOWN_S
+        return self.free_bytes - self.min_free_bytes
+
+    async def _refusal_reason(self, uid: int, document_bytes: int) -> str | None:
+        room = self.free_bytes - self.min_free_bytes
+        added = self._added.total() + document_bytes
+        if (
+            room < self.min_free_bytes
+            or added > self._document_space(room)[0] // LOOKED_UP_AT
+            or not self._is_usage_known()
+        ):
+            await self._refresh_usage()
+        if document_bytes and self._document_bytes(uid) + document_bytes > self._document_space(room)[0]:
+            await self._refresh_usage()
+            left, place = self._document_space(room)
+            if self._document_bytes(uid) + document_bytes > left:
+                return (
+                    f"submissions of this user take {self._document_bytes(uid) / MIB:.0f} MB, and "
+                    f"{left / MIB:.0f} MB are left {place}; no user may hold more than "
+                    "that: wait until some have run and were removed"
+                )
+        held = {holder: usage.held_bytes for holder, usage in self._held.items()}
+        if uid in excess_for_room(held, self.min_free_bytes - room, untouched=self.min_free_bytes):
+            return (
+                f"{room / MIB:.0f} MB of the disk are left above limits.min_free_mb, and this user's bundles "
+                f"and submissions take {held[uid] / MIB:.0f} MB, more than those of others; the oldest are "
+                "being removed, try again then"
+            )
+        return None
+
+    def _document_space(self, room: int) -> tuple[int, str]:
+        """Return the free bytes for documents, and the name of the limit that determines them."""
+        if self._database is not None:
+            if (left := self._database - self._waiting - self._added.total()) < room:
+                return left, f"of cluster.database_mb ({self._database // MIB})"
+        return room, "on the disk above limits.min_free_mb"
+
+    def _is_usage_known(self) -> bool:
+        """Return whether the usage of a shared database is known; always True if no database is shared."""
+        return self._database is None or self._held_at is not None
+
+    def _document_bytes(self, uid: int) -> int:
+        usage = self._held.get(uid)
+        return self._added[uid] + (usage.document_bytes if usage is not None else 0)
+
+    async def _refresh_usage(self) -> None:
+        """Update the usage of each user, unless it is recent; concurrent callers await the same update.
+
+        Raises: StoreError; the next call tries again.
+        """
+        async with self._looking:
+            now = self._clock.monotonic()
+            if self._held_at is None or now >= self._held_at + HOLDINGS_KNOWN_S:
+                before = self._added.copy()
+                self._held = await self._jobs.usage()
+                self._waiting = sum(usage.document_bytes for usage in self._held.values())
+                self._added -= before
+                self._held_at = now
+
+
+def share(held: Iterable[int], limit: int) -> int:
+    """Return the greatest equal cap per user for which the total fits; it only affects larger users."""
+    left, level = max(limit, 0), 0
+    sizes = sorted(held)
+    for index, size in enumerate(sizes):
+        level = left // (len(sizes) - index)
+        if size > level:
+            return level
+        left -= size
+    return max(sizes, default=level)
+
+
+def excess(held: Mapping[int, int], limit: int) -> dict[int, int]:
+    """Return the bytes by which each user exceeds the fair share; omit users within their share."""
+    level = share(held.values(), limit)
+    return {uid: size - level for uid, size in held.items() if size > level}
+
+
+def excess_for_room(held: Mapping[int, int], needed: int, *, untouched: int) -> dict[int, int]:
+    """Return the bytes that each user must release so that `needed` bytes become free.
+
+    Args:
+        held: the bytes that each user holds.
+        needed: the additional bytes that must become free; if not positive, nothing has to be released.
+        untouched: the bytes that each user can always keep, whatever `needed` is.
+    """
+    if needed <= 0:
+        return {}
+    beyond = {uid: size - untouched for uid, size in held.items() if size > untouched}
+    return excess(beyond, sum(beyond.values()) - needed)
+
 
 log = structlog.get_logger()
 

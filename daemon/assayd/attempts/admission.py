@@ -5,18 +5,18 @@ This module decides which submissions are refused. A submission that was already
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 
 import structlog
 
-from assayd.attempts.acceptance import Acceptance
-from assayd.attempts.conclusion import Conclusion
-from assayd.attempts.disk_quota import DiskQuota
+from assayd.attempts.acceptance import Acceptance, DiskQuota
+from assayd.attempts.conclusion import Conclusion, ended
 from assayd.attempts.scheduler import Order, Scheduler
-from assayd.attempts.verdicts import ended
-from assayd.documents import LARGE_DOCUMENT_BYTES, read_accepted, read_bytes, with_payload
+from assayd.byte_budget import ByteBudget
+from assayd.documents import LARGE_DOCUMENT_BYTES, read_accepted, read_bytes, with_fields
 from assayd.errors import AssaydError, RequestError
 from assayd.kind import Kind
 from assayd.log import request_id
@@ -27,10 +27,9 @@ from assayd.model.run import Limits
 from assayd.model.submission import Peer, Submission
 from assayd.model.trace_context import from_text
 from assayd.policies import PolicySet, require_enforceable, tighten
-from assayd.ports.chains import RepairRequests
+from assayd.ports.chains import RepairRequests, WebhookGate
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.tracing import NO_TRACING, Attribute, Span, Tracing, trace_origin
-from assayd.ports.webhooks import WebhookGate
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.recorder import Completing
 
@@ -41,7 +40,9 @@ log = structlog.get_logger()
 class AttemptOrigin:
     """The origin of an attempt: its sender, its keys, and the batch or attempt to which it belongs.
 
-    `max_runs` limits the attempt's runs, in addition to the daemon's setting.
+    `max_runs` limits the attempt's runs, in addition to the daemon's setting. `from_gateway`: whether the
+    attempt belongs to a cluster, whose gateway keeps the records. `is_new`: no attempt had this id a moment
+    ago, so that it needn't be looked up.
     """
 
     peer: Peer
@@ -50,6 +51,8 @@ class AttemptOrigin:
     batch_id: str | None = None
     replay_of: str | None = None
     max_runs: int | None = None
+    from_gateway: bool = False
+    is_new: bool = False
 
 
 class Admission:
@@ -107,9 +110,9 @@ class Admission:
 
     async def submit(self, submission: Submission, origin: AttemptOrigin) -> Accepted:
         """Accept a submission durably and queue it; if it was accepted before, return its attempt."""
-        submission = await self.complete(submission, origin.peer.uid)
+        submission = await self.complete(submission, origin.peer.uid, from_gateway=origin.from_gateway)
         span = self._begin_span(submission, origin)
-        if await self._is_known(origin):
+        if not origin.is_new and await self._is_known(origin):
             accepted = await self._accept_submission(submission, origin, span)
             if not accepted.existing:  # it was removed just now, being old
                 order = self._build_order(accepted.attempt, submission, self.policy(submission), span)
@@ -139,21 +142,40 @@ class Admission:
                 self._scheduler.release(uid, size)
         return accepted
 
+    @property
+    def budget(self) -> ByteBudget:
+        """Return the budget, which has the turns for large texts."""
+        return self._scheduler.budget
+
     async def check_webhook(self, url: str | None, uid: int) -> None:
         """Check that the user can use the webhook URL, if any. Raises: the same errors as `WebhookGate`."""
         if url is not None:
             await self._webhooks.check(url, uid)
 
-    async def complete(self, submission: Submission, uid: int) -> Submission:
-        """Replace references to records of the submission's kind with the full payload."""
+    async def complete(self, submission: Submission, uid: int, *, from_gateway: bool = False) -> Submission:
+        """Add the fields of records to which the submission's payload refers."""
         records = self._records.get(submission.kind)
-        payload = await records.complete(submission, uid) if isinstance(records, Completing) else None
-        return submission if payload is None else with_payload(submission, payload, self._kinds)
+        fields = None
+        if isinstance(records, Completing):
+            fields = await records.complete(submission, uid, from_gateway=from_gateway)
+        if fields is None:
+            return submission
+        read = partial(with_fields, fields=fields, kinds=self._kinds)
+        return await self.budget.parse(submission.document, uid, read)
 
     async def submit_document(self, document: bytes, origin: AttemptOrigin) -> Accepted:
-        """Accept a submission from the daemon or its records; a large one keeps its turn until recorded."""
-        async with self._scheduler.budget.reading(len(document), origin.peer.uid):
-            return await self.submit(await self.read(document), origin)
+        """Accept a submission that the daemon has built; a large one keeps its turn until recorded."""
+        uid = origin.peer.uid
+        async with self.budget.reading(len(document), uid):
+            return await self.submit(await self.read(document, uid), origin)
+
+    async def submit_stored(
+        self, size: int, fetch: Callable[[], Awaitable[bytes]], origin: AttemptOrigin
+    ) -> Accepted:
+        """Accept a stored submission of `size` bytes; a large one is fetched at the user's turn."""
+        uid = origin.peer.uid
+        async with self.budget.reading(size, uid):
+            return await self.submit(await self.read(await fetch(), uid), origin)
 
     async def _request_repair(self, attempt: Attempt, submission: Submission) -> None:
         """If the submission requests it, request a repair in case the attempt fails."""
@@ -203,17 +225,14 @@ class Admission:
         key = origin.idempotency_key
         return await self._jobs.accept(attempt, submission.document, idempotency_key=key)
 
-    async def read(self, document: bytes) -> Submission:
-        """Read an accepted submission, in a thread if it is large, so that the event loop isn't blocked."""
-        return await read_accepted(document, self._kinds)
-
     async def read_in_turn(self, document: bytes, uid: int) -> Submission:
         """Read an accepted submission; if it is large, wait for the user's turn first."""
-        if len(document) <= LARGE_DOCUMENT_BYTES:
-            return await self.read(document)
-        budget = self._scheduler.budget
-        async with budget.reading(len(document), uid), budget.parsing(uid):
-            return await self.read(document)
+        async with self.budget.reading(len(document), uid):
+            return await self.read(document, uid)
+
+    async def read(self, document: bytes, uid: int) -> Submission:
+        """Read an accepted submission; the caller must hold the user's turn for a large one."""
+        return await self.budget.parse(document, uid, partial(read_accepted, kinds=self._kinds))
 
     def require_ready(self) -> None:
         """Check that attempts are accepted. Raises: RequestError ``not_ready``."""
@@ -276,8 +295,7 @@ class Admission:
 
     async def _recover_attempt(self, attempt: Attempt, document: bytes, *, behind: int) -> None:
         try:
-            async with self._scheduler.budget.reading(len(document), attempt.peer.uid):
-                submission = await self.read(document)
+            submission = await self.read_in_turn(document, attempt.peer.uid)
             order = self._build_order(
                 attempt, submission, self.policy(submission), self._resume_span(attempt)
             )

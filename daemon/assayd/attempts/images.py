@@ -16,7 +16,7 @@ from itertools import islice
 import structlog
 
 from assayd.attempts.admission import limits_of
-from assayd.attempts.selftest import SelfTest
+from assayd.attempts.health import SelfTest
 from assayd.documents import canonical
 from assayd.errors import EngineError
 from assayd.kind import Kind
@@ -29,8 +29,7 @@ from assayd.model.text_limits import shorten
 from assayd.policies import PolicySet
 from assayd.ports.clock import Clock
 from assayd.ports.engine import ImageFacts
-from assayd.sandbox.images import LABEL_OFFER, PREFIX, Images, modules_of, runs_python
-from assayd.sandbox.sandbox import Sandbox
+from assayd.sandbox.sandbox import LABEL_OFFER, PREFIX, Images, Sandbox, modules_of, runs_python
 
 log = structlog.get_logger()
 

@@ -20,17 +20,15 @@ import structlog
 from pydantic import BaseModel
 
 from assayd.analysis.analyst import Analyst, Checked
-from assayd.attempts.attempt_run import WAITING_S, Abandoned, Finished, Job, UnitPublisher
-from assayd.attempts.conclusion import Conclusion, is_large_result
-from assayd.attempts.verdicts import Verdicts
+from assayd.attempts.conclusion import Conclusion, Verdicts, is_large_result
+from assayd.attempts.execution import WAITING_S, Abandoned, Finished, Job, UnitPublisher
 from assayd.errors import AssaydError, EngineError
 from assayd.fair_queue import FairSemaphore
-from assayd.findings.network_errors import add_network_facts
+from assayd.findings.network_rules import add_network_facts
 from assayd.kind import Kind
 from assayd.model.attempt import MAX_RUNS, Failure, State
-from assayd.model.enforcement import settle
+from assayd.model.enforcement import apply_quality_levels, settle
 from assayd.model.finding import has_errors
-from assayd.model.levels import apply_quality_levels
 from assayd.model.merge import CANCELLED, Ran
 from assayd.model.policy import ExecutionPolicy, NetworkMode
 from assayd.model.records import Run

@@ -3,30 +3,66 @@
 By default, only static stages are run, in the analysis workers and at the caller's turn. They need no
 container, and only one document at a time is in memory. With `run`, each submission is submitted again
 instead, and the trial waits for its verdict. The trial neither loads nor enforces a policy.
+
+`check_static` runs the static stages of a new submission without recording anything, e.g. for an editor.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count
+from weakref import WeakValueDictionary
 
 from assayd.aio import together
 from assayd.analysis.analyst import Analyst
 from assayd.attempts.admission import Admission, AttemptOrigin
-from assayd.attempts.check_turns import CheckTurns
-from assayd.errors import AssaydError, RequestError
+from assayd.byte_budget import LARGE_BYTES
+from assayd.errors import AssaydError, RequestError, StoreError
+from assayd.fair_queue import FairSemaphore
 from assayd.kind import Kind
 from assayd.model.attempt import Attempt, State
 from assayd.model.finding import Finding, Severity
+from assayd.model.merge import merge_stages
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.records import Query
-from assayd.model.report import Verdict
+from assayd.model.report import StageReport, Verdict
 from assayd.model.submission import Peer, Submission
 from assayd.policies import PolicySet, tighten
 from assayd.store.jobs import DatabaseJobStore
+
+MOST_LARGE = 2
+"""Large submissions in memory for static checks, of all users: read, each takes many times its size."""
+
+
+class CheckTurns:
+    """Limits static checks to one per user, and to a few large submissions at a time, in users' turn."""
+
+    def __init__(self) -> None:
+        self._users: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        self._large = FairSemaphore(MOST_LARGE)
+        self._numbers = count()
+
+    @asynccontextmanager
+    async def of_user(self, uid: int) -> AsyncIterator[None]:
+        """Wait until no other check of this user is running."""
+        lock = self._users.setdefault(uid, asyncio.Lock())
+        async with lock:
+            yield
+
+    @asynccontextmanager
+    async def of_size(self, uid: int, size: int) -> AsyncIterator[None]:
+        """Wait until a submission of `size` bytes may be read and kept in memory during its analysis."""
+        if size <= LARGE_BYTES:
+            yield
+            return
+        async with self._large.hold(uid, "", str(next(self._numbers))):
+            yield
+
 
 MOST_TRIED = 2000
 """Attempts of one trial; the newest ones are taken."""
@@ -171,12 +207,11 @@ class PolicyTrials:
     ) -> None:
         """Compare an attempt's verdict with the result of its static stages under the profile, in turn."""
         try:
-            document = await self.jobs.document(attempt.id)
-        except AssaydError:
+            async with self.turns.of_size(uid, await self.jobs.document_size(attempt.id)):
+                document = await self.jobs.document(attempt.id)
+                await self._compare_verdict(trial, attempt, document, policy, uid)
+        except StoreError:
             trial.left_out += 1
-            return
-        async with self.turns.of_size(uid, len(document)):
-            await self._compare_verdict(trial, attempt, document, policy, uid)
 
     async def _compare_verdict(
         self, trial: PolicyTrial, attempt: Attempt, document: bytes, policy: ExecutionPolicy, uid: int
@@ -197,7 +232,7 @@ class PolicyTrials:
         if passed and errors:
             trial.note(attempt, errors, would_fail=True)
         elif not passed and not ran and not errors:
-            trial.note(attempt, await self._report_errors(attempt), would_fail=False)
+            trial.note(attempt, await self._report_errors(attempt, uid), would_fail=False)
         elif not passed and ran and not errors:
             trial.undecided += 1
 
@@ -205,11 +240,18 @@ class PolicyTrials:
         self, trial: PolicyTrial, attempt: Attempt, policy: ExecutionPolicy, peer: Peer
     ) -> bool:
         """Submit an attempt's code under the profile and compare verdicts; False if the quota is used up."""
-        document = json.loads(await self.jobs.document(attempt.id))
-        kept = {name: document[name] for name in ("kind", "payload", "labels") if name in document}
-        text = json.dumps({**kept, "policy": policy.name}).encode()
+        budget = self.admission.budget
+        rewrite = partial(_under_policy, policy.name)
+
+        async def fetch() -> bytes:
+            return await budget.parse(await self.jobs.document(attempt.id), peer.uid, rewrite)
+
         try:
-            accepted = await self.admission.submit_document(text, AttemptOrigin(peer=peer))
+            size = await self.jobs.document_size(attempt.id)
+            accepted = await self.admission.submit_stored(size, fetch, AttemptOrigin(peer=peer))
+        except StoreError:
+            trial.left_out += 1
+            return True
         except RequestError as problem:
             trial.left_out += not problem.retryable
             return not problem.retryable
@@ -218,7 +260,8 @@ class PolicyTrials:
             trial.left_out += 1
         elif done.verdict is not attempt.verdict:
             failed = done.verdict is Verdict.FAILED
-            trial.note(attempt, await self._report_errors(done if failed else attempt), would_fail=failed)
+            errors = await self._report_errors(done if failed else attempt, peer.uid)
+            trial.note(attempt, errors, would_fail=failed)
         return True
 
     async def _read_submission(self, document: bytes, uid: int) -> Submission | None:
@@ -228,9 +271,11 @@ class PolicyTrials:
         except AssaydError:
             return None
 
-    async def _report_errors(self, attempt: Attempt) -> list[Finding]:
+    async def _report_errors(self, attempt: Attempt, uid: int) -> list[Finding]:
         """Return the errors of an attempt's report as findings."""
-        return [finding for finding in findings_of((await self.documents(attempt))[0]) if finding.is_error]
+        report, _ = await self.documents(attempt)
+        found = await self.admission.budget.read_in_turn(report, uid, findings_of)
+        return [finding for finding in found if finding.is_error]
 
 
 def _tighten(policy: ExecutionPolicy, submission: Submission) -> ExecutionPolicy:
@@ -239,6 +284,13 @@ def _tighten(policy: ExecutionPolicy, submission: Submission) -> ExecutionPolicy
         return tighten(policy, submission.overrides)
     except RequestError:
         return policy
+
+
+def _under_policy(policy: str, document: bytes) -> bytes:
+    """Return the submission to validate a stored one again under another policy."""
+    read = json.loads(document)
+    kept = {name: read[name] for name in ("kind", "payload", "labels") if name in read}
+    return json.dumps({**kept, "policy": policy}).encode()
 
 
 def findings_of(report: bytes) -> list[Finding]:
@@ -256,3 +308,14 @@ def findings_of(report: bytes) -> list[Finding]:
         )
         for one in said.get("findings", ())
     ]
+
+
+async def check_static(submission: Submission, trials: PolicyTrials, *, uid: int) -> tuple[StageReport, ...]:
+    """Return the stages that an attempt would report, with run-time stages skipped; users take turns.
+
+    Raises: RequestError, as for the submission of an attempt.
+    """
+    submission = await trials.admission.complete(submission, uid)
+    policy, kind = trials.admission.policy(submission), trials.kinds[submission.kind]
+    checked = await trials.analyst.check(kind, submission.payload, policy, flow=(uid, "static-check"))
+    return merge_stages(checked.stages, kind.runtime_stages, None)

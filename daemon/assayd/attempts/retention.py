@@ -18,16 +18,15 @@ from typing import NoReturn
 
 import structlog
 
-from assayd.attempts.disk_quota import excess, excess_for_room
+from assayd.attempts.acceptance import excess, excess_for_room
 from assayd.errors import StoreError
-from assayd.model.attempt import Attempt
-from assayd.model.bundle import SECOND_RUN, disk_bytes
+from assayd.model.attempt import SECOND_RUN, Attempt, disk_bytes
 from assayd.model.records import SweepResult
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock
 from assayd.ports.driving import Leads, always_leads
+from assayd.store.attempt_queries import Removable, StoredUsage
 from assayd.store.batches import DatabaseBatchStore
-from assayd.store.expiry import Removable, StoredUsage
 from assayd.store.jobs import DatabaseJobStore
 
 log = structlog.get_logger()

@@ -7,25 +7,26 @@ Once an attempt is started, `lifecycle` runs it. Each attempt is a task in a sin
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 import structlog
 
 from assayd import memory
 from assayd.aio import Deadline, pause, task_group
-from assayd.attempts.attempt_run import WAITING_S, Abandoned, Emit, Finished, Job
 from assayd.attempts.events import EventHub
-from assayd.attempts.execution import Execute
+from assayd.attempts.execution import WAITING_S, Abandoned, Emit, Execute, Finished, Job
 from assayd.attempts.telemetry import count_attempt, span_facts, summary_line
 from assayd.byte_budget import ByteBudget
 from assayd.documents import read_accepted
-from assayd.documents.events import state_body
+from assayd.documents.attempts import state_body
 from assayd.errors import RequestError, StoreError
-from assayd.fair_queue import FairQueue, FairSemaphore
+from assayd.fair_queue import FairQueue, FairSemaphore, UserThrottle
 from assayd.kind import Kind
 from assayd.log import trace_log_fields
 from assayd.metrics import Metrics
@@ -34,7 +35,6 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.records import Query
 from assayd.model.run import Limits
 from assayd.model.submission import Submission
-from assayd.pace import UserThrottle
 from assayd.ports.clock import Clock
 from assayd.ports.tracing import NO_SPAN, Span
 from assayd.store.jobs import DatabaseJobStore
@@ -49,7 +49,9 @@ LARGE_AT_ONCE = 2
 LEFT = "attempt.left"
 """The error of a span whose attempt the next run of the daemon goes on with."""
 MOST_PER_FREE = 7
-"""Attempts that a user may have under way for each place that stays free: alone, it leaves an eighth."""
+"""Attempts that a user may have under way for each place that stays free."""
+ALONE_S = 300.0
+"""If no other user has submitted anything for so long, a user may have all places."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +125,8 @@ class Scheduler:
         self._active: dict[str, Job] = {}
         self._active_of: Counter[int] = Counter()
         self._permits: Counter[int] = Counter()
+        self._submitted: dict[int | None, float] = {None: clock.monotonic()}
+        """When each user last submitted something, the latest at the end; None: users before the start."""
         self.budget = ByteBudget(limits.bytes, pace=pace)
         self._large = FairSemaphore(LARGE_AT_ONCE)
         self._finished: dict[str, asyncio.Future[Finished]] = {}
@@ -202,6 +206,7 @@ class Scheduler:
         If `release_waiters` was already called, the attempt stays recorded, but callers can't wait for it.
         """
         attempt = order.attempt
+        self._note_submission(attempt.peer.uid)
         self._finished[attempt.id] = asyncio.get_running_loop().create_future()
         if not permitted:
             order = replace(order, document=None, submission=None, size=0)
@@ -228,14 +233,26 @@ class Scheduler:
         """Remove and return the next attempt to start; users take turns.
 
         A user's first attempt needs one free slot. Each further attempt must leave one free slot for every
-        `MOST_PER_FREE` active attempts of the user, and at least one.
+        `MOST_PER_FREE` active attempts of the user, and at least one, unless the user is alone.
         """
         free = self._limits.active - len(self._active)
         if free <= 0:
             return None
         most = MOST_PER_FREE * (free - 1)
-        full = {uid for uid, count in self._active_of.items() if count >= most}
+        full = {uid for uid, count in self._active_of.items() if count >= most and not self._is_alone(uid)}
         return self._queue.pop_other_user(full)
+
+    def _note_submission(self, uid: int) -> None:
+        now = self._clock.monotonic()
+        self._submitted.pop(uid, None)
+        self._submitted[uid] = now
+        while self._submitted[oldest := next(iter(self._submitted))] < now - ALONE_S:
+            del self._submitted[oldest]
+
+    def _is_alone(self, uid: int) -> bool:
+        """Return whether no other user has submitted anything for `ALONE_S` seconds."""
+        others = (at for user, at in reversed(self._submitted.items()) if user != uid)
+        return next(others, -math.inf) < self._clock.monotonic() - ALONE_S
 
     def _begin(self, order: Order) -> Job:
         job = self._build_job(order)
@@ -357,8 +374,7 @@ class Scheduler:
             document = await self._jobs.document(order.attempt.id)
         kinds = {order.attempt.kind: order.validator}
         uid = order.attempt.peer.uid
-        async with self.budget.reading(len(document), uid), self.budget.parsing(uid):
-            job.read = await read_accepted(document, kinds)
+        job.read = await self.budget.read_in_turn(document, uid, partial(read_accepted, kinds=kinds))
 
     def _summarise(self, finished: Finished) -> None:
         """Count a finished attempt, and log one line with everything that an operator needs."""

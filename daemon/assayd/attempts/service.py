@@ -8,6 +8,7 @@ import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -15,11 +16,11 @@ import structlog
 
 from assayd.attempts.acceptance import Acceptance
 from assayd.attempts.admission import Admission, AttemptOrigin, limits_of
-from assayd.attempts.attempt_run import Finished
 from assayd.attempts.conclusion import NOTHING
 from assayd.attempts.events import EventHub
-from assayd.attempts.execution import Elsewhere, Readiness
-from assayd.attempts.health_rows import (
+from assayd.attempts.execution import Elsewhere, Finished, Readiness
+from assayd.attempts.health import (
+    SelfTest,
     helpers_row,
     identity_row,
     kinds_row,
@@ -28,14 +29,12 @@ from assayd.attempts.health_rows import (
 )
 from assayd.attempts.retention import Retention
 from assayd.attempts.scheduler import Scheduler
-from assayd.attempts.selftest import SelfTest
 from assayd.documents import read_event_id, replay_diff
 from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.kind import Kind
 from assayd.kinds.registry import missing_packages
 from assayd.metrics import Metrics
-from assayd.model.attempt import Attempt, State
-from assayd.model.bundle import stamp
+from assayd.model.attempt import Attempt, State, stamp
 from assayd.model.health import DaemonFacts, HealthRow, HealthStatus
 from assayd.model.records import Accepted, Event, Page, Query, Summary, SweepResult
 from assayd.model.run import Limits
@@ -161,10 +160,15 @@ class DaemonService:
         attempt_id: str | None = None,
         idempotency_key: str | None = None,
         max_runs: int | None = None,
+        from_gateway: bool = False,
     ) -> Accepted:
         """Accept a submission durably and put the attempt into the queue."""
         origin = AttemptOrigin(
-            peer=peer, attempt_id=attempt_id, idempotency_key=idempotency_key, max_runs=max_runs
+            peer=peer,
+            attempt_id=attempt_id,
+            idempotency_key=idempotency_key,
+            max_runs=max_runs,
+            from_gateway=from_gateway,
         )
         return await self._admission.submit(submission, origin)
 
@@ -175,9 +179,10 @@ class DaemonService:
         """
         if attempt.state is not State.FINISHED:
             raise RequestError("attempt.unfinished", "the attempt has no verdict yet; wait for it")
-        document = await self._jobs.document(attempt.id)
         origin = AttemptOrigin(peer=peer, replay_of=attempt.id, idempotency_key=idempotency_key)
-        accepted = await self._admission.submit_document(document, origin)
+        size = await self._jobs.document_size(attempt.id)
+        fetch = partial(self._jobs.document, attempt.id)
+        accepted = await self._admission.submit_stored(size, fetch, origin)
         return accepted.attempt
 
     async def replay_diff(self, attempt: Attempt) -> Mapping[str, object] | None:

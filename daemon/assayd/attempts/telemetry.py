@@ -1,4 +1,4 @@
-"""Telemetry for operators: the log line and counters of a finished attempt, and gauges of the disk.
+"""Telemetry for operators: the log line and counters of a finished attempt, and gauges of disk and backlog.
 
 This module decides the content; `log` defines the format of the lines, and `metrics` the names of the
 metrics.
@@ -6,13 +6,18 @@ metrics.
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import NoReturn
 
-from assayd.attempts.attempt_run import Facts, Finished
+import structlog
+
+from assayd.attempts.execution import Facts, Finished
 from assayd.documents.base import milliseconds
+from assayd.errors import StoreError
 from assayd.metrics import Metrics, labelled
 from assayd.model.enforcement import would_fail
 from assayd.model.finding import Severity
@@ -20,6 +25,9 @@ from assayd.model.policy import Enforcement
 from assayd.model.report import Report, StageStatus
 from assayd.model.run import Limits, RunResult, UnitResult
 from assayd.ports.tracing import Attribute
+from assayd.store.batches import DatabaseBatchStore
+from assayd.store.jobs import DatabaseJobStore
+from assayd.store.outbox import Outbox
 
 RULES_SHOWN = 10
 """How many rules the line of an attempt names; its report has them all."""
@@ -166,3 +174,29 @@ def _file_size(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:  # the write-ahead log comes and goes
         return 0
+
+
+log = structlog.get_logger()
+
+COUNTED_EVERY_S = 30.0
+
+
+async def keep_counting(
+    metrics: Metrics, jobs: DatabaseJobStore, batches: DatabaseBatchStore, outbox: Outbox
+) -> NoReturn:
+    """Update the gauges of waiting items, waiting messages and bundles periodically."""
+    while True:
+        try:
+            await count(metrics, jobs, batches, outbox)
+        except StoreError as trouble:
+            log.error("backlog.not_counted", code=trouble.code)
+        await asyncio.sleep(COUNTED_EVERY_S)
+
+
+async def count(
+    metrics: Metrics, jobs: DatabaseJobStore, batches: DatabaseBatchStore, outbox: Outbox
+) -> None:
+    """Set the gauges once. Raises: StoreError."""
+    metrics.batch_items_waiting.set(await batches.backlog())
+    metrics.webhook_messages.set((await outbox.undelivered()).count)
+    metrics.bundle_bytes.set(sum(usage.disk_bytes for usage in (await jobs.usage()).values()))

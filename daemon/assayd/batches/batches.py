@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import NoReturn
 
 import structlog
@@ -573,9 +574,13 @@ class Feeder:
     async def _submit_item(self, item: Waiting) -> bool:
         """Submit an item; return False if it is already finished or can't be submitted."""
         try:
-            document = item.document or await self._store.document(item.submission)
-            origin = AttemptOrigin(peer=self.batch.peer, attempt_id=item.attempt_id, batch_id=self.batch.id)
-            accepted = await self._admission.submit_document(document, origin)
+            origin = AttemptOrigin(
+                peer=self.batch.peer,
+                attempt_id=item.attempt_id,
+                batch_id=self.batch.id,
+                is_new=not item.accepted,
+            )
+            accepted = await self._admission.submit_stored(item.size, partial(self._document, item), origin)
         except RequestError as refusal:
             if refusal.retryable:
                 raise
@@ -583,6 +588,9 @@ class Feeder:
             await self._store.refuse(self.batch.id, item.line, failure)
             return False
         return accepted.attempt.state is not State.FINISHED
+
+    async def _document(self, item: Waiting) -> bytes:
+        return item.document or await self._store.document(item.submission)
 
     async def _pause_after_error(self, trouble: StoreError) -> None:
         log.error("batch.held_up", batch_id=self.batch.id, code=trouble.code)

@@ -5,14 +5,12 @@ milliseconds. Each document is a pydantic model, which writes the JSON, describe
 and provides types to the client.
 """
 
-from assayd.documents.attempts import attempt_body, attempt_document
+from assayd.documents.attempts import attempt_body, attempt_document, event_document, event_id, read_event_id
 from assayd.documents.base import BaseDocument, error_document, plain, timestamp
 from assayd.documents.batches import batch_document, item_document, progress_document
-from assayd.documents.events import event_document, event_id, read_event_id
 from assayd.documents.execution import execution_document, joined_output
-from assayd.documents.junit import junit
 from assayd.documents.replay import replay_diff, submission_diff
-from assayd.documents.reports import limits_document, report_document
+from assayd.documents.reports import junit, limits_document, report_document
 from assayd.documents.strict_json import canonical, compact, digest, read_bytes, read_json, refuse_many
 from assayd.documents.submission import (
     LARGE_DOCUMENT_BYTES,
@@ -21,7 +19,7 @@ from assayd.documents.submission import (
     SubmissionBody,
     read_accepted,
     read_submission,
-    with_payload,
+    with_fields,
 )
 
 __all__ = [
@@ -52,7 +50,7 @@ __all__ = [
     "read_json",
     "read_submission",
     "refuse_many",
-    "with_payload",
+    "with_fields",
     "replay_diff",
     "report_document",
     "submission_diff",

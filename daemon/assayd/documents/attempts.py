@@ -1,19 +1,24 @@
-"""Documents of attempts and their artifacts."""
+"""Documents of attempts, of their artifacts and events, and of counts of attempts by result."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping
+from typing import Any
 
 from pydantic import Field
 
-from assayd.documents.base import BaseDocument, Timestamp, milliseconds
+from assayd.documents.base import BaseDocument, Timestamp, format_time, milliseconds
 from assayd.documents.execution import ExecutionDocument
 from assayd.documents.replay import ReplayDiffDocument
 from assayd.documents.reports import ReportDocument
 from assayd.documents.strict_json import compact, with_texts
+from assayd.errors import RequestError
 from assayd.model.attempt import Artifact, Attempt, Failure, State
 from assayd.model.policy import Enforcement
-from assayd.model.report import Verdict
+from assayd.model.records import Event, Summary
+from assayd.model.report import StageReport, Verdict
+from assayd.model.run import Unit
 from assayd.model.submission import Peer
 
 
@@ -143,3 +148,144 @@ def attempt_body(
     """
     written = {"report": report, "execution": execution, "replay_diff": compact(replay_diff)}
     return with_texts(attempt_document(attempt, bundle_path=bundle_path), written)
+
+
+class SummaryBucketDocument(BaseDocument):
+    """The attempts that were created in one time bucket."""
+
+    at: Timestamp = Field(description="When the span begins.")
+    verdicts: dict[str, int] = Field(description="Number of attempts by verdict.")
+
+
+class SlowestDocument(BaseDocument):
+    """One of the attempts with the longest duration."""
+
+    attempt_id: str = Field(description="The attempt.")
+    kind: str = Field(description="Its kind.")
+    verdict: str = Field(description="Result.")
+    duration_ms: float = Field(description="From start to verdict, without the time in the queue.")
+
+
+class SummaryDocument(BaseDocument):
+    """Counts of the finished attempts that match a query."""
+
+    total: int = Field(description="Number of attempts.")
+    verdicts: dict[str, int] = Field(description="By verdict.")
+    causes: dict[str, int] = Field(description="By cause; attempts that didn't run have none.")
+    kinds: dict[str, int] = Field(description="By kind.")
+    rules: dict[str, int] = Field(
+        description="Attempts by rule of their errors: the 100 most frequent rules, most frequent first."
+    )
+    bucket_s: int = Field(description="Length of each time span.")
+    buckets: list[SummaryBucketDocument] = Field(
+        description="By time, oldest first; empty spans are omitted."
+    )
+    slowest: list[SlowestDocument] = Field(description="The ten slowest attempts.")
+
+
+def summary_document(summary: Summary, bucket_s: int) -> SummaryDocument:
+    """Return the document of a summary."""
+    totals: dict[str, Counter[str]] = {name: Counter() for name in ("verdict", "cause", "kind")}
+    spans: dict[str, Counter[str]] = defaultdict(Counter)
+    for count in summary.counts:
+        spans[format_time(count.at)][count.verdict] += count.number
+        for name, counter in totals.items():
+            if (value := getattr(count, name)) is not None:
+                counter[value] += count.number
+    return SummaryDocument.model_construct(
+        total=sum(count.number for count in summary.counts),
+        verdicts=dict(totals["verdict"].most_common()),
+        causes=dict(totals["cause"].most_common()),
+        kinds=dict(totals["kind"].most_common()),
+        rules=dict(summary.rules),
+        bucket_s=bucket_s,
+        buckets=[
+            SummaryBucketDocument.model_construct(at=at, verdicts=dict(counts))
+            for at, counts in sorted(spans.items())
+        ],
+        slowest=[
+            SlowestDocument.from_value(each, duration_ms=milliseconds(each.took_s))
+            for each in summary.slowest
+        ],
+    )
+
+
+_EVENT_ID_DIGITS = 18
+
+
+class EventDocument(BaseDocument):
+    """One event of an attempt. The members of `body` depend on the event's kind.
+
+    - state: state
+    - stage: name, status, duration_ms, findings (their number)
+    - unit: name, index (from 1), total, status (``started``, then its cause), duration_ms
+    - stdout, stderr: unit, text
+    - finished: verdict, cause
+    - gap: missed (the number of lost events; null if unknown)
+    """
+
+    id: str = Field(description="Id of the event, for `Last-Event-ID`.")
+    attempt_id: str = Field(description="The attempt.")
+    run_number: int = Field(description="Number of the run.")
+    seq: int = Field(description="Its place in that run, from 1.")
+    kind: str = Field(description="Kind of the event.")
+    at: Timestamp = Field(description="When.")
+    body: dict[str, Any] = Field(description="Details; their keys depend on the kind.")
+
+
+def event_document(event: Event, place: str | None = None) -> EventDocument:
+    """Return the document of an event; in a stream of several attempts, `place` is its id."""
+    return EventDocument.from_value(event, id=place or event_id(event))
+
+
+def event_id(event: Event) -> str:
+    """Return an event's id, which a stream sends and a client returns in `Last-Event-ID`."""
+    return f"{event.run_number}.{event.seq}"
+
+
+def read_event_id(text: str) -> tuple[int, int]:
+    """Parse an event id into its run number and sequence number.
+
+    Raises:
+        RequestError: ``invalid``, if `event_id` can't have produced the text.
+    """
+    run, dot, seq = text.partition(".")
+    if not (dot and all(n.isascii() and n.isdigit() and len(n) <= _EVENT_ID_DIGITS for n in (run, seq))):
+        raise RequestError("invalid", "Last-Event-ID isn't an id of this stream", field="Last-Event-ID")
+    return int(run), int(seq)
+
+
+def state_body(state: State) -> dict[str, object]:
+    """Return the event body for a change of state."""
+    return {"state": state.value}
+
+
+def stage_body(stage: StageReport) -> dict[str, object]:
+    """Return the event body for the end of a stage."""
+    return {
+        "name": stage.name,
+        "status": stage.status.value,
+        "duration_ms": milliseconds(stage.duration_s),
+        "findings": len(stage.findings),
+    }
+
+
+def unit_body(units: tuple[Unit, ...], index: int, status: str, duration_s: float = 0.0) -> dict[str, object]:
+    """Return the event body for the start of a unit, or for its end with the cause."""
+    return {
+        "name": units[index].name,
+        "index": index + 1,
+        "total": len(units),
+        "status": status,
+        "duration_ms": milliseconds(duration_s),
+    }
+
+
+def output_body(unit: Unit, data: bytes) -> dict[str, object]:
+    """Return the event body for a piece of output."""
+    return {"unit": unit.name, "text": data.decode("utf-8", "replace")}
+
+
+def finished_body(attempt: Attempt) -> dict[str, object]:
+    """Return the event body for the verdict."""
+    return {"verdict": attempt.verdict.value if attempt.verdict else None, "cause": attempt.cause}

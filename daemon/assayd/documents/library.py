@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from assayd.documents.base import BaseDocument, Timestamp
 from assayd.documents.strict_json import with_texts
-from assayd.model.library import LibraryEntry
+from assayd.model.records import LibraryEntry
 
 LibraryName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 

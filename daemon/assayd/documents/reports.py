@@ -1,22 +1,39 @@
-"""Documents of reports: results of the stages and of the run, rejected imports, and fix hints."""
+"""Documents of reports: results of the stages and of the run, rejected imports, and fix hints.
+
+A result is shown with text previews of the arrays and tables in it: their size, types and first rows.
+
+    dataframe, 300 rows × 2 columns
+       region      n
+       object  int64
+    0   north      1
+    1   south      2
+    … 298 more rows
+
+Guest code controls the result. Therefore, a value that is tagged as a table but has another shape gets no
+preview, and only a limited part of a large value is read.
+
+`junit` converts a report to JUnit XML for CI servers.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, zip_longest
 from typing import Any, Literal
+from xml.etree import ElementTree as ET
 
 from pydantic import Field
 
 from assayd.documents.base import BaseDocument, Timestamp, milliseconds
-from assayd.documents.result_preview import preview_of
 from assayd.documents.strict_json import canonical, compact
-from assayd.model.finding import Finding, FixHint, Layer, Severity
+from assayd.model.finding import Finding, FixHint, Layer, Severity, fix_hints
 from assayd.model.policy import Clamp, Enforcement, NetworkPolicy
 from assayd.model.report import Case, CaseStatus, Report, StageReport, StageStatus, StaticResult
 from assayd.model.run import Cause, Limits, PolicyEvent
-from assayd.model.submission import JsonValue
+from assayd.model.submission import JsonValue, Submission
+from assayd.model.text_limits import shorten
 
 SCHEMA_VERSION = 1
 RESULT_TEXT_BYTES = 4096
@@ -266,3 +283,246 @@ def _quoted_module(finding: Finding) -> str | None:
     """Return the module that a finding's message quotes; None if only the run reveals the name."""
     _, quote, rest = finding.message.partition("'")
     return rest.partition("'")[0] if quote else None
+
+
+MOST_TABLES = 3
+MOST_ROWS = 5
+MOST_COLUMNS = 8
+CELL_CHARS = 20
+_NAME_CHARS = 60
+_LOOKED = 20
+"""Members of an object or array that are searched for tables."""
+_DEPTH = 3
+_LEVELS = 4
+_READ = 200
+"""Characters of a string that a cell reads."""
+
+Rows = Sequence[Sequence[str]]
+
+
+def preview_of(result: JsonValue) -> str | None:
+    """Return a preview of the first tables and arrays in a result; None if it has none."""
+    return "\n\n".join(islice(_render_previews(result, "", _DEPTH), MOST_TABLES)) or None
+
+
+def _render_previews(value: JsonValue, name: str, depth: int) -> Iterator[str]:
+    if isinstance(value, dict) and "$py" in value:
+        if (lines := _render_tagged(value)) is not None:
+            yield "\n".join([f"{name.lstrip('.')}: {lines[0]}" if name else lines[0], *lines[1:]])
+            return
+        value = value.get("value") if value["$py"] == "tuple" else None
+    for key, one in _iter_members(value) if depth else ():
+        yield from _render_previews(one, shorten(f"{name}{key}", _NAME_CHARS), depth - 1)
+
+
+def _iter_members(value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
+    if isinstance(value, dict):
+        yield from ((f".{_render_cell(key)}", one) for key, one in islice(value.items(), _LOOKED))
+    elif isinstance(value, list):
+        yield from ((f"[{place}]", one) for place, one in enumerate(islice(value, _LOOKED)))
+
+
+def _render_tagged(tagged: dict[str, JsonValue]) -> list[str] | None:
+    held, kind = tagged.get("value"), tagged["$py"]
+    if kind == "dataframe" and isinstance(held, dict):
+        return _render_frame(held)
+    if kind == "series" and isinstance(held, dict):
+        return _render_series(held, _render_cell(tagged.get("type")))
+    return _render_array(held, _render_cell(tagged.get("type"))) if kind == "ndarray" else None
+
+
+def _render_frame(held: dict[str, JsonValue]) -> list[str] | None:
+    columns, index, rows = held.get("columns"), held.get("index"), held.get("rows")
+    if not isinstance(columns, list) or not isinstance(index, list) or not isinstance(rows, list):
+        return None
+    types = held.get("dtypes")
+    heads = [["", *_render_cells(columns)]] + (
+        [["", *_render_cells(types)]] if isinstance(types, list) else []
+    )
+    shown = zip(index[:MOST_ROWS], rows[:MOST_ROWS], strict=False)
+    body = [
+        [_render_cell(label), *_render_cells(row if isinstance(row, list) else [row])] for label, row in shown
+    ]
+    size = f"dataframe, {_format_count(len(rows), 'row')} × {_format_count(len(columns), 'column')}"
+    return [size, *_align_columns([*heads, *body]), *_render_omitted(len(rows), len(columns))]
+
+
+def _render_series(held: dict[str, JsonValue], kind: str) -> list[str] | None:
+    index, values = held.get("index"), held.get("values")
+    if not isinstance(index, list) or not isinstance(values, list):
+        return None
+    pairs = zip(index[:MOST_ROWS], values[:MOST_ROWS], strict=False)
+    body = [[_render_cell(label), _render_cell(value)] for label, value in pairs]
+    named = "" if held.get("name") is None else f" {_render_cell(held['name'])}"
+    return [
+        f"series{named}, {_format_count(len(values), 'value')}, {kind}",
+        *_align_columns(body),
+        *_render_omitted(len(values), 0),
+    ]
+
+
+def _render_array(held: JsonValue, kind: str) -> list[str]:
+    shape = _shape(held)
+    while _shape(held)[2:] and isinstance(held, list):
+        held = held[0]  # of more than two dimensions: the first plane
+    rows: list[JsonValue] = held if isinstance(held, list) else [held]
+    if len(shape) < 2:
+        rows = [[*rows]]
+    body = [_render_cells(row) for row in rows[:MOST_ROWS] if isinstance(row, list)]
+    size = " × ".join(map(str, shape)) or "no dimensions"
+    wide = len(rows[0]) if rows and isinstance(rows[0], list) else 0
+    return [f"ndarray, {size}, {kind}", *_align_columns(body), *_render_omitted(len(rows), wide)]
+
+
+def _shape(value: JsonValue) -> list[int]:
+    """Return the lengths of nested arrays, always descending into the first element."""
+    found = []
+    while isinstance(value, list):
+        found.append(len(value))
+        value = value[0] if value else None
+    return found
+
+
+def _align_columns(rows: Rows) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
+    for row in rows:
+        yield "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
+
+
+def _render_omitted(rows: int, columns: int) -> Iterator[str]:
+    more = [
+        _format_count(count - most, f"more {name}")
+        for count, most, name in ((rows, MOST_ROWS, "row"), (columns, MOST_COLUMNS, "column"))
+        if count > most
+    ]
+    if more:
+        yield f"… {', '.join(more)}"
+
+
+def _format_count(count: int, name: str) -> str:
+    return f"{count} {name}{'' if count == 1 else 's'}"
+
+
+def _render_cells(values: Sequence[JsonValue]) -> list[str]:
+    return [_render_cell(value) for value in values[:MOST_COLUMNS]]
+
+
+def _render_nested(value: list[JsonValue] | dict[str, JsonValue]) -> str:
+    """Return an array as text, e.g. the labels of a multi-level index; omit deeper levels."""
+    if isinstance(value, dict):
+        return "{…}" if value else "{}"
+    parts = ["…" if isinstance(one, list | dict) else _render_cell(one) for one in value[:_LEVELS]]
+    return shorten(f"[{', '.join(parts)}{', …' if len(value) > _LEVELS else ''}]", CELL_CHARS)
+
+
+def _render_cell(value: JsonValue) -> str:
+    """Return a value as one line of limited length; abbreviate nested values."""
+    if isinstance(value, dict) and "$py" in value:
+        held = value.get("value")
+        value = held if isinstance(held, str) else f"{_render_cell(value['$py'])} …"
+    if isinstance(value, list | dict):
+        return _render_nested(value)
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = value[:_READ] if isinstance(value, str) else repr(value)
+    return shorten(" ".join(text.split()), CELL_CHARS)
+
+
+class StaticCheckDocument(BaseDocument):
+    """The static stages of a submission that was checked without being recorded."""
+
+    kind: str = Field(description="Kind of the submission.")
+    policy: str = Field(description="Its profile.")
+    stages: list[StageDocument] = Field(description="All stages, in order; those of a run are skipped.")
+    findings: list[FindingDocument] = Field(description="All findings, in stage order.")
+    fix_hints: list[FixHint] = Field(description="Suggested changes.")
+
+
+def static_check_document(submission: Submission, stages: Sequence[StageReport]) -> StaticCheckDocument:
+    """Return the document of a static check."""
+    written = [stage_document(stage) for stage in stages]
+    return StaticCheckDocument.model_construct(
+        kind=submission.kind,
+        policy=submission.policy,
+        stages=written,
+        findings=[finding for stage in written for finding in stage.findings],
+        fix_hints=list(fix_hints(finding for stage in stages for finding in stage.findings)),
+    )
+
+
+_ILLEGAL = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 can't represent, even escaped."""
+
+
+def junit(report: Report) -> bytes:
+    """Return a report as JUnit XML: one test case per case, or one per stage if nothing was run."""
+    suite = ET.Element("testsuite", name=_replace_illegal(f"{report.kind} {report.attempt_id}"))
+    if report.cases:
+        for case in report.cases:
+            _add_case(suite, report.kind, case)
+    else:
+        for stage in report.stages:
+            _add_stage(suite, report.kind, stage)
+    tests = suite.findall("testcase")
+    suite.set("tests", str(len(tests)))
+    suite.set("failures", str(len(suite.findall("testcase/failure"))))
+    suite.set("errors", str(len(suite.findall("testcase/error"))))
+    suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
+    suite.set("time", f"{sum(float(test.get('time', '0')) for test in tests):.6f}")
+    if report.validated_at is not None:
+        suite.set("timestamp", report.validated_at.isoformat(timespec="seconds"))
+    text: bytes = ET.tostring(suite, encoding="utf-8", xml_declaration=True)
+    return text
+
+
+def _add_case(suite: ET.Element, kind: str, case: Case) -> None:
+    test = _add_test(suite, kind, case.name, case.duration_s)
+    detail = case.traceback or case.message or ""
+    match case.status:
+        case CaseStatus.FAILED:
+            _add_outcome(test, "failure", case.error_type or "failed", case.message or "", detail)
+        case CaseStatus.ERROR:
+            _add_outcome(test, "error", case.cause or "error", case.message or "", detail)
+        case CaseStatus.SKIPPED:
+            ET.SubElement(test, "skipped")
+        case CaseStatus.PASSED:
+            pass
+    for name, text in (("system-out", case.stdout), ("system-err", case.stderr)):
+        if text:
+            ET.SubElement(test, name).text = _replace_illegal(text)
+
+
+def _add_stage(suite: ET.Element, kind: str, stage: StageReport) -> None:
+    test = _add_test(suite, kind, stage.name, stage.duration_s)
+    lines = [f"line {finding.line}: {_indent_lines(finding.message)}" for finding in stage.findings]
+    if stage.status is StageStatus.SKIPPED:
+        ET.SubElement(test, "skipped")
+    elif stage.status in {StageStatus.FAILED, StageStatus.ERROR}:
+        tag = "failure" if stage.status is StageStatus.FAILED else "error"
+        kind_of = stage.findings[0].rule if stage.findings else stage.status
+        _add_outcome(test, tag, kind_of, lines[0] if lines else "", "\n".join(lines))
+
+
+def _add_test(suite: ET.Element, kind: str, name: str, duration_s: float) -> ET.Element:
+    return ET.SubElement(
+        suite,
+        "testcase",
+        classname=_replace_illegal(kind),
+        name=_replace_illegal(name),
+        time=f"{duration_s:.6f}",
+    )
+
+
+def _add_outcome(test: ET.Element, tag: str, kind: str, message: str, detail: str) -> None:
+    ET.SubElement(
+        test, tag, type=_replace_illegal(kind), message=_replace_illegal(message)
+    ).text = _replace_illegal(detail)
+
+
+def _indent_lines(text: str) -> str:
+    """Indent all lines except the first, so that guest text can't imitate lines of the report."""
+    return text.replace("\n", "\n    ")
+
+
+def _replace_illegal(text: str) -> str:
+    return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", text)

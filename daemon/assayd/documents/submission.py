@@ -5,12 +5,10 @@ Parts larger than their cap (`PayloadCaps`) are rejected before they are copied.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn, assert_never, get_args
 
 from pydantic import (
@@ -24,8 +22,15 @@ from pydantic import (
 )
 
 from assayd import did_you_mean
-from assayd.documents.misfits import MOST_PLACE_CHARS, message_of, place_of, refuse_many_errors
-from assayd.documents.strict_json import canonical, digest, read_json
+from assayd.documents.strict_json import (
+    MOST_PLACE_CHARS,
+    canonical,
+    digest,
+    message_of,
+    place_of,
+    read_json,
+    refuse_many_errors,
+)
 from assayd.errors import RequestError
 from assayd.model.submission import JsonValue, RepairOptions, Submission
 from assayd.model.webhook import MOST_CHARS
@@ -312,17 +317,16 @@ def _canonical_document(
     return b"".join((canonical(before)[:-1], b',"payload":', payload_text, b",", canonical(after)[1:]))
 
 
-def with_payload(
-    submission: Submission, payload: Mapping[str, object], kinds: Mapping[str, Kind]
-) -> Submission:
-    """Return a submission with another payload, read as a new request. Raises: as `read_submission`."""
-    return read_submission(canonical({**json.loads(submission.document), "payload": payload}), kinds)
+def with_fields(document: bytes, fields: Mapping[str, object], kinds: Mapping[str, Kind]) -> Submission:
+    """Add fields to a submission's payload; read it as a new request. Raises: as `read_submission`."""
+    read = json.loads(document)
+    read["payload"] |= fields
+    return read_submission(canonical(read), kinds)
 
 
-async def read_accepted(document: bytes, kinds: Mapping[str, Kind]) -> Submission:
-    """Parse an accepted submission; use a thread for a large one, to keep the event loop free."""
-    read = partial(read_submission, document, kinds, caps=_ACCEPTED)
-    return await asyncio.to_thread(read) if len(document) > LARGE_DOCUMENT_BYTES else read()
+def read_accepted(document: bytes, kinds: Mapping[str, Kind]) -> Submission:
+    """Parse an accepted submission. Raises: as `read_submission`, without a limit on inputs."""
+    return read_submission(document, kinds, caps=_ACCEPTED)
 
 
 def _read_envelope(raw: dict[str, JsonValue]) -> SubmissionBody:

@@ -8,14 +8,11 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from assayd.egress.addresses import Public
-from assayd.egress.decision import AccessRequest, Decision, decide
+from assayd.egress.decision import AccessRequest, Decision, NotServed, decide, failed, refused
 from assayd.egress.ledger import Entry, Ledger
-from assayd.egress.places import ThresholdSemaphore
-from assayd.egress.refusal import NotServed, failed, refused
 from assayd.egress.resolver import Lookup, Resolver
-from assayd.egress.target import NoTarget, Target
-from assayd.egress.turns import Turn
+from assayd.egress.target import NoTarget, Public, Target
+from assayd.egress.turns import ThresholdSemaphore, Turn
 from assayd.egress.upstream import Upstream, connected
 from assayd.findings.network_rules import NetworkRule, NetworkTrouble
 from assayd.model.policy import NetworkPolicy

@@ -14,9 +14,9 @@ import h11
 
 from assayd.aio import together
 from assayd.egress.access import Access
+from assayd.egress.decision import RULE_HEADER, NotServed, failed, refused_by
 from assayd.egress.events import HttpReader
 from assayd.egress.guest import Guest
-from assayd.egress.refusal import RULE_HEADER, NotServed, failed, refused_by
 from assayd.egress.target import HTTP_PORT, Target
 from assayd.egress.upstream import Upstream, idle_after
 from assayd.findings.network_rules import NetworkRule, NetworkTrouble

@@ -14,9 +14,9 @@ from enum import Enum, auto
 
 import h11
 
+from assayd.egress.decision import ALERT, ESTABLISHED, NotServed, answer, failed, refused_by
 from assayd.egress.events import HttpReader
 from assayd.egress.ledger import Ledger
-from assayd.egress.refusal import ALERT, ESTABLISHED, NotServed, answer, failed, refused_by
 from assayd.egress.turns import Turn
 from assayd.findings.network_rules import NetworkRule, NetworkTrouble
 from assayd.ports.egress import EgressLimits, GuestStream

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import structlog
 
-from assayd.egress.refusal import NotServed, refused_by
+from assayd.egress.decision import NotServed, refused_by
 from assayd.egress.target import NoTarget, Target
 from assayd.findings.network_rules import NetworkRule
 from assayd.guest.frames import LEAST_COST

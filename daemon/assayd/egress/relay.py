@@ -10,16 +10,14 @@ from itertools import count
 import h11
 
 from assayd.egress.access import LOOK_UPS, EgressContext, access
-from assayd.egress.addresses import Public, is_public
+from assayd.egress.decision import NotServed
 from assayd.egress.forward import serve_request
 from assayd.egress.guest import Guest
 from assayd.egress.ledger import Ledger
-from assayd.egress.places import ThresholdSemaphore
-from assayd.egress.refusal import NotServed
 from assayd.egress.resolver import LookUp, Resolver, look_up
-from assayd.egress.target import read_target
+from assayd.egress.target import Public, is_public, read_target
 from assayd.egress.tunnel import serve_tunnel
-from assayd.egress.turns import Turns
+from assayd.egress.turns import ThresholdSemaphore, Turns
 from assayd.metrics import Metrics
 from assayd.model.policy import NetworkPolicy
 from assayd.model.run import AccessProtocol

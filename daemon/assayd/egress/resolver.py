@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from assayd.egress.places import ThresholdSemaphore
+from assayd.egress.turns import ThresholdSemaphore
 
 LookUp = Callable[[str, int], tuple[str, ...]]
 """Returns the addresses of a name, in the order in which to try them. Blocks. Raises: OSError."""

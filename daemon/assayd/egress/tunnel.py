@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from assayd.aio import together
 from assayd.egress.access import Access
+from assayd.egress.decision import refused_by
 from assayd.egress.guest import Guest
-from assayd.egress.refusal import refused_by
 from assayd.egress.upstream import Upstream, idle_after
 from assayd.findings.network_rules import NetworkRule
 

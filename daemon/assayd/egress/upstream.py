@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from assayd.aio import open_first_available
+from assayd.egress.decision import failed
 from assayd.egress.ledger import Entry
-from assayd.egress.refusal import failed
 from assayd.egress.turns import Turn
 from assayd.findings.network_rules import NetworkTrouble
 

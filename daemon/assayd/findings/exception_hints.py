@@ -8,8 +8,7 @@ code.
     AttributeError: 'NoneType' object has no attribute 'x'      The value is None: …
     KeyError: 'amount'               … Values on this line: “row = {'id': 1, 'amount_eur': 2}”
 
-`value_hints` derives fixes from the values on the failing line; `line_hints` derives fixes from the line's
-expression.
+`line_hints` derives fixes from the values on the failing line, and from the line's expression.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from assayd.findings.line_hints import hint_by_expression
+from assayd.findings.line_hints import hint_by_expression, hint_by_values
 from assayd.findings.source_text import line_at
-from assayd.findings.value_hints import hint_by_values
 from assayd.guest_results.record import Raised
 from assayd.model.finding import Edit
 from assayd.model.text_limits import EDITED_LINE_CHARS, shorten

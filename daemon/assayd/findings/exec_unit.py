@@ -11,10 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from assayd.findings.call_unit import Tried, case_of
-from assayd.findings.runs import cause_finding, quoted_end
-from assayd.findings.timeout import timeout_finding
-from assayd.guest_results.json_reader import GuestJsonError
-from assayd.guest_results.record import NotExecuted, read_record
+from assayd.findings.runs import cause_finding, quoted_end, timeout_finding
+from assayd.guest_results.record import GuestJsonError, NotExecuted, read_record
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, UnitResult

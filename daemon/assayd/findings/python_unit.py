@@ -13,21 +13,21 @@ from assayd.findings.call_unit import Tried, case_of
 from assayd.findings.exec_unit import exit_code
 from assayd.findings.python_failures import ExceptionContext, failure_finding, is_harness_error
 from assayd.findings.runs import (
+    add_endless_parts,
     cause_finding,
     event_findings,
     limit_details,
     not_compiled_finding,
     quoted_end,
+    timeout_finding,
 )
-from assayd.findings.timeout import add_endless_parts, timeout_finding
-from assayd.guest_results.json_reader import GuestJsonError
-from assayd.guest_results.record import NotCompiled, Raised, Record, read_record
+from assayd.guest_results.record import GuestJsonError, NotCompiled, Raised, Record, read_record
 from assayd.model.finding import Finding, has_errors
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, UnitResult
 
 _TELLING = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO, Cause.POLICY_VIOLATION})
-_AT_FAULT = frozenset({Cause.EXITED_NONZERO, Cause.SIGNALLED, Cause.POLICY_VIOLATION})
+_CODE_AT_FAULT = frozenset({Cause.EXITED_NONZERO, Cause.SIGNALLED, Cause.POLICY_VIOLATION})
 
 
 def never_started(name: str) -> Tried:
@@ -65,7 +65,7 @@ def judge_end(unit: UnitResult, around: ExceptionContext, *, what: str) -> Tried
         record = None
     finding = _failure_finding(unit, record, around, what)
     finding = replace(finding, context=finding.context or quoted_end(unit.stderr.text()))
-    status = CaseStatus.FAILED if unit.outcome.cause in _AT_FAULT else CaseStatus.ERROR
+    status = CaseStatus.FAILED if unit.outcome.cause in _CODE_AT_FAULT else CaseStatus.ERROR
     return Tried(
         case=_explain_case(_case(unit, status, finding.message), record, around), findings=(*events, finding)
     )

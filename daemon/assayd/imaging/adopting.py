@@ -32,13 +32,12 @@ from assayd.imaging.interpreters import (
 )
 from assayd.imaging.layers import CAPS, Caps, LayeredRoot, remove
 from assayd.imaging.own_recipe import is_variable_for_code
-from assayd.imaging.packages import Progress
+from assayd.imaging.packages import BuildFolders, Progress
 from assayd.imaging.paths import resolved
 from assayd.imaging.recipe import Recipe
 from assayd.imaging.sbom import SBOM_FILE
 from assayd.imaging.source import Source, open_tar, opened, unpack_layer
 from assayd.imaging.tree import LABEL_FILES, read_layer_entries, tree_digest
-from assayd.imaging.workplace import BuildFolders
 
 System = Callable[[], AbstractContextManager[tuple[Path, Recipe]]]
 """Provides the root folder of the image ``python``, with its recipe."""

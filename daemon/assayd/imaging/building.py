@@ -21,14 +21,13 @@ from assayd.imaging.archive import Image, pack_layer, write_archive
 from assayd.imaging.baselines import LABEL_BASELINE, UNMEASURED, read_baseline
 from assayd.imaging.digest import digest_of, guest_digest, guest_files, library_digest
 from assayd.imaging.modules import list_modules
-from assayd.imaging.packages import Progress
+from assayd.imaging.packages import BuildFolders, Progress, workplace
 from assayd.imaging.paths import resolved
 from assayd.imaging.recipe import Recipe
 from assayd.imaging.recipes import Recipes
 from assayd.imaging.sbom import SBOM_FILE
 from assayd.imaging.tree import LABEL_FILES, read_layer_entries, tree_digest
 from assayd.imaging.wheels import SITE, install
-from assayd.imaging.workplace import BuildFolders, workplace
 
 _FACTS = "facts.json"
 _ROOT = "root"

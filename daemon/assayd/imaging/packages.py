@@ -5,10 +5,15 @@ mmdebstrap, which fetches and unpacks packages. The module contains no addresses
 configures sources, proxies and lists.
 """
 
+from __future__ import annotations
+
+import contextlib
+import fcntl
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -205,3 +210,22 @@ def _run_command(command: Sequence[str], temporary: Path | None = None) -> str:
     # mmdebstrap creates its root folder below TMPDIR, so that this code can always remove it.
     environment = plain_environment() | ({"TMPDIR": str(temporary)} if temporary else {})
     return run(command, code="image.tool_failed", timeout_s=_FETCH_TIMEOUT_S, environment=environment)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildFolders:
+    """The folder of an image, a temporary folder inside it, and the progress callback."""
+
+    folder: Path
+    work: Path
+    progress: Progress
+
+
+@contextlib.contextmanager
+def workplace(folder: Path, progress: Progress) -> Iterator[BuildFolders]:
+    """Hold an exclusive lock on an image's folder for the duration of the `with` block."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with tempfile.TemporaryDirectory(prefix=".building-", dir=folder) as work:
+            yield BuildFolders(folder=folder, work=Path(work), progress=progress)

@@ -144,13 +144,16 @@ class Tally:
 class Waiting:
     """An item that has no verdict yet.
 
-    `submission` is the digest of the item's document. `document` is set only for a small document; a large
-    document must be read from the store.
+    `submission` is the digest of the item's document, and `size` its length in bytes. `document` is set
+    only for a small document; a large document must be read from the store. `accepted`: whether the item's
+    attempt exists.
     """
 
     line: int
     attempt_id: str
     submission: str
+    accepted: bool
+    size: int = 0
     document: bytes | None = None
 
 

@@ -1,4 +1,4 @@
-"""Turns findings of a profile's rules into warnings if the profile is in report-only mode.
+"""Applies a profile to findings: severities of quality findings, and report-only mode.
 
 Rules that don't depend on a profile are errors in both modes:
 
@@ -8,12 +8,34 @@ Rules that don't depend on a profile are errors in both modes:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from assayd.model.finding import Finding, Layer, Rule, Severity
-from assayd.model.policy import ExecutionPolicy, ImportMode
+from assayd.model.policy import QUALITY_RULES, ExecutionPolicy, ImportMode, QualityPolicy, RuleLevel
 from assayd.model.text_limits import shorten
+
+
+def apply_quality_levels(findings: Iterable[Finding], quality: QualityPolicy) -> tuple[Finding, ...]:
+    """Apply the profile's severities to the quality findings; return all findings."""
+    return tuple(_apply_levels(findings, quality))
+
+
+def _apply_levels(findings: Iterable[Finding], quality: QualityPolicy) -> Iterator[Finding]:
+    for finding in findings:
+        if finding.rule not in QUALITY_RULES or finding.severity is Severity.INFO:
+            yield finding
+            continue
+        level = quality.level(finding.rule)
+        if level is not RuleLevel.OFF:
+            severity = Severity.ERROR if level is RuleLevel.ERROR else Severity.WARNING
+            yield finding if finding.severity is severity else replace(finding, severity=severity)
+
+
+def is_quality_finding(finding: Finding) -> bool:
+    """Return whether a finding reports that a validated submission has little value."""
+    return finding.rule in QUALITY_RULES and finding.severity is not Severity.INFO
+
 
 REPORTED = 'Reported only: `enforcement = "enforce"` would fail the submission.'
 REPORT_ONLY = (

@@ -1,4 +1,4 @@
-"""The records of attempts, and queries for them with their results."""
+"""The records of attempts and approved submissions, and queries for attempts with their results."""
 
 from __future__ import annotations
 
@@ -128,3 +128,25 @@ class SweepResult:
     attempts: int = 0
     bundles: int = 0
     disk_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryEntry:
+    """A validated submission that a user approved with a name. Versions start at 1 per user and name.
+
+    `chain` lists, in chronological order, the attempts that led to the submission. `document` is the
+    accepted submission, or an empty object if the document wasn't requested.
+    """
+
+    uid: int
+    name: str
+    version: int
+    kind: str
+    attempt_id: str
+    digest: str
+    intent: str | None
+    chain: tuple[str, ...]
+    approved_by: int
+    approved_at: datetime
+    bundle: str | None
+    document: bytes = b"{}"

@@ -16,10 +16,9 @@ from pathlib import Path
 from assayd import did_you_mean
 from assayd.errors import RequestError
 from assayd.model.policy import DEFAULT_BOUNDS, Clamp, ExecutionPolicy, LimitRange, LimitRanges
-from assayd.policies.canonical import MEGABYTE, flat, unenforceable, with_digest
+from assayd.policies.canonical import MEGABYTE, Origins, flat, origins, unenforceable, with_digest
 from assayd.policies.files import CODE, Profile, profile_paths, read_categories, read_profile
 from assayd.policies.merge import merge_bounds
-from assayd.policies.origins import Origins, origins
 from assayd.policies.resolve import ProfileDraft, ProfileResolver
 from assayd.tomlfile import FileError, Problem
 

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from pathlib import Path
 from typing import Protocol
 
-from assayd.model.attempt import Attempt
-from assayd.model.bundle import Bundle, Written
+from assayd.model.attempt import Attempt, Bundle, Written
 from assayd.model.report import Verdict
 
 BundleAttachments = Callable[[Attempt, Verdict], Awaitable[Mapping[str, bytes]]]

@@ -1,4 +1,4 @@
-"""The core's interface to repairs and generations, which the wing `assayd_chains` implements."""
+"""The core's interfaces to repairs, generations and workflows, which wings implement, and to webhooks."""
 
 from __future__ import annotations
 
@@ -105,3 +105,40 @@ class NoChains:
     def end(self, chain_id: str) -> bool:
         """Return False, because no chains exist."""
         return False
+
+
+WORKFLOWS_PACKAGE = "assayd_workflows"
+
+
+class Workflows(Protocol):
+    """The workflows of a daemon, as far as the core uses them."""
+
+    async def recover(self, only: Container[str] | None = None) -> None:
+        """Continue the unfinished workflows of a previous run: all, or those with an id in `only`."""
+        ...
+
+    def end(self, workflow_id: str) -> bool:
+        """End a workflow if this process drives it; return whether this process drives it."""
+        ...
+
+
+class NoWorkflows:
+    """An implementation of `Workflows`, used if their package isn't installed."""
+
+    async def recover(self, only: Container[str] | None = None) -> None:
+        """Do nothing, because no workflows exist."""
+
+    def end(self, workflow_id: str) -> bool:
+        """Return False, because no workflows exist."""
+        return False
+
+
+class WebhookGate(Protocol):
+    """A checker of webhook URLs."""
+
+    async def check(self, url: str, uid: int) -> None:
+        """Check that messages for a user can be sent to a URL.
+
+        Raises: RequestError ``webhook.invalid``, ``webhook.not_allowed``, ``quota.webhooks`` (retryable).
+        """
+        ...

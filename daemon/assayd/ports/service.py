@@ -45,8 +45,11 @@ class Service(Protocol):
         attempt_id: str | None = None,
         idempotency_key: str | None = None,
         max_runs: int | None = None,
+        from_gateway: bool = False,
     ) -> Accepted:
         """Accept a submission and store it durably.
+
+        `from_gateway`: whether a node's worker submits it for a gateway.
 
         Raises: RequestError ``queue.full`` or ``quota.full`` (retryable), ``policy.unknown``,
         ``policy.unenforceable``, ``override.wider``, ``conflict``, ``not_ready``.

@@ -23,8 +23,7 @@ from assayd.ports.engine import (
     Engine,
 )
 from assayd.sandbox.pool.decide import PoolKey
-from assayd.sandbox.session.channel import Channel, GuestFault, StreamEnded
-from assayd.sandbox.session.handshake import LEAVE, Ready, greet
+from assayd.sandbox.session.channel import LEAVE, Channel, GuestFault, Ready, StreamEnded, greet
 
 log = structlog.get_logger()
 

@@ -23,7 +23,7 @@ from assayd.model.run import RunSpec
 from assayd.ports.engine import LABEL_CONTAINER, Engine, EngineInfo
 from assayd.sandbox.isolation_check import CHECKED_IMAGE
 from assayd.sandbox.pool.decide import PoolKey
-from assayd.sandbox.pool.reaper import Reaper
+from assayd.sandbox.pool.pool import Reaper
 from assayd.sandbox.sandbox import Sandbox
 
 log = structlog.get_logger()

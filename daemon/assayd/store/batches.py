@@ -22,6 +22,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    exists,
     func,
     insert,
     or_,
@@ -35,11 +36,11 @@ from assayd.model.attempt import Failure
 from assayd.model.batch import Batch, BatchPage, Item, Line, ReceivedLines, Tally, Waiting
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.store import expiry
+from assayd.store import attempt_queries
 from assayd.store.access import DatabaseAccess
 from assayd.store.outbox import Outbox, batch_message_row
 from assayd.store.rows import from_micros, read_moment, to_micros
-from assayd.store.tables import batch_items, batches, submissions, verdicts
+from assayd.store.tables import attempts, batch_items, batches, submissions, verdicts
 
 # SQLAlchemy types a select by its columns; rows are read by name here.
 Statement = Select[Any]
@@ -87,7 +88,9 @@ _WAITING = (
         _ITEM.line,
         _ITEM.attempt_id,
         _ITEM.submission,
+        func.coalesce(func.length(submissions.c.document), 0).label("size"),
         case((_SMALL, submissions.c.document)).label("document"),
+        exists().where(attempts.c.id == _ITEM.attempt_id).label("accepted"),
     )
     .select_from(_JOINED.outerjoin(submissions, submissions.c.digest == _ITEM.submission))
     .where(_OF_BATCH, _NO_VERDICT, _ITEM.line > bindparam("after"))
@@ -341,7 +344,9 @@ class DatabaseBatchStore:
             before: the time before which a batch must have been opened.
             unless: the ids of batches to keep.
         """
-        await self._access.write(lambda connection: expiry.remove_bare_batches(connection, before, unless))
+        await self._access.write(
+            lambda connection: attempt_queries.remove_bare_batches(connection, before, unless)
+        )
 
     async def silent(self, before: datetime) -> Sequence[Batch]:
         """Return unfinished batches that were opened before a time and still lack lines."""

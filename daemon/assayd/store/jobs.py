@@ -13,17 +13,17 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select
+from sqlalchemy import Connection, Select, and_, bindparam, delete, func, insert, or_, select
 
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt
 from assayd.model.records import Accepted, Event, Page, Query, Run, Summary
 from assayd.model.report import Case
-from assayd.store import expiry, rows, tables
+from assayd.store import attempt_queries, rows, tables
 from assayd.store.access import DatabaseAccess, OnMessage, open_access
-from assayd.store.expiry import Removable, StoredUsage
-from assayd.store.listing import Statement, listing, page, summary
+from assayd.store.attempt_queries import Removable, Statement, StoredUsage, listing, page, summary
 from assayd.store.outbox import Outbox, attempt_message_row
 from assayd.store.recorder import JobRows, PlainJobRows, Recorder, Written, keep
 from assayd.store.unsynced import UNSYNCED, UnsyncedBundles
@@ -64,6 +64,7 @@ _DOCUMENT = (
     .join(tables.attempts, tables.attempts.c.submission == tables.submissions.c.digest)
     .where(tables.attempts.c.id == bindparam("wanted"))
 )
+_DOCUMENT_SIZE = _DOCUMENT.with_only_columns(func.length(tables.submissions.c.document))
 _SAME_REQUEST = select(tables.attempts.c.id, tables.attempts.c.submission, tables.attempts.c.uid).where(
     or_(
         tables.attempts.c.id == bindparam("wanted"),
@@ -237,7 +238,7 @@ class DatabaseJobStore:
         """Delete attempts with all of their rows, and submissions that are no longer referenced."""
 
         def apply(connection: Connection) -> None:
-            expiry.remove(connection, attempt_ids, unless)
+            attempt_queries.remove(connection, attempt_ids, unless)
             for recorder in self._recorders:
                 keep(connection, "remove", partial(recorder.removed, connection))
 
@@ -245,11 +246,11 @@ class DatabaseJobStore:
 
     async def row_bytes(self, attempt_ids: Sequence[str]) -> Mapping[str, int]:
         """Return the estimated size in bytes of each attempt's rows and submission, by attempt id."""
-        return await self.access.read(lambda connection: expiry.row_bytes(connection, attempt_ids))
+        return await self.access.read(lambda connection: attempt_queries.row_bytes(connection, attempt_ids))
 
     async def strip(self, attempt_ids: Sequence[str]) -> None:
         """Record that the bundles of attempts were deleted while the verdicts remain."""
-        await self.access.write(lambda connection: expiry.strip(connection, attempt_ids))
+        await self.access.write(lambda connection: attempt_queries.strip(connection, attempt_ids))
 
     async def get(self, attempt_id: str) -> Attempt | None:
         """Return the attempt with this id, or None."""
@@ -272,17 +273,21 @@ class DatabaseJobStore:
         return await self.access.read(fetch)
 
     async def document(self, attempt_id: str) -> bytes:
-        """Return the accepted submission in its original bytes.
+        """Return the accepted submission in its original bytes. Raises: StoreError ``attempt.missing``."""
+        return bytes(await self._fetch_of_document(_DOCUMENT, attempt_id))
 
-        Raises:
-            StoreError: ``attempt.missing``.
-        """
+    async def document_size(self, attempt_id: str) -> int:
+        """Return the size of the accepted submission. Raises: StoreError ``attempt.missing``."""
+        size: int = await self._fetch_of_document(_DOCUMENT_SIZE, attempt_id)
+        return size
+
+    async def _fetch_of_document(self, statement: Select[Any], attempt_id: str) -> Any:
         found = await self.access.read(
-            lambda connection: connection.execute(_DOCUMENT, {"wanted": attempt_id}).scalar()
+            lambda connection: connection.execute(statement, {"wanted": attempt_id}).scalar()
         )
         if found is None:
             raise StoreError("attempt.missing", f"attempt {attempt_id} doesn't exist")
-        return bytes(found)
+        return found
 
     async def list(self, query: Query) -> Page:
         """Return a page of attempts, newest first.
@@ -315,7 +320,7 @@ class DatabaseJobStore:
 
     async def removable(self, wanted: Removable) -> Sequence[Attempt]:
         """Return the finished attempts that can be deleted, oldest first."""
-        statement = expiry.removable(_ATTEMPT, wanted)
+        statement = attempt_queries.removable(_ATTEMPT, wanted)
         return await self.access.read(lambda connection: _fetch_attempts(connection, statement))
 
     def _recorders_for(self, subject: Attempt | Run) -> Sequence[Recorder]:
@@ -323,7 +328,7 @@ class DatabaseJobStore:
 
     async def usage(self) -> Mapping[int, StoredUsage]:
         """Return the stored data of each user, by user id."""
-        return await self.access.read(expiry.usage)
+        return await self.access.read(attempt_queries.usage)
 
 
 @asynccontextmanager

@@ -23,8 +23,8 @@ from assayd.model.report import Case
 from assayd.model.submission import Submission
 from assayd.store import rows, tables
 from assayd.store.access import DatabaseAccess
-from assayd.store.one_statement import OneStatement
 from assayd.store.rows import Values
+from assayd.store.server import OneStatement
 
 log = structlog.get_logger()
 
@@ -117,8 +117,12 @@ class JobRows(Protocol):
 class Completing(Protocol):
     """A kind's records that can complete the kind's submissions."""
 
-    async def complete(self, submission: Submission, uid: int) -> Mapping[str, object] | None:
-        """Return the full payload for a submission that refers to records, or None if it is complete.
+    async def complete(
+        self, submission: Submission, uid: int, *, from_gateway: bool = False
+    ) -> Mapping[str, object] | None:
+        """Return the payload fields that a submission takes from records, or None if it is complete.
+
+        `from_gateway`: whether a gateway has already completed the submission from its own records.
 
         Raises: RequestError, e.g. if the records belong to another user; StoreError.
         """

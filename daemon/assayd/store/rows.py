@@ -8,8 +8,7 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from assayd.model.attempt import Artifact, Attempt, Failure, State
-from assayd.model.bundle import disk_bytes
+from assayd.model.attempt import Artifact, Attempt, Failure, State, disk_bytes
 from assayd.model.policy import Enforcement
 from assayd.model.records import Event, Run
 from assayd.model.report import Verdict

@@ -17,7 +17,7 @@ from datetime import timedelta
 import structlog
 
 from assayd.aio import pause, task_group
-from assayd.egress.places import ThresholdSemaphore
+from assayd.egress.turns import ThresholdSemaphore
 from assayd.errors import RequestError, StoreError
 from assayd.metrics import Metrics
 from assayd.model.health import HealthRow, HealthStatus
@@ -25,8 +25,14 @@ from assayd.model.webhook import WebhookMessage, WebhookUrl, parse_webhook_url
 from assayd.ports.clock import Clock
 from assayd.ports.driving import Leads, always_leads
 from assayd.store.outbox import Outbox
-from assayd.webhooks.delivering import NotDeliveredError, OutgoingMessage, WebhookClient
-from assayd.webhooks.receivers import Receiver, find_receiver, signed_headers
+from assayd.webhooks.delivering import (
+    NotDeliveredError,
+    OutgoingMessage,
+    Receiver,
+    WebhookClient,
+    find_receiver,
+    signed_headers,
+)
 
 log = structlog.get_logger()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import grp
 import os
+import pwd
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,10 @@ from assayd.api import SocketAccess, create_app, loopback_config, server_config
 from assayd.api.fairness import Places
 from assayd.settings import Settings
 from assayd.wiring.build import Assembly
-from assayd.wiring.from_kinds import routers_of
+from assayd.wiring.wings import routers_of
+
+WORKER_USER = "assayd-node"
+"""The user of the systemd service that runs the worker of a cluster's node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,4 +74,13 @@ def access_of(settings: Settings) -> SocketAccess:
         gids=frozenset(settings.access.gids),
         operators_gid=grp.getgrnam(group).gr_gid if group else None,
         own_uid=os.geteuid(),
+        worker_uid=_find_worker_uid(),
     )
+
+
+def _find_worker_uid() -> int | None:
+    """Return the user of the service `assayd-node`; None if this host doesn't have that user."""
+    try:
+        return pwd.getpwnam(WORKER_USER).pw_uid
+    except KeyError:
+        return None

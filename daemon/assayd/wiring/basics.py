@@ -12,9 +12,9 @@ from assayd.analysis.analyst import Analyst
 from assayd.attempts.conclusion import Conclusion
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Execution, Readiness
+from assayd.fair_queue import SHARE
 from assayd.kind import Kind
 from assayd.metrics import Metrics
-from assayd.pace import SHARE
 from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.attesting import Attester
@@ -28,8 +28,8 @@ from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.recorder import JobRows
 from assayd.webhooks import Sender
-from assayd.wiring.chains import ChainParts
 from assayd.wiring.limits import DaemonLimits
+from assayd.wiring.wings import ChainParts
 
 T = TypeVar("T")
 

@@ -15,33 +15,32 @@ from fastapi import APIRouter
 from assayd import __version__
 from assayd.aio import task_group
 from assayd.analysis.analyst import Analyst
-from assayd.attempts.acceptance import Acceptance
+from assayd.attempts.acceptance import Acceptance, DiskQuota
 from assayd.attempts.admission import Admission
-from assayd.attempts.backlog import keep_counting
 from assayd.attempts.conclusion import Conclusion
-from assayd.attempts.disk_quota import DiskQuota
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Execution, Readiness
 from assayd.attempts.policy_trial import PolicyTrials
 from assayd.attempts.retention import Retention, Uploads
 from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.service import DaemonService
-from assayd.attempts.telemetry import watch_disk
-from assayd.audit import AuditLog
+from assayd.attempts.telemetry import keep_counting, watch_disk
+from assayd.audit import FOLDER, AuditLog
 from assayd.batches import DaemonBatches
+from assayd.documents.strict_json import digest
+from assayd.errors import ConfigError
+from assayd.fair_queue import UserThrottle
 from assayd.ids import SystemClock, UlidGenerator
 from assayd.kind import Kind
 from assayd.kinds import registry
 from assayd.metrics import Metrics
 from assayd.model.attempt import State
 from assayd.model.health import DaemonFacts
-from assayd.pace import UserThrottle
 from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore
-from assayd.ports.chains import Chains
+from assayd.ports.chains import Chains, Workflows
 from assayd.ports.clock import Clock
 from assayd.ports.tracing import Tracing
-from assayd.ports.workflows import Workflows
 from assayd.sandbox.container import ContainerOrigin
 from assayd.settings import Settings
 from assayd.store.artifacts import FileArtifactStore
@@ -50,18 +49,21 @@ from assayd.store.jobs import BUNDLES, DatabaseJobStore, open_jobs
 from assayd.store.library import DatabaseLibrary
 from assayd.store.outbox import Outbox
 from assayd.webhooks import Receiver
-from assayd.wiring.attestation import open_attester
-from assayd.wiring.audit import open_audit
 from assayd.wiring.basics import Basics, PartOverrides
-from assayd.wiring.chains import ChainWing, open_chains
 from assayd.wiring.execution import build_local_execution
-from assayd.wiring.from_kinds import recorders_of
 from assayd.wiring.identity import identify
 from assayd.wiring.limits import DaemonLimits, limits_from
 from assayd.wiring.profiles import load_profiles, missing_policies
-from assayd.wiring.tracing import open_tracing
 from assayd.wiring.webhooks import build_sender, read_receivers
-from assayd.wiring.workflows import RunningParts, open_workflows
+from assayd.wiring.wings import (
+    ChainWing,
+    RunningParts,
+    open_attester,
+    open_chains,
+    open_tracing,
+    open_workflows,
+    recorders_of,
+)
 
 log = structlog.get_logger()
 
@@ -105,7 +107,6 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     receivers = read_receivers(settings.webhooks.receivers)
     wing = await open_chains(settings, stack)
     basics = await _build_basics(settings, overrides, wing, receivers, stack)
-    limits = basics.limits
     execution = await (overrides.execution or build_local_execution)(basics, stack)
     basics = replace(basics, driving=execution.driving)
     scheduler = _build_scheduler(basics, execution)
@@ -116,16 +117,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     acceptance = Acceptance(execution.readiness.ready, quota, execution.readiness.image_problem)
     admission = _build_admission(basics, scheduler, quota, acceptance)
     uploads = Uploads(basics.clock)
-    retention = Retention(
-        basics.jobs,
-        basics.batch_store,
-        basics.artifacts,
-        basics.clock,
-        limits.keep,
-        uploads,
-        leads=overrides.leads,
-        removed=basics.metrics.bundles_removed.inc,
-    )
+    retention = _build_retention(basics, uploads)
     service = _build_service(basics, execution, scheduler, admission, retention, acceptance)
     batches = _build_batches(basics, scheduler, admission, service, uploads)
     await stack.enter_async_context(batches.running())
@@ -134,7 +126,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         basics, stack, admission=admission, scheduler=scheduler, documents=service.read_documents
     )
     library = DatabaseLibrary(
-        basics.access, basics.clock, most_bytes=limits.library_bytes, room=quota.left_bytes
+        basics.access, basics.clock, most_bytes=basics.limits.library_bytes, room=quota.left_bytes
     )
     running = RunningParts(
         admission=admission,
@@ -147,7 +139,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     await basics.analyst.start_workers()
     return Assembly(
         origin=basics.origin,
-        limits=limits,
+        limits=basics.limits,
         jobs=basics.jobs,
         artifacts=basics.artifacts,
         policies=basics.policies,
@@ -207,13 +199,7 @@ async def _build_basics(
         limits.analysis, settings.validators, tables=settings.tables, on_lost=metrics.workers_lost.inc
     )
     await stack.enter_async_context(analyst.opened())
-    kinds = registry.load(settings.validators) if overrides.kinds is None else overrides.kinds
-    policies = load_profiles(settings)
-    left_out = missing_policies(kinds, policies)
-    for name, policy in left_out.items():
-        log.error("kind.left_out", kind=name, missing_policy=policy)
-    kinds = {name: kind for name, kind in kinds.items() if name not in left_out}
-    registry.use_tables(kinds, settings.tables)
+    kinds, policies, left_out = _load_kinds(settings, overrides)
     recorders = recorders_of(kinds)
     jobs = await stack.enter_async_context(
         open_jobs(
@@ -267,6 +253,20 @@ async def _build_basics(
     )
 
 
+def _load_kinds(
+    settings: Settings, overrides: PartOverrides
+) -> tuple[Mapping[str, Kind], PolicySet, Mapping[str, str]]:
+    """Return the kinds whose default policy exists, all policies, and the other kinds' missing policies."""
+    kinds = registry.load(settings.validators) if overrides.kinds is None else overrides.kinds
+    policies = load_profiles(settings)
+    left_out = missing_policies(kinds, policies)
+    for name, policy in left_out.items():
+        log.error("kind.left_out", kind=name, missing_policy=policy)
+    kinds = {name: kind for name, kind in kinds.items() if name not in left_out}
+    registry.use_tables(kinds, settings.tables)
+    return kinds, policies, left_out
+
+
 async def _open_artifacts(
     state_dir: Path, jobs: DatabaseJobStore, stack: AsyncExitStack
 ) -> FileArtifactStore:
@@ -299,6 +299,19 @@ def _build_quota(basics: Basics) -> DiskQuota:
         basics.clock,
         min_free_bytes=basics.limits.keep.min_free_bytes,
         database_bytes=basics.overrides.database_bytes,
+    )
+
+
+def _build_retention(basics: Basics, uploads: Uploads) -> Retention:
+    return Retention(
+        basics.jobs,
+        basics.batch_store,
+        basics.artifacts,
+        basics.clock,
+        basics.limits.keep,
+        uploads,
+        leads=basics.overrides.leads,
+        removed=basics.metrics.bundles_removed.inc,
     )
 
 
@@ -400,3 +413,24 @@ def _age_of_oldest(scheduler: Scheduler, clock: Clock) -> float:
 
 def _count_in_state(scheduler: Scheduler, state: State) -> int:
     return scheduler.states()[state]
+
+
+def open_audit(settings: Settings, basics: Basics, stack: AsyncExitStack) -> AuditLog:
+    """Open the audit log and close it with the stack. Raises: ConfigError ``state.unusable``."""
+    folder = settings.state_dir / FOLDER
+    try:
+        audit = AuditLog(folder)
+    except OSError as problem:
+        raise ConfigError("state.unusable", f"can't use {folder}: {problem.strerror}") from problem
+    stack.callback(audit.close)
+    daemon: dict[str, object] = {"daemon": basics.origin.daemon_id}
+    stack.callback(audit.note, "daemon.stopped", actor=daemon, subject=__version__)
+    audit.note(
+        "daemon.started",
+        actor=daemon,
+        subject=__version__,
+        settings=sorted(settings.origins),  # Only names, because values may be secrets.
+        settings_sha256=digest(settings.model_dump_json().encode()),
+        policies=basics.policies.digests(),
+    )
+    return audit

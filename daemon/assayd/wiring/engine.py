@@ -1,26 +1,131 @@
-"""Selects the container engine once, at the start of the daemon."""
+"""Selects the container engine once, at the start of the daemon.
+
+If Docker was selected but isn't required, the cost of containers without Docker is measured, too. The
+alternative engine is considered only if it passes the isolation check. The result is stored in the state
+directory. The next start reports the stored result immediately and repeats the measurement only if the
+version of an engine has changed.
+
+`measured` wraps an engine to count and time every call.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import iscoroutinefunction
 from pathlib import Path
+from statistics import median
+from typing import cast
 
 import structlog
 
+from assayd.aio import finish
 from assayd.engines.oci import OciEngine
-from assayd.engines.oci.host import find_host
+from assayd.engines.oci.runtime import find_host
 from assayd.errors import EngineError
-from assayd.ports.engine import Engine
+from assayd.metrics import Metrics, labelled
+from assayd.model.run import RunSpec
+from assayd.ports.clock import Clock, Ids
+from assayd.ports.engine import Capabilities, Engine
+from assayd.sandbox.container import REMOVE_TIMEOUT_S, ContainerOrigin, open_container
 from assayd.sandbox.isolation_check import check_isolation
 from assayd.sandbox.readiness import IsolationCheck
 from assayd.sandbox.sandbox import Sandbox
 from assayd.settings import Settings
-from assayd.wiring.engine_comparison import FILE as COMPARISON
-from assayd.wiring.engine_comparison import read_comparison
+
+COMPARISON_FILE = "engine_comparison.json"
+SAMPLES = 5
+"""Containers to create and remove on each engine, alternately; the median counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedEngine:
+    """An engine, with a sandbox that uses the engine."""
+
+    engine: Engine
+    sandbox: Sandbox
+
+
+Challenge = Callable[[AsyncExitStack], Awaitable[ComparedEngine]]
+"""Opens the alternative engine until the stack closes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineComparison:
+    """A comparison of the selected engine with the alternative, by containers for the same run spec."""
+
+    chosen: ComparedEngine
+    challenge: Challenge
+    check_isolation: Callable[[ComparedEngine], Awaitable[Sequence[str]]]
+    spec: RunSpec
+    origin: ContainerOrigin
+    clock: Clock
+    ids: Ids
+    file: Path
+    build: str
+
+    async def run(self) -> str:
+        """Return the note about the alternative for operators, from the stored or a new measurement."""
+        async with AsyncExitStack() as stack:
+            try:
+                challenger = await self.challenge(stack)
+                between = [await _format_version(one.engine) for one in (challenger, self.chosen)]
+                kept = read_comparison(self.file, between)
+                return kept or await self._compare_times(challenger, between)
+            except (EngineError, TimeoutError, OSError) as problem:
+                if isinstance(problem, EngineError) and problem.code == "image.missing":
+                    return f"an OCI runtime is installed too; to compare both, run `{self.build}` and restart"
+                log.info("engine.not_compared", reason=str(problem) or "it took too long")
+                return f"can't compare it with an OCI runtime: {problem}"
+
+    async def _compare_times(self, challenger: ComparedEngine, between: Sequence[str]) -> str:
+        leaks = await self.check_isolation(challenger)
+        if leaks:
+            log.warning("engine.not_recommended", engine=between[0], leaks=leaks)
+            return f"{between[0]} is installed too, but its isolation check failed: {'; '.join(leaks)}"
+        took_s: tuple[list[float], list[float]] = ([], [])
+        for _ in range(SAMPLES):
+            for samples, contender in zip(took_s, (challenger, self.chosen), strict=True):
+                samples.append(await self._time_container(contender))
+        other_s, chosen_s = map(median, took_s)
+        sentence = (
+            f'engine.kind = "oci" would be {chosen_s / other_s:.0f} times as fast: {between[0]} passes the '
+            f"isolation check here, and creates and removes a container in {other_s * 1e3:.0f} ms, "
+            f"{between[1]} in {chosen_s * 1e3:.0f} ms"
+        )
+        self.file.write_text(json.dumps({"between": between, "sentence": sentence}), encoding="utf-8")
+        log.info("engine.compared", result=sentence)
+        return sentence
+
+    async def _time_container(self, contender: ComparedEngine) -> float:
+        began = self.clock.monotonic()
+        key = await contender.sandbox.key(self.spec)
+        container = await open_container(contender.engine, key, self.origin, self.ids.new())
+        await finish(container.remove(), timeout_s=REMOVE_TIMEOUT_S)
+        return self.clock.monotonic() - began
+
+
+async def _format_version(engine: Engine) -> str:
+    info = await engine.info()
+    return f"{info.name} {info.version} ({Path(info.runtime).name})"
+
+
+def read_comparison(file: Path, between: Sequence[str] = ()) -> str:
+    """Return the stored result, or an empty string.
+
+    If two engines are given, only a result for these engines is returned.
+    """
+    try:
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        return str(kept["sentence"]) if list(between) in ([], kept["between"]) else ""
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
 
 log = structlog.get_logger()
 
@@ -71,7 +176,7 @@ async def _choose_docker(docker: Engine, reason: str, settings: Settings) -> Cho
         host = await asyncio.to_thread(find_host)
     except EngineError:
         return chosen
-    measured = read_comparison(settings.state_dir / COMPARISON)
+    measured = read_comparison(settings.state_dir / COMPARISON_FILE)
     note = measured or f"{host.runtime.path} is installed too: `assay doctor` compares both in a minute"
     return replace(chosen, note=note, challenger=partial(_create_oci, settings))
 
@@ -130,3 +235,42 @@ async def _is_responding(engine: Engine) -> bool:
     except (EngineError, TimeoutError):
         return False
     return True
+
+
+def measured(engine: Engine, metrics: Metrics, clock: Clock) -> Engine:
+    """Return the engine, wrapped so that the durations and error codes of its calls are measured."""
+    return cast("Engine", _MeasuredEngine(engine, metrics, clock))
+
+
+class _MeasuredEngine:
+    """A proxy of an engine that measures all awaited calls except `close`."""
+
+    def __init__(self, engine: Engine, metrics: Metrics, clock: Clock) -> None:
+        self._engine = engine
+        self._metrics = metrics
+        self._clock = clock
+
+    def capabilities(self) -> Capabilities:
+        """Return the engine's capabilities; a separate method, so that frequent calls need no lookup."""
+        return self._engine.capabilities()
+
+    def __getattr__(self, name: str) -> object:
+        call = getattr(self._engine, name)
+        timed = iscoroutinefunction(call) and name != "close"
+        if not timed:
+            return call
+        measured_call = partial(self._measure_call, name, call)
+        setattr(self, name, measured_call)  # so that it is looked up only once
+        return measured_call
+
+    async def _measure_call(
+        self, name: str, call: Callable[..., Awaitable[object]], *arguments: object
+    ) -> object:
+        began = self._clock.monotonic()
+        try:
+            return await call(*arguments)
+        except EngineError as problem:
+            self._metrics.engine_errors.labels(name, problem.code).inc()
+            raise
+        finally:
+            labelled(self._metrics.engine_call, name).observe(self._clock.monotonic() - began)

@@ -16,14 +16,13 @@ import structlog
 import assayd.guest
 from assayd.aio import task_group
 from assayd.attempts.admission import limits_of
+from assayd.attempts.conclusion import Verdicts
 from assayd.attempts.execution import Execution
+from assayd.attempts.health import SelfTest
 from assayd.attempts.images import ImageHints, ImageTrials
 from assayd.attempts.lifecycle import LocalExecution
-from assayd.attempts.selftest import SelfTest
-from assayd.attempts.verdicts import Verdicts
 from assayd.documents import canonical
 from assayd.egress import Relay
-from assayd.engines.measured import measured
 from assayd.errors import EngineError
 from assayd.fair_queue import FairSemaphore
 from assayd.kind import Kind
@@ -35,19 +34,22 @@ from assayd.ports.clock import Clock, Ids
 from assayd.ports.egress import Egress
 from assayd.ports.engine import Engine
 from assayd.sandbox.container import ContainerOrigin
-from assayd.sandbox.images import Images
 from assayd.sandbox.isolation_check import check_isolation
-from assayd.sandbox.pool.autoscale import PoolDemand
-from assayd.sandbox.pool.decide import PoolLimits
-from assayd.sandbox.pool.pool import Pool
-from assayd.sandbox.pool.reaper import Reaper
+from assayd.sandbox.pool.decide import PoolDemand, PoolLimits
+from assayd.sandbox.pool.pool import Pool, Reaper
 from assayd.sandbox.readiness import ReadinessSupervisor
-from assayd.sandbox.sandbox import Sandbox
+from assayd.sandbox.sandbox import Images, Sandbox
 from assayd.settings import Settings
 from assayd.wiring.basics import Basics
-from assayd.wiring.engine import choose_engine, create_isolation_check, images_dir
-from assayd.wiring.engine_comparison import FILE as COMPARISON
-from assayd.wiring.engine_comparison import ComparedEngine, EngineComparison
+from assayd.wiring.engine import (
+    COMPARISON_FILE,
+    ComparedEngine,
+    EngineComparison,
+    choose_engine,
+    create_isolation_check,
+    images_dir,
+    measured,
+)
 from assayd.wiring.limits import DaemonLimits, demand_from
 
 
@@ -163,7 +165,7 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
             origin=origin,
             clock=clock,
             ids=ids,
-            file=settings.state_dir / COMPARISON,
+            file=settings.state_dir / COMPARISON_FILE,
             build=build_command({KIND: "oci", IMAGES_DIR: str(images_dir(settings))}),
         )
         await stack.enter_async_context(_compare_in_background(comparison, readiness))

@@ -18,8 +18,7 @@ from assayd.settings import WebhookReceiver, WebhookSettings
 from assayd.store.access import DatabaseAccess
 from assayd.store.outbox import Outbox
 from assayd.webhooks import Receiver, Sender, WebhookLimits
-from assayd.webhooks.delivering import WebhookClient
-from assayd.webhooks.receivers import read_secret
+from assayd.webhooks.delivering import WebhookClient, read_secret
 
 SECTION = "webhooks.receivers"
 LOOK_UPS = 8

@@ -8,7 +8,9 @@ with `raise typer.Exit(CODE)` unless the exit code is 0. Slow imports belong ins
 from __future__ import annotations
 
 import pkgutil
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -25,8 +27,8 @@ COMMANDS: Mapping[str, str] = {
     "batch": "batch:batch_app",
     "cancel": "attempts:cancel",
     "check": "check:check",
-    "compat": "compat:serve",
-    "console": "console:serve",
+    "compat": "serving:serve_compat",
+    "console": "serving:serve_console",
     "doctor": "upkeep:doctor",
     "evaluate": "evaluate:evaluate",
     "events": "attempts:events",
@@ -40,13 +42,13 @@ COMMANDS: Mapping[str, str] = {
     "library": "library:library_app",
     "list": "attempts:list_attempts",
     "logs": "attempts:logs",
-    "lsp": "lsp.serving:serve",
+    "lsp": "serving:serve_lsp",
     "mcp": "mcp.serving:serve",
     "metrics": "upkeep:metrics",
     "module": "module:module_app",
     "node": "gateway:node_app",
     "nodes": "gateway:list_nodes",
-    "policy": "policy_review:policy_app",
+    "policy": "policy:policy_app",
     "repair": "repair:repair_app",
     "replay": "attempts:replay",
     "review": "generate:review",
@@ -209,9 +211,11 @@ def _do_nothing() -> None:
 
 
 def _command_summary(name: str) -> str:
-    """Return the summary of a command without building the command, which would be much slower."""
+    """Return the summary of a command from its source, because imports of all modules would be slower."""
     if name not in COMMANDS:
         return registry.command_line(name, (name,)).commands_help
-    found: Any = _find_command(name)
-    text: Any = found.info.help if isinstance(found, typer.Typer) else found.__doc__
-    return " ".join(text.partition("\n\n")[0].split())
+    module, _, defined = COMMANDS[name].partition(":")
+    source = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+    pattern = rf'^def {defined}\(.*?"""(.*?)(?:\n\n|""")|^{defined} = typer\.Typer\(.*?help="(.*?)"'
+    found = re.search(pattern, source, re.DOTALL | re.MULTILINE)
+    return " ".join(found[found.lastindex or 0].split()) if found is not None else ""

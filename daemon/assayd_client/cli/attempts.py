@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,6 +15,7 @@ from assayd_client import Document, PlainClient
 from assayd_client.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
 from assayd_client.cli.options import AttemptId, Fields, Json, open_client
 from assayd_client.cli.terminal import StyledLine, count, line, out, plain, print_json, shorten
+from assayd_client.cli.texts import to_safe_path
 
 
 def extract_all(client: PlainClient, attempt: Document, folder: Path) -> list[Path]:
@@ -52,17 +53,6 @@ def _write_artifact(client: PlainClient, attempt_id: str, artifact: Document, fo
     with target.open("xb") as file:
         file.write(content)
     return target
-
-
-def to_safe_path(name: str) -> PurePosixPath:
-    """Return a file name as a relative path that stays inside the folder.
-
-    Raises: StoreError ``artifact.name``.
-    """
-    path = PurePosixPath(name)
-    if path.is_absolute() or not path.parts or ".." in path.parts or "\x00" in name or "\\" in name:
-        raise StoreError("artifact.name", f"the name {name!r} points outside the folder")
-    return path
 
 
 WAIT_S = 600.0

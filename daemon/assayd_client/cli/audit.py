@@ -37,19 +37,18 @@ def show_audit(
 
 
 def _verify_chain(lines: list[bytes]) -> None:
-    from assayd.model import audit_chain
+    from assayd import audit
 
     try:
-        chain = audit_chain.verify(lines)
-    except audit_chain.AuditError as error:
+        chain = audit.verify(lines)
+    except audit.AuditError as error:
         print(f"Changed: {error}")
         raise typer.Exit(exits.FAILED) from error
     print(f"✓ {chain.lines} lines, none changed or removed, from {chain.first_at} to {chain.last_at}")
 
 
 def _print_entries(entries: list[Document]) -> None:
-    from assayd_client.cli.listing import print_table
-    from assayd_client.cli.terminal import out
+    from assayd_client.cli.terminal import out, print_table
 
     rows = [
         (entry["at"][:19] + "Z", _format_actor(entry["actor"]), entry["action"], entry["subject"])

@@ -21,9 +21,20 @@ from assayd.errors import RequestError
 from assayd_client import ClientError, DaemonUnreachable, Document, NotFound, PlainClient
 from assayd_client.cli.exits import CANCELLED, FAILED, INTERRUPTED, TROUBLE, VALIDATED
 from assayd_client.cli.ids import find_batch_id as find_batch
-from assayd_client.cli.listing import STYLES
+from assayd_client.cli.options import Json, open_client
 from assayd_client.cli.patience import LOOK_AGAIN_S, RetryTimer, results_of
-from assayd_client.cli.terminal import StyledLine, duration, line, out, plain, print_json, shorten
+from assayd_client.cli.terminal import (
+    STYLES,
+    StyledLine,
+    duration,
+    line,
+    plain,
+    print_json,
+    print_result,
+    shorten,
+)
+from assayd_client.cli.terminal import out as console
+from assayd_client.cli.texts import stored_submission
 
 MOST_SHOWN = 15
 MOST_LINES = 8
@@ -301,7 +312,7 @@ def follow_and_show(
     if outputs.as_json:
         print_json(summary.document(batch))
     else:
-        out().lines((*status_lines(batch), *summary.lines(), *_next_step_lines(batch)))
+        console().lines((*status_lines(batch), *summary.lines(), *_next_step_lines(batch)))
     return exit_code(batch["counts"])
 
 
@@ -433,7 +444,6 @@ File = Annotated[
         metavar="FILE.jsonl", help="File with one submission per line, as JSON; - is standard input."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Concurrency = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Run at most this many attempts at once.")
 ]
@@ -465,7 +475,7 @@ def run_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
     as_json: Json = False,
 ) -> None:
     """Submit a file as a new batch, wait for it, and show the result."""
-    with _create_client(context) as client:
+    with open_client(context) as client:
         chosen = name or generate_name(file)
         require_new(client, chosen, file)
         outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
@@ -488,7 +498,7 @@ def resume_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
     as_json: Json = False,
 ) -> None:
     """Resume a batch: submit the missing lines of its file, wait, and show the result."""
-    with _create_client(context) as client:
+    with open_client(context) as client:
         name = client.batch(find_batch(client, name))["name"]
         outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
         code = send_and_follow(client, name, file, outputs, concurrency=concurrency, webhook=webhook)
@@ -506,7 +516,7 @@ def retry_batch(
 ) -> None:
     """Rerun the items that ended with an internal error, wait for them to finish, and show the batch."""
     outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
-    with _create_client(context) as client:
+    with open_client(context) as client:
         name = client.batch(find_batch(client, name))["name"]
         begin = partial(client.retry_batch_errors, name)
         code = follow_and_show(client, begin, Path(name), outputs, hint=_resume_hint(name, Path("FILE")))
@@ -516,15 +526,12 @@ def retry_batch(
 @batch_app.command("status")
 def show_batch(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Show the progress of a batch."""
-    from assayd_client.cli.terminal import out as console
-    from assayd_client.cli.terminal import print_json
-
-    with _create_client(context) as client:
+    with open_client(context) as client:
         batch = client.batch(find_batch(client, name))
     if as_json:
         print_json(batch)
-        return
-    console().lines(status_lines(batch))
+    else:
+        console().lines(status_lines(batch))
 
 
 @batch_app.command("list")
@@ -534,16 +541,9 @@ def list_batches(
     as_json: Json = False,
 ) -> None:
     """List batches, newest first."""
-    from assayd_client.cli.listing import print_table
-    from assayd_client.cli.terminal import out as console
-    from assayd_client.cli.terminal import print_json
-
-    with _create_client(context) as client:
+    with open_client(context) as client:
         page = client.batches(limit=limit)
-    if as_json:
-        print_json(page)
-    else:
-        print_table(console(), BATCH_HEADS, [batch_row(batch) for batch in page["batches"]])
+    print_result(page, BATCH_HEADS, map(batch_row, page["batches"]), as_json=as_json)
 
 
 @batch_app.command("results")
@@ -559,7 +559,7 @@ def print_results(
     ] = False,
 ) -> None:
     """For each line of the file, print a JSON object with its attempt and report."""
-    with _create_client(context) as client:
+    with open_client(context) as client:
         for result in client.batch_results(find_batch(client, name)):
             if failed and result["verdict"] == "validated":
                 continue
@@ -570,30 +570,21 @@ def print_results(
 
 def _submitted(client: PlainClient, result: Document) -> Document | None:
     """Return the submission of a line; None, with a note, if it was malformed or its bundle was deleted."""
-    attempt = result["attempt"] or {"artifacts": ()}
-    names = [each["name"] for each in attempt["artifacts"] if each["name"].startswith("submission_")]
-    if not names:
+    found = stored_submission(client, result["attempt"]) if result["attempt"] else None
+    if found is None:
         print(f"assay: line {result['line']} can't be printed: its submission isn't stored", file=sys.stderr)
-        return None
-    found: Document = json.loads(client.artifact(attempt["id"], names[0]))
     return found
 
 
 @batch_app.command("attestation")
 def print_attestation(context: typer.Context, name: Name) -> None:
     """Print the signed statement of a finished batch, for `assay verify`."""
-    with _create_client(context) as client:
+    with open_client(context) as client:
         print(client.batch_attestation(find_batch(client, name)).decode())
 
 
 @batch_app.command("cancel")
 def cancel_batch(context: typer.Context, name: Name) -> None:
     """Cancel a batch: start no further attempts, and stop the running ones."""
-    with _create_client(context) as client:
+    with open_client(context) as client:
         client.cancel_batch(find_batch(client, name))
-
-
-def _create_client(context: typer.Context) -> PlainClient:
-    from assayd_client import PlainClient
-
-    return PlainClient(context.find_root().obj)

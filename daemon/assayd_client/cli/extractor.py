@@ -14,8 +14,8 @@ import typer
 from assayd.errors import RequestError
 from assayd_client import Document, PlainClient
 from assayd_client.cli.exits import FAILED, INTERRUPTED
-from assayd_client.cli.library import Entry, Json, find_entry
-from assayd_client.cli.options import open_client
+from assayd_client.cli.library import Entry, find_entry
+from assayd_client.cli.options import Json, open_client
 from assayd_client.cli.terminal import StyledLine, count, line, out, plain, print_json, shorten
 from assayd_client.shapes import Tally, compared
 from assayd_client.trees import TreeWalk

@@ -14,6 +14,8 @@ import typer
 from assayd.errors import RequestError
 from assayd_client import Document, NotFound, PlainClient
 from assayd_client.cli.exits import FAILED, VALIDATED
+from assayd_client.cli.options import Json, open_client
+from assayd_client.cli.terminal import print_result
 
 NO_ROUTE = "there is nothing here"
 """What a daemon says of a path that it does not know."""
@@ -22,7 +24,7 @@ NO_ROUTE = "there is nothing here"
 @contextmanager
 def gateway_client(context: typer.Context) -> Iterator[PlainClient]:
     """Return a client of a gateway. Raises: RequestError ``usage``, if the daemon isn't a gateway."""
-    with PlainClient(context.find_root().obj) as client:
+    with open_client(context) as client:
         try:
             yield client
         except NotFound as error:
@@ -34,7 +36,6 @@ def gateway_client(context: typer.Context) -> Iterator[PlainClient]:
 
 token_app = typer.Typer(help="Create, list and revoke gateway tokens (operators only).", no_args_is_help=True)
 
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 TOKEN_HEADS = ("id", "name", "tenant", "scopes", "node", "created", "last used", "revoked")
 
 
@@ -90,15 +91,9 @@ def create(
 @token_app.command("list")
 def list_tokens(context: typer.Context, as_json: Json = False) -> None:
     """List all tokens without their secrets."""
-    from assayd_client.cli.listing import print_table
-    from assayd_client.cli.terminal import out, print_json
-
     with gateway_client(context) as client:
         found = client.tokens()["tokens"]
-    if as_json:
-        print_json(found)
-    else:
-        print_table(out(), TOKEN_HEADS, [_token_row(token) for token in found])
+    print_result(found, TOKEN_HEADS, map(_token_row, found), as_json=as_json)
 
 
 @token_app.command("revoke")
@@ -166,20 +161,11 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Node name, as in `ass
 NODE_HEADS = ("", "node", "in hand", "version", "engine", "beaten", "why")
 
 
-def list_nodes(
-    context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-) -> None:
+def list_nodes(context: typer.Context, as_json: Json = False) -> None:
     """List the nodes of a cluster (operators only)."""
-    from assayd_client.cli.listing import print_table
-    from assayd_client.cli.terminal import out, print_json
-
     with gateway_client(context) as client:
         found = client.nodes()["nodes"]
-    if as_json:
-        print_json(found)
-    else:
-        print_table(out(), NODE_HEADS, [_node_row(node) for node in found])
+    print_result(found, NODE_HEADS, map(_node_row, found), as_json=as_json)
 
 
 @node_app.command("drain")

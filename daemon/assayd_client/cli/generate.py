@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,11 +13,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assayd.errors import RequestError
-from assayd_client import Conflict, Document, PlainClient, Target
+from assayd_client import Document, PlainClient, Target
 from assayd_client.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
+from assayd_client.cli.options import Json, selected_daemon
+from assayd_client.cli.patience import cancel_on_interrupt
+from assayd_client.cli.repair import described as described_offer
 from assayd_client.cli.repair import failed_lines
 from assayd_client.cli.sample_paths import SamplePath, SamplePaths, SampleTree, sample_paths
 from assayd_client.cli.screens.naming import NAME
+from assayd_client.cli.submitting import (
+    parse_object_option,
+    parse_pair_options,
+    parse_settings,
+    read_files,
+    read_input,
+    read_text_option,
+)
+from assayd_client.cli.terminal import plain, print_json
+from assayd_client.cli.texts import stored_submission, texts_of, write_texts
 
 if TYPE_CHECKING:
     from assayd_client.cli.screens.wizard import Wizard
@@ -40,85 +52,98 @@ class Given:
     sample_rows: bool = False
 
 
+KindName = Annotated[str, typer.Argument(help="Kind to generate, e.g. extractor.")]
+Words = Annotated[
+    str,
+    typer.Argument(
+        metavar="[WORDS|@FILE]",
+        help="Request in natural language; if it's missing, the terminal screens ask for it.",
+    ),
+]
+Provider = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Use this provider. Default: the only provider that can write code."),
+]
+Database = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Use this SQLite file, or this schema (.sql).")
+]
+SampleRows = Annotated[
+    bool,
+    typer.Option("--sample-rows", help="Show the provider three rows from each table in --database."),
+]
+Files = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="FILE", help="Provide this file or folder to the code (repeatable)."),
+]
+Examples = Annotated[
+    list[str] | None,
+    typer.Option(metavar="J", help="Require this case, a JSON object, to pass (repeatable)."),
+]
+Input = Annotated[
+    Path | None,
+    typer.Option(
+        "--input", metavar="F.json", help="Read the inputs from this file, which contains a JSON object."
+    ),
+]
+ContextFields = Annotated[
+    list[str] | None, typer.Option(metavar="K=V", help="Set another context field; V is JSON or text.")
+]
+Policy = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Use this profile. Default: the kind's profile.")
+]
+MaxAttempts = Annotated[
+    int | None, typer.Option(min=1, max=10, help="Accept at most this many answers from the provider.")
+]
+Labels = Annotated[
+    list[str] | None, typer.Option(metavar="K=V", help="Add this label to the generated attempts.")
+]
+Webhook = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Send a webhook message to this URL when the generation ends."),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Write the code to this file, or to this folder if there are several files."
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Approve the code once it is validated.")]
+ApprovedName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Approve the code under this name. Default: the file name of --out without its extension.",
+    ),
+]
+
+
 def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
-    kind: Annotated[str, typer.Argument(help="Kind to generate, e.g. extractor.")],
-    words: Annotated[
-        str,
-        typer.Argument(
-            metavar="[WORDS|@FILE]",
-            help="Request in natural language; if it's missing, the terminal screens ask for it.",
-        ),
-    ] = "",
-    provider: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Use this provider. Default: the only provider that can write code."
-        ),
-    ] = None,
+    kind: KindName,
+    words: Words = "",
+    provider: Provider = None,
     sample_path: SamplePath = None,
     listed_paths: SamplePaths = None,
     sample_tree: SampleTree = None,
-    database: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Use this SQLite file, or this schema (.sql).")
-    ] = None,
-    sample_rows: Annotated[
-        bool,
-        typer.Option("--sample-rows", help="Show the provider three rows from each table in --database."),
-    ] = False,
-    file: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Provide this file or folder to the code (repeatable)."),
-    ] = None,
-    example: Annotated[
-        list[str] | None,
-        typer.Option(metavar="J", help="Require this case, a JSON object, to pass (repeatable)."),
-    ] = None,
-    input_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--input", metavar="F.json", help="Read the inputs from this file, which contains a JSON object."
-        ),
-    ] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(metavar="K=V", help="Set another context field; V is JSON or text.")
-    ] = None,
-    policy: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Use this profile. Default: the kind's profile.")
-    ] = None,
-    max_attempts: Annotated[
-        int | None, typer.Option(min=1, max=10, help="Accept at most this many answers from the provider.")
-    ] = None,
-    label: Annotated[
-        list[str] | None, typer.Option(metavar="K=V", help="Add this label to the generated attempts.")
-    ] = None,
-    webhook: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Send a webhook message to this URL when the generation ends."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write the code to this file, or to this folder if there are several files."
-        ),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Approve the code once it is validated.")] = False,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Approve the code under this name. Default: the file name of --out without its extension.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    database: Database = None,
+    sample_rows: SampleRows = False,
+    file: Files = None,
+    example: Examples = None,
+    input_file: Input = None,
+    option: ContextFields = None,
+    policy: Policy = None,
+    max_attempts: MaxAttempts = None,
+    label: Labels = None,
+    webhook: Webhook = None,
+    out: Out = None,
+    yes: Yes = False,
+    name: ApprovedName = None,
+    as_json: Json = False,
 ) -> None:
     """Generate code from a request, validate and repair it, and approve it.
 
     In a terminal, this command opens screens unless you pass --yes or --json.
     """
-    from assayd_client.cli.submitting import parse_pair_options, read_text_option
-    from assayd_client.cli.terminal import print_json
-
     approved_as = _require_name(name, out) if yes else None
     given = Given(
         sample_paths=sample_paths(sample_path, listed_paths, sample_tree, file or ()),
@@ -138,30 +163,38 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         "labels": parse_pair_options(label or (), "--label") or None,
         "webhook": webhook,
     }
+    daemon = selected_daemon(context)
     if not yes and not as_json and is_on_terminal():
         wanted = name or (out.stem if out is not None else "")
-        raise typer.Exit(_run_screens(context.find_root().obj, request, given, name=wanted, out=out))
+        raise typer.Exit(_run_screens(daemon, request, given, name=wanted, out=out))
     if not words:
         raise RequestError("usage", "the request is missing; run: assay generate KIND WORDS")
     request["context"] = read_context(kind, given)
-    with PlainClient(context.find_root().obj) as client:
+    with PlainClient(daemon) as client:
         generation = wait(client, client.generate(**request), tell=not as_json)
-        submitted = _read_submission(client, generation)
-        if generation["outcome"] == "validated" and submitted is not None:
-            if out is not None:
-                write_texts(texts_of(submitted), out)
-            if approved_as is not None:
-                client.approve_generation(generation["id"], approved_as)
-                generation = client.generation(generation["id"])
+        generation, submitted = _keep_result(client, generation, out, approved_as)
         failure = failure_of(client, generation)
     if as_json:
         print_json({**generation, **_texts_document(submitted), **failure})
     else:
-        for line in described(generation, submitted if out is None else None):
-            print(line)
-        for line in next_steps(generation, failure):
-            print(line)
+        shown = submitted if out is None else None
+        print("\n".join((*described(generation, shown), *next_steps(generation, failure))))
     raise typer.Exit(OF_OUTCOME.get(generation["outcome"], FAILED))
+
+
+def _keep_result(
+    client: PlainClient, generation: Document, out: Path | None, approved_as: str | None
+) -> tuple[Document, Document | None]:
+    """Write and approve the validated submission; return the generation and the submission."""
+    if generation["attempt_id"] is None or generation["outcome"] != "validated":
+        return generation, None
+    submitted = stored_submission(client, client.attempt(generation["attempt_id"]))
+    if submitted is not None and out is not None:
+        write_texts(texts_of(submitted), out)
+    if submitted is not None and approved_as is not None:
+        client.approve_generation(generation["id"], approved_as)
+        generation = client.generation(generation["id"])
+    return generation, submitted
 
 
 def review(
@@ -183,7 +216,7 @@ def review(
         raise RequestError(
             "usage", "the review screens require a terminal; `assay show ID` prints the same information"
         )
-    daemon = context.find_root().obj
+    daemon = selected_daemon(context)
     with PlainClient(daemon) as client:
         found = attempt_id(client, attempt)
     raise typer.Exit(leave(Wizard(Session(daemon, provider=provider), reviewed=found)))
@@ -232,7 +265,6 @@ def read_context(kind: str, given: Given) -> dict[str, object]:
     """
     from assayd.static.submitted_file import to_payload
     from assayd_client.cli.kinds import get_command_line
-    from assayd_client.cli.submitting import parse_object_option, parse_settings, read_files, read_input
 
     with _name_error_field("options"):
         context: dict[str, object] = dict(parse_settings(given.options, "--option"))
@@ -272,51 +304,14 @@ def _name_error_field(part: str) -> Iterator[None]:
 def wait(client: PlainClient, generation: Document, *, tell: bool) -> Document:
     """Wait for the end of a generation. A keyboard interrupt cancels the generation."""
     told = 0
-    try:
+    with cancel_on_interrupt(client.cancel_generation, generation["id"], "generation "):
         for event in client.generation_events(generation["id"]):
             if event.kind in {"stage", "answer"}:
                 continue
             if tell and len(event.body["attempts"]) > told:
                 told = len(event.body["attempts"])
                 print(f"assay: answer {told} of at most {event.body['max_attempts']}", file=sys.stderr)
-    except KeyboardInterrupt as interrupt:
-        with suppress(Conflict):  # it had ended meanwhile
-            client.cancel_generation(generation["id"])
-        print(f"assay: generation {generation['id']} is cancelled", file=sys.stderr)
-        raise SystemExit(CANCELLED) from interrupt
     return client.generation(generation["id"])
-
-
-def texts_of(submission: Document) -> dict[str, str]:
-    """Return the texts of a submission that an answer supplied, by name. A single text has no name."""
-    payload = submission["payload"]
-    single = payload.get("code", payload.get("text"))
-    if isinstance(single, str):
-        return {"": single}
-    if "steps" in payload:
-        return dict(_iter_step_texts(payload["steps"]))
-    texts = {name: text for name, text in payload.get("files", {}).items() if isinstance(text, str)}
-    if payload.get("manifest"):
-        import json
-
-        texts["manifest.json"] = json.dumps(payload["manifest"], indent=1, sort_keys=True) + "\n"
-    return texts
-
-
-def write_texts(texts: Mapping[str, str], out: Path) -> None:
-    """Write one text to a file, or several texts below a folder.
-
-    Raises: RequestError ``file.unwritable``.
-    """
-    from assayd_client.cli.attempts import to_safe_path
-
-    try:
-        for name, text in texts.items():
-            path = out / to_safe_path(name) if name else out
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RequestError("file.unwritable", f"{out}: {error.strerror}") from error
 
 
 def described(generation: Document, submission: Document | None) -> Iterator[str]:
@@ -324,8 +319,6 @@ def described(generation: Document, submission: Document | None) -> Iterator[str
 
     The code is included unless it is written to a file.
     """
-    from assayd_client.cli.terminal import plain
-
     if submission is not None and generation["outcome"] == "validated":
         for name, text in texts_of(submission).items():
             yield from ([f"==> {plain(name)} <=="] if name else [])
@@ -373,9 +366,6 @@ def failure_of(client: PlainClient, generation: Document) -> Document:
 
 def next_steps(generation: Document, failure: Document) -> Iterator[str]:
     """Return the last lines for a failed generation: its error, the offered rules, and next steps."""
-    from assayd_client.cli.repair import described as described_offer
-    from assayd_client.cli.terminal import plain
-
     if generation["outcome"] in {None, "validated", "cancelled"}:
         return
     if failure["last_error"]:
@@ -394,24 +384,6 @@ def _texts_document(submission: Document | None) -> Document:
     """Return the validated text as `code`, or several texts as `files` by name."""
     texts = texts_of(submission) if submission is not None else {}
     return {"code": texts.pop("", None), "files": texts or None}
-
-
-def _read_submission(client: PlainClient, generation: Document) -> Document | None:
-    """Return the submission that a generation produced, or None if there isn't one."""
-    if generation["attempt_id"] is None or generation["outcome"] != "validated":
-        return None
-    import json
-
-    artifacts = client.attempt(generation["attempt_id"])["artifacts"]
-    name = next(one["name"] for one in artifacts if one["name"].startswith("submission_"))
-    found: Document = json.loads(client.artifact(generation["attempt_id"], name))
-    return found
-
-
-def _iter_step_texts(steps: Sequence[Document]) -> Iterator[tuple[str, str]]:
-    for number, step in enumerate(steps, 1):
-        stem = re.sub(r"[^a-z0-9]+", "_", step["name"].lower()).strip("_") or "step"
-        yield f"{number:02d}_{stem}.{'sh' if step['type'] == 'bash' else 'sql'}", step["content"]
 
 
 def _require_name(name: str | None, out: Path | None) -> str:

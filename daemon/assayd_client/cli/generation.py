@@ -13,7 +13,7 @@ from assayd_client.cli.ids import attempt_id as find_attempt
 from assayd_client.cli.ids import generation_id as find_generation
 from assayd_client.cli.options import Json, open_client
 from assayd_client.cli.repair import print_step
-from assayd_client.cli.terminal import plain, print_json
+from assayd_client.cli.terminal import plain, print_json, print_result
 
 generation_app = typer.Typer(
     help="List and show generations, and continue one with a hint.", no_args_is_help=True
@@ -29,16 +29,10 @@ def list_generations(
     as_json: Json = False,
 ) -> None:
     """List generations, newest first."""
-    from assayd_client.cli.listing import print_table
-    from assayd_client.cli.terminal import out
-
     with open_client(context) as client:
         page = client.generations(limit=limit)
-    if as_json:
-        print_json(page)
-        return
     heads = ("id", "kind", "provider", "outcome", "answers", "started")
-    print_table(out(), heads, [_generation_row(generation) for generation in page["generations"]])
+    print_result(page, heads, map(_generation_row, page["generations"]), as_json=as_json)
 
 
 @generation_app.command("show")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from assayd.errors import RequestError
 from assayd_client import Document, NotFound, PlainClient
@@ -34,7 +35,7 @@ def repair_id(client: PlainClient, said: str) -> str:
 
     Raises: the same errors as `attempt_id`.
     """
-    return _find_by_prefix("repair", said, lambda cursor: client.repairs(cursor=cursor, limit=100), "repairs")
+    return _find_by_prefix("repair", said, client.repairs, "repairs")
 
 
 def generation_id(client: PlainClient, said: str) -> str:
@@ -42,10 +43,7 @@ def generation_id(client: PlainClient, said: str) -> str:
 
     Raises: the same errors as `attempt_id`.
     """
-    noun = "generation"
-    return _find_by_prefix(
-        noun, said, lambda cursor: client.generations(cursor=cursor, limit=100), "generations"
-    )
+    return _find_by_prefix("generation", said, client.generations, "generations")
 
 
 def workflow_id(client: PlainClient, said: str) -> str:
@@ -53,9 +51,7 @@ def workflow_id(client: PlainClient, said: str) -> str:
 
     Raises: the same errors as `attempt_id`.
     """
-    return _find_by_prefix(
-        "workflow", said, lambda cursor: client.workflows(cursor=cursor, limit=100), "workflows"
-    )
+    return _find_by_prefix("workflow", said, client.workflows, "workflows")
 
 
 def find_batch_id(client: PlainClient, said: str) -> str:
@@ -70,7 +66,7 @@ def find_batch_id(client: PlainClient, said: str) -> str:
             raise
     else:
         return named
-    return _find_by_prefix("batch", said, lambda cursor: client.batches(cursor=cursor, limit=100), "batches")
+    return _find_by_prefix("batch", said, client.batches, "batches")
 
 
 def record_id(client: PlainClient, route: str, noun: str, said: str) -> str:
@@ -78,15 +74,15 @@ def record_id(client: PlainClient, route: str, noun: str, said: str) -> str:
 
     Raises: the same errors as `attempt_id`.
     """
-    return _find_by_prefix(noun, said, lambda cursor: client.records(route, cursor=cursor, limit=100), route)
+    return _find_by_prefix(noun, said, partial(client.records, route), route)
 
 
-def _find_by_prefix(noun: str, said: str, page: Callable[[str | None], Document], key: str) -> str:
+def _find_by_prefix(noun: str, said: str, fetch: Callable[..., Document], key: str) -> str:
     """Search pages, newest first, for the ids that begin with a user's text."""
     if said != LAST and not _PREFIX.fullmatch(said.upper()):
         return _normalize_id(said)
     found: list[Document] = []
-    for each in _iter_pages(page, key):
+    for each in iter_pages(fetch, key):
         if said == LAST or each["id"].startswith(said.upper()):
             found.append(each)
         if found and (said == LAST or len(found) == MOST_NAMED):
@@ -99,10 +95,11 @@ def _normalize_id(said: str) -> str:
     return said.upper() if _WHOLE.fullmatch(said.upper()) else said
 
 
-def _iter_pages(page: Callable[[str | None], Document], key: str) -> Iterator[Document]:
+def iter_pages(fetch: Callable[..., Document], key: str) -> Iterator[Document]:
+    """Yield the entries of all pages, newest first."""
     cursor = None
     while True:
-        document = page(cursor)
+        document = fetch(cursor=cursor, limit=100)
         yield from document[key]
         cursor = document.get("next_cursor")
         if cursor is None:

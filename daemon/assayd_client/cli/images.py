@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import assayd
 from assayd.errors import AssaydError, ConfigError, EngineError, RequestError
 from assayd.ports.engine import Engine, ImageFacts, ListedImage
-from assayd.sandbox.images import PREFIX
+from assayd.sandbox.sandbox import PREFIX
 from assayd_client.cli.terminal import age
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ async def _save_image(image: str, archive: Path) -> None:
 
 
 async def _run_printing(archive: Path) -> bytes:
-    from assayd.sandbox.printed import printed_by
+    from assayd.sandbox.baseline import printed_by
 
     engine = await plain_engine()
     try:
@@ -359,7 +359,7 @@ async def _find_broken(names: Sequence[str], if_built: Sequence[str]) -> list[st
 
     Of the images in `if_built`, only those that have been built are considered.
     """
-    from assayd.sandbox.images import Images
+    from assayd.sandbox.sandbox import Images
 
     engine = await _open_engine()
     images, broken = Images(engine, Path(assayd.__file__).parent / "guest"), []

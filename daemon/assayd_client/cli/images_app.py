@@ -76,8 +76,7 @@ def lock(
 def list_engine_images() -> None:
     """List all images with their state, size, age and users."""
     from assayd_client.cli.images import list_images
-    from assayd_client.cli.listing import print_table
-    from assayd_client.cli.terminal import out
+    from assayd_client.cli.terminal import out, print_table
 
     print_table(out(), ("image", "digest", "size", "shared", "age", "used by"), list_images())
 
@@ -100,7 +99,6 @@ def collect_garbage(
 ) -> None:
     """Remove unused images that no kind or profile references."""
     from assayd_client.cli.images import remove_unused
-    from assayd_client.cli.listing import print_table
-    from assayd_client.cli.terminal import out
+    from assayd_client.cli.terminal import out, print_table
 
     print_table(out(), ("image", "freed", ""), remove_unused(dry_run=dry_run))

@@ -40,12 +40,12 @@ class AttemptView:
 
         Raises: RequestError ``usage``, if the attempt has no bundle.
         """
-        names = [each["name"] for each in self.attempt["artifacts"] or ()]
-        found = [name for name in names if name.startswith("submission_")]
-        if not found:
+        from assayd_client.cli.texts import stored_submission
+
+        found = stored_submission(self.client, self.attempt)
+        if found is None:
             raise RequestError("usage", f"{self.attempt['id']} has no bundle, so this form cannot be shown")
-        document: Document = json.loads(self.client.artifact(self.attempt["id"], found[0]))
-        return document
+        return found
 
 
 Form = Callable[[AttemptView], None]

@@ -9,20 +9,19 @@ import typer
 
 from assayd.errors import RequestError
 from assayd_client import Document, PlainClient
+from assayd_client.cli.ids import attempt_id as find_attempt
+from assayd_client.cli.options import Json, open_client
+from assayd_client.cli.terminal import plain, print_json, print_result, shorten
+from assayd_client.cli.texts import texts_of, write_texts
 
 library_app = typer.Typer(help="Approve validated attempts, and fetch them by name.", no_args_is_help=True)
 
 Entry = Annotated[
     str, typer.Argument(metavar="NAME[@VERSION]", help="Entry name. Default version: the newest.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Uid = Annotated[int | None, typer.Option(min=0, help="Use this user's library (operators only).")]
 HEADS = ("name", "version", "kind", "approved", "by", "asked for")
 INTENT_CHARS = 60
-
-
-def _create_client(context: typer.Context) -> PlainClient:
-    return PlainClient(context.find_root().obj)
 
 
 def find_entry(client: PlainClient, reference: str) -> Document:
@@ -58,10 +57,7 @@ def approve(
     as_json: Json = False,
 ) -> None:
     """Approve a validated attempt under a name, as the next version of that name."""
-    from assayd_client.cli.ids import attempt_id as find_attempt
-    from assayd_client.cli.terminal import print_json
-
-    with _create_client(context) as client:
+    with open_client(context) as client:
         entry = client.approve(find_attempt(client, attempt_id), name)
     if as_json:
         print_json(entry)
@@ -77,7 +73,7 @@ def list_entries(
     as_json: Json = False,
 ) -> None:
     """List your library: the newest version of each name."""
-    with _create_client(context) as client:
+    with open_client(context) as client:
         _print_entries(client.library(limit=limit, uid=uid), as_json=as_json)
 
 
@@ -89,17 +85,14 @@ def history(
     as_json: Json = False,
 ) -> None:
     """List all versions of a name, newest first."""
-    with _create_client(context) as client:
+    with open_client(context) as client:
         _print_entries(client.library_history(name, uid=uid), as_json=as_json)
 
 
 @library_app.command("show")
 def show(context: typer.Context, entry: Entry, as_json: Json = False) -> None:
     """Show an entry: its request, approver, attempts and contents."""
-    from assayd_client.cli.generate import texts_of
-    from assayd_client.cli.terminal import plain, print_json
-
-    with _create_client(context) as client:
+    with open_client(context) as client:
         found = find_entry(client, entry)
     if as_json:
         print_json(found)
@@ -126,9 +119,7 @@ def export(
     ],
 ) -> None:
     """Write an entry's contents to a file or a folder."""
-    from assayd_client.cli.generate import texts_of, write_texts
-
-    with _create_client(context) as client:
+    with open_client(context) as client:
         found = find_entry(client, entry)
     write_texts(texts_of(found["submission"]), out)
     print(f"{found['name']}@{found['version']} is in {out}")
@@ -147,10 +138,8 @@ def remove(
 
     The attempts are kept until retention removes them.
     """
-    from assayd_client.cli.terminal import print_json
-
     name, version = parted(entry)
-    with _create_client(context) as client:
+    with open_client(context) as client:
         removed = client.remove_from_library(name, version, uid=uid)
     if as_json:
         print_json(removed)
@@ -172,9 +161,8 @@ def diff(
 ) -> None:
     """Compare two versions of an entry; by default, an entry with its previous version."""
     from assayd.documents import submission_diff
-    from assayd_client.cli.terminal import plain
 
-    with _create_client(context) as client:
+    with open_client(context) as client:
         new = find_entry(client, before if after is None else after)
         if after is None and new["version"] == 1:
             raise RequestError(
@@ -185,12 +173,6 @@ def diff(
 
 
 def _print_entries(page: Document, *, as_json: bool) -> None:
-    from assayd_client.cli.listing import print_table
-    from assayd_client.cli.terminal import out, print_json, shorten
-
-    if as_json:
-        print_json(page)
-        return
     rows = [
         (
             one["name"],
@@ -202,4 +184,4 @@ def _print_entries(page: Document, *, as_json: bool) -> None:
         )
         for one in page["entries"]
     ]
-    print_table(out(), HEADS, rows)
+    print_result(page, HEADS, rows, as_json=as_json)

@@ -15,11 +15,8 @@ from assayd_client.cli.terminal import (
     line,
     out,
     plain,
-    print_table,
     shorten,
 )
-
-__all__ = ["STYLES", "print_table"]
 
 FILE_LABEL = "file"
 """Label of an attempt with the name of its user's file or folder."""

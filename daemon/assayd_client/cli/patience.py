@@ -1,11 +1,14 @@
-"""Waits during a long read while a daemon is unreachable or a gateway's database is unavailable."""
+"""Waits while a daemon is unavailable, and cancels work if the user interrupts the wait."""
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
-from assayd_client import ClientError, Document, PlainClient
+from assayd_client import ClientError, Conflict, Document, PlainClient
+from assayd_client.cli.exits import CANCELLED
 
 AWAY_S = 60.0
 """How long a daemon may be away, or not ready, before following ends; the batch goes on when it is back."""
@@ -47,3 +50,18 @@ def results_of(client: PlainClient, batch_id: str) -> Iterator[Document]:
             patience.wait(problem)
         else:
             return
+
+
+@contextmanager
+def cancel_on_interrupt(cancel: Callable[[str], object], work_id: str, noun: str = "") -> Iterator[None]:
+    """Cancel work in the daemon and exit if a keyboard interrupt ends the body.
+
+    `noun` precedes the id in the message.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        with suppress(Conflict):  # it had ended meanwhile
+            cancel(work_id)
+        print(f"assay: {noun}{work_id} is cancelled", file=sys.stderr)
+        raise SystemExit(CANCELLED) from interrupt

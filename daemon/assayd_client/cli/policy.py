@@ -1,23 +1,26 @@
-"""Implements `assay policy`, which shows profiles, checks profile files, and explains their effect."""
+"""Implements `assay policy`, which shows, checks, explains and tries profiles."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import typer
 
-from assayd.errors import RequestError
+from assayd.errors import ConfigError, RequestError
 from assayd_client import Document, PlainClient
+from assayd_client.cli.ages import parse_age
+from assayd_client.cli.exits import FAILED
+from assayd_client.cli.options import Json, open_client
+from assayd_client.cli.terminal import plain, print_json, print_result
 
 if TYPE_CHECKING:
     from assayd.egress.target import NoTarget, Target
     from assayd.model.policy import HttpRule, NetworkPolicy
-    from assayd.tomlfile import Problem
-    from assayd_client import PlainClient
 
 CODE = "policy.file"
 
@@ -25,7 +28,9 @@ CODE = "policy.file"
 def check(client: PlainClient, file: Path | None) -> Sequence[Document]:
     """Return the effective profile of a file, or all of the daemon's profiles without a file.
 
-    The file is checked together with the daemon's profiles. Raises: FileError, which contains all problems.
+    The file is checked together with the daemon's profiles.
+
+    Raises: ConfigError ``policy.file``, with all problems.
     """
     if file is None:
         profiles: Sequence[Document] = client.policies()["policies"]
@@ -36,16 +41,14 @@ def check(client: PlainClient, file: Path | None) -> Sequence[Document]:
         raise RequestError("file.unreadable", f"{file}: {error.strerror}") from error
     answer = client.check_policy(file.stem, content)
     if answer["policy"] is None:
-        from assayd.tomlfile import FileError
-
-        raise FileError(CODE, [_to_problem(file, problem) for problem in answer["problems"]])
+        raise ConfigError(CODE, "\n".join(_format_problem(file, each) for each in answer["problems"]))
     return [answer["policy"]]
 
 
 def check_locally(file: Path | None) -> Sequence[Document]:
     """Check profiles without a daemon, based on the settings and profiles of this host.
 
-    Raises: FileError, which contains all problems.
+    Raises: ConfigError ``policy.file``, with all problems.
     """
     from assayd.policies import describe
     from assayd.settings import load_settings
@@ -109,10 +112,10 @@ def _describe_rule(rule: HttpRule | None) -> str:
     return f"plain HTTP only, {methods}, {', '.join(sorted(rule.paths)) or 'any path'}"
 
 
-def _to_problem(file: Path, problem: Document) -> Problem:
-    from assayd.tomlfile import Problem
-
-    return Problem(path=file, line=problem["line"], key=problem["key"], message=problem["message"])
+def _format_problem(file: Path, problem: Document) -> str:
+    place = f"{file}:{problem['line']}" if problem["line"] is not None else f"{file}"
+    table, _, name = problem["key"].rpartition(".")
+    return f"{place}: {f'[{table}] ' if table else ''}{f'{name}: ' if name else ''}{problem['message']}"
 
 
 HTTPS_PORT = 443
@@ -155,35 +158,25 @@ def _parse_target(url: str, method: str) -> Target | NoTarget:
 
 policy_app = typer.Typer(help="Show profiles, and check profile files.", no_args_is_help=True)
 
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-
 
 @policy_app.command("list")
 def list_policies(context: typer.Context, as_json: Json = False) -> None:
     """List the daemon's profiles."""
-    from assayd_client.cli.listing import POLICY_HEADS, policy_row, print_table
-    from assayd_client.cli.terminal import out, print_json
+    from assayd_client.cli.listing import POLICY_HEADS, policy_row
 
-    with create_client(context) as client:
+    with open_client(context) as client:
         policies = client.policies()["policies"]
-    if as_json:
-        print_json(policies)
-    else:
-        print_table(out(), POLICY_HEADS, [policy_row(policy) for policy in policies])
+    print_result(policies, POLICY_HEADS, map(policy_row, policies), as_json=as_json)
 
 
 @policy_app.command("show")
 def show_policy(context: typer.Context, name: str, as_json: Json = False) -> None:
     """Show a profile's effective values, and the profile files that set them."""
-    from assayd_client.cli.listing import POLICY_VALUE_HEADS, policy_values, print_table
-    from assayd_client.cli.terminal import out, print_json
+    from assayd_client.cli.listing import POLICY_VALUE_HEADS, policy_values
 
-    with create_client(context) as client:
+    with open_client(context) as client:
         policy = client.policy(name)
-    if as_json:
-        print_json(policy)
-    else:
-        print_table(out(), POLICY_VALUE_HEADS, [list(row) for row in policy_values(policy)])
+    print_result(policy, POLICY_VALUE_HEADS, policy_values(policy), as_json=as_json)
 
 
 @policy_app.command("check")
@@ -198,18 +191,16 @@ def check_policy(
     ] = False,
 ) -> None:
     """Check one or all profiles; print problems with their line numbers, or clamps and network rules."""
-    from assayd.tomlfile import FileError
-    from assayd_client.cli.exits import FAILED
-    from assayd_client.cli.terminal import plain
-
     try:
         if local:
             policies = check_locally(file)
         else:
-            with create_client(context) as client:
+            with open_client(context) as client:
                 policies = check(client, file)
-    except FileError as error:
-        print(plain(str(error)), file=sys.stderr)
+    except ConfigError as error:
+        if error.code != CODE:
+            raise
+        print(plain(error.message), file=sys.stderr)
         raise typer.Exit(FAILED) from error
     print(f"{file or 'all profiles'}: valid")
     for policy in policies:
@@ -238,13 +229,10 @@ def explain_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
     ] = None,
 ) -> None:
     """Print whether a profile allows a URL or code, and show the deciding rule and the fix."""
-    from assayd_client.cli.exits import FAILED
-    from assayd_client.cli.terminal import plain
-
     code = {name: text for name, text in (("python", python), ("bash", bash), ("sql", sql)) if text}
     if len(code) + bool(url) != 1:
         raise RequestError("usage", "pass a URL, or one of --python, --bash or --sql")
-    with create_client(context) as client:
+    with open_client(context) as client:
         if url:
             allowed, text = explain(client.policy(profile), url, method)
             lines = [text]
@@ -268,8 +256,107 @@ def _explained(found: Document) -> Iterator[str]:
             yield f"    {finding['suggestion']}"
 
 
-def create_client(context: typer.Context) -> PlainClient:
-    """Return a client for the address on the command line."""
-    from assayd_client import PlainClient
+Since = Annotated[
+    str | None,
+    typer.Option(metavar="AGE|TIME", help="Use attempts since this age or time: 7d, 12h, or RFC 3339."),
+]
+Batch = Annotated[str | None, typer.Option(metavar="ID", help="Use only attempts of this batch.")]
+Label = Annotated[list[str] | None, typer.Option(metavar="K=V", help="Use only attempts with this label.")]
+OfKind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Use only attempts of this kind.")]
 
-    return PlainClient(context.find_root().obj)
+
+@policy_app.command("try")
+def try_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="Profile name, or a TOML file.")],
+    since: Since = None,
+    batch: Batch = None,
+    label: Label = None,
+    kind: OfKind = None,
+    run: Annotated[bool, typer.Option("--run", help="Run each submission again as a full attempt.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Check stored submissions against another profile; exits with status 1 if any that passed would fail."""
+    policy, profile = _read_profile(name)
+    wanted = review_query(since, batch, label, kind)
+    body: Document = {}
+    with open_client(context) as client:
+        for event in client.try_policy(policy, profile=profile, run=run, **wanted):
+            body = event.body
+            if event.kind == "progress" and sys.stderr.isatty():
+                print(f"\r{body['tried']} of {body['total']} tried", end="", file=sys.stderr)
+    if not body:
+        raise RequestError("lost", "the trial ended without a result; try again")
+    if as_json:
+        print_json(body)
+    else:
+        _print_trial(body)
+    if body["would_fail"]:
+        raise typer.Exit(FAILED)
+
+
+@policy_app.command("suggest")
+def suggest_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
+    context: typer.Context,
+    policy: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Extend this profile. Default: the profile of the newest refusal."),
+    ] = None,
+    since: Since = None,
+    batch: Batch = None,
+    label: Label = None,
+    kind: OfKind = None,
+    as_json: Json = False,
+) -> None:
+    """Print, as TOML, the smallest profile additions that would have allowed refused code."""
+    with open_client(context) as client:
+        found = client.suggest_policy(policy, **review_query(since, batch, label, kind))
+    if as_json:
+        print_json(found)
+        return
+    print(f"# {found['helped']} of {found['seen']} refused attempts need only these additions.")
+    for one in found["additions"]:
+        print(plain(f"# {one['key']} {one['name']}: {_format_counts(one)}"))
+    print(plain(found["toml"]), end="")
+    for one in found["withheld"]:
+        print(plain(f"# withheld: {one['key']} {one['name']}: {_format_counts(one)}; {one['reason']}"))
+
+
+def _format_counts(one: Document) -> str:
+    attempts = f"{one['count']} attempt{'s' * (one['count'] != 1)}"
+    return f"{attempts}, {one['enough']} need only this one, {one['first_at'][:10]} to {one['last_at'][:10]}"
+
+
+def _print_trial(trial: Document) -> None:
+    print(
+        f"{trial['policy']} ({trial['mode']}): {trial['tried']} of {trial['total']} attempts tried; "
+        f"{trial['would_fail']} would fail, {trial['would_pass']} would pass, "
+        f"{trial['undecided']} need a run, {trial['left_out']} not tried"
+    )
+    for change in trial["changes"]:
+        key = f" ({change['profile_key']})" if change["profile_key"] else ""
+        print(plain(f"{change['direction'].replace('_', ' ')}  {change['count']:>5}  {change['rule']}{key}"))
+        for example in change["examples"]:
+            place = "" if example["line"] is None else f" line {example['line']}:"
+            print(plain(f"    {example['attempt_id']} {example['kind']}:{place} {example['message'][:160]}"))
+
+
+def _read_profile(name: str) -> tuple[str, str | None]:
+    """Return the name of a profile and, if a file is given, its text. Raises: RequestError."""
+    if not name.endswith(".toml"):
+        return name, None
+    try:
+        return Path(name).stem, Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise RequestError("file.unreadable", f"{name}: {problem}") from problem
+
+
+def review_query(since: str | None, batch: str | None, label: list[str] | None, kind: str | None) -> Document:
+    """Return the request's form of a query for attempts.
+
+    The value of `since` can be an age such as 7d.
+    """
+    age = parse_age(since or "")
+    if age is not None:
+        since = (datetime.now(UTC) - age).isoformat()
+    return {"since": since, "batch": batch, "labels": label or [], "kind": kind}

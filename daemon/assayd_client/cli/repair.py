@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from assayd.errors import RequestError
-from assayd_client import Conflict, Document, PlainClient
+from assayd_client import Document, PlainClient
 from assayd_client.cli.exits import CANCELLED, FAILED, VALIDATED
 from assayd_client.cli.ids import attempt_id as find_attempt
+from assayd_client.cli.ids import iter_pages
 from assayd_client.cli.ids import repair_id as find_repair
-from assayd_client.cli.terminal import shorten
+from assayd_client.cli.options import Json, open_client
+from assayd_client.cli.patience import cancel_on_interrupt
+from assayd_client.cli.terminal import line, out, print_json, print_result, shorten
+from assayd_client.cli.texts import edited as edit_texts
+from assayd_client.cli.texts import stored_submission, texts_of
 
 LINE_CHARS = 200
 NUMBERED = re.compile(r"\d+\. ")
@@ -73,12 +72,7 @@ repair_app = typer.Typer(
 )
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="Repair: id, unique id prefix, or `last`.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 OF_OUTCOME = {"repaired": VALIDATED, "cancelled": CANCELLED}
-
-
-def _create_client(context: typer.Context) -> PlainClient:
-    return PlainClient(context.find_root().obj)
 
 
 @repair_app.command("start")
@@ -103,7 +97,7 @@ def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
     as_json: Json = False,
 ) -> None:
     """Repair a failed attempt, wait, and show the attempted fixes."""
-    with _create_client(context) as client:
+    with open_client(context) as client:
         attempt_id = find_attempt(client, attempt_id)
         code = edited(client, attempt_id) if edit else None
         repair = client.repair(
@@ -122,7 +116,7 @@ def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
 @repair_app.command("show")
 def show(context: typer.Context, repair_id: Id, as_json: Json = False) -> None:
     """Show a repair: each failure, the reason given, the change and the verdict."""
-    with _create_client(context) as client:
+    with open_client(context) as client:
         _print_repair(client.repair_state(find_repair(client, repair_id)), as_json=as_json)
 
 
@@ -134,9 +128,7 @@ def show_step(
     as_json: Json = False,
 ) -> None:
     """Show one fix's prompt and the answer to it."""
-    from assayd_client.cli.terminal import print_json
-
-    with _create_client(context) as client:
+    with open_client(context) as client:
         step = client.repair_step(find_repair(client, repair_id), number)
     if as_json:
         print_json(step)
@@ -157,22 +149,16 @@ def list_repairs(
     as_json: Json = False,
 ) -> None:
     """List repairs, newest first."""
-    from assayd_client.cli.listing import print_table
-    from assayd_client.cli.terminal import out, print_json
-
-    with _create_client(context) as client:
+    with open_client(context) as client:
         page = client.repairs(limit=limit)
-    if as_json:
-        print_json(page)
-        return
     heads = ("id", "kind", "provider", "outcome", "fixes", "started")
-    print_table(out(), heads, [_repair_row(repair) for repair in page["repairs"]])
+    print_result(page, heads, map(_repair_row, page["repairs"]), as_json=as_json)
 
 
 @repair_app.command("cancel")
 def cancel(context: typer.Context, repair_id: Id) -> None:
     """Cancel a repair and its running attempt."""
-    with _create_client(context) as client:
+    with open_client(context) as client:
         found = find_repair(client, repair_id)
         client.cancel_repair(found)
     print(f"Cancelling {found}")
@@ -181,9 +167,7 @@ def cancel(context: typer.Context, repair_id: Id) -> None:
 @repair_app.command("accept")
 def accept(context: typer.Context, repair_id: Id, as_json: Json = False) -> None:
     """Accept, validate and print the rules that a repair offers in place of code."""
-    from assayd_client.cli.terminal import print_json
-
-    with _create_client(context) as client:
+    with open_client(context) as client:
         repair = client.accept_fallback(find_repair(client, repair_id))
     if as_json:
         print_json(repair)
@@ -196,16 +180,11 @@ def accept(context: typer.Context, repair_id: Id, as_json: Json = False) -> None
 @repair_app.command("stats")
 def stats(context: typer.Context, as_json: Json = False) -> None:
     """Print repair statistics by kind and provider: counts, times, and the share fixed on the first try."""
-    from assayd_client.cli.listing import print_table
-    from assayd_client.cli.terminal import out, print_json
-
-    with _create_client(context) as client:
-        found = list(_iter_repairs(client))
+    with open_client(context) as client:
+        found = list(iter_pages(client.repairs, "repairs"))
     table = statistics(found)
-    if as_json:
-        print_json({"repairs": table})
-        return
-    print_table(out(), STATISTICS, [tuple(_format_cell(row[name]) for name in STATISTICS) for row in table])
+    rows = [[_format_cell(row[name]) for name in STATISTICS] for row in table]
+    print_result({"repairs": table}, STATISTICS, rows, as_json=as_json)
 
 
 STATISTICS = (
@@ -298,14 +277,9 @@ def follow_repairs(
 
 def wait(client: PlainClient, repair: Document) -> Document:
     """Wait for the end of a repair. A keyboard interrupt cancels the repair."""
-    try:
-        for event in client.repair_events(repair["id"]):
-            repair = event.body
-    except KeyboardInterrupt as interrupt:
-        with suppress(Conflict):  # it had ended meanwhile
-            client.cancel_repair(repair["id"])
-        print(f"assay: repair {repair['id']} is cancelled", file=sys.stderr)
-        raise SystemExit(CANCELLED) from interrupt
+    with cancel_on_interrupt(client.cancel_repair, repair["id"], "repair "):
+        for _ in client.repair_events(repair["id"]):
+            pass
     return client.repair_state(repair["id"])
 
 
@@ -314,53 +288,18 @@ def edited(client: PlainClient, attempt_id: str) -> str:
 
     Raises: RequestError, if the submission has no code or nothing was changed.
     """
-    from assayd_client.cli.generate import texts_of
-
-    name = next(n for n in _artifact_names(client, attempt_id) if n.startswith("submission_"))
-    submission = _parse_json(client.artifact(attempt_id, name))
-    code = texts_of(submission).get("")
+    submission = stored_submission(client, client.attempt(attempt_id))
+    code = texts_of(submission).get("") if submission is not None else None
     if code is None:
         raise RequestError(
             "repair.no_code",
             "submissions of this kind consist of several files or steps; "
             "--edit works only with a single file",
         )
-    changed = _edit_text(code)
+    changed = edit_texts({"": code})[""]
     if changed == code:
         raise RequestError("repair.unchanged", "nothing was changed")
     return changed
-
-
-def _edit_text(text: str) -> str:
-    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
-    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
-        path = Path(folder, "code.py")
-        path.write_text(text, encoding="utf-8")
-        done = subprocess.run([*editor, str(path)], check=False)
-        if done.returncode != 0:
-            raise RequestError("repair.editor", f"{editor[0]} exited with status {done.returncode}")
-        return path.read_text(encoding="utf-8")
-
-
-def _artifact_names(client: PlainClient, attempt_id: str) -> Iterator[str]:
-    yield from (artifact["name"] for artifact in client.attempt(attempt_id)["artifacts"])
-
-
-def _parse_json(content: bytes) -> Document:
-    import json
-
-    document: Document = json.loads(content)
-    return document
-
-
-def _iter_repairs(client: PlainClient) -> Iterator[Document]:
-    cursor = None
-    while True:
-        page = client.repairs(cursor=cursor, limit=100)
-        yield from page["repairs"]
-        cursor = page["next_cursor"]
-        if cursor is None:
-            return
 
 
 def _repair_row(repair: Document) -> tuple[str, ...]:
@@ -370,8 +309,6 @@ def _repair_row(repair: Document) -> tuple[str, ...]:
 
 
 def _print_repair(repair: Document, *, as_json: bool, file: str | None = None) -> None:
-    from assayd_client.cli.terminal import line, out, print_json
-
     if as_json:
         print_json(repair)
         return

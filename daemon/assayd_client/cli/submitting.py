@@ -7,18 +7,17 @@ import re
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.errors import AssaydError, RequestError
 from assayd.ports.command_line import STDIN, FileOptions
-from assayd_client import Conflict, DaemonUnreachable, Document, NotFound, PlainClient, Refused, StreamEvent
-from assayd_client.cli.exits import CANCELLED
+from assayd_client import DaemonUnreachable, Document, NotFound, PlainClient, Refused, StreamEvent
 from assayd_client.cli.kinds import get_command_line
 from assayd_client.cli.listing import FILE_LABEL
+from assayd_client.cli.patience import cancel_on_interrupt
 from assayd_client.cli.report import UNKNOWN, Origin, render_stages
-from assayd_client.cli.terminal import Screen, StyledLine, count, line, plain
+from assayd_client.cli.terminal import Screen, StyledLine, count, err, line, plain
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}")
 """A value of a label."""
@@ -200,17 +199,11 @@ def run(
         [path] = origin.paths.values()
         raise RequestError(refusal.code, f"{path}: {refusal.message}", field=refusal.field) from refusal
     try:
-        if show_progress:
-            from assayd_client.cli.terminal import err
-
-            follow(client, attempt, err())
-        while attempt["state"] != "finished":
-            attempt = client.attempt(attempt["id"], wait_s=WAIT_S)
-    except KeyboardInterrupt as interrupt:
-        with suppress(Conflict):  # it was finished meanwhile
-            client.cancel(attempt["id"])
-        print(f"assay: {attempt['id']} is cancelled", file=sys.stderr)
-        raise SystemExit(CANCELLED) from interrupt
+        with cancel_on_interrupt(client.cancel, attempt["id"]):
+            if show_progress:
+                follow(client, attempt, err())
+            while attempt["state"] != "finished":
+                attempt = client.attempt(attempt["id"], wait_s=WAIT_S)
     except DaemonUnreachable as error:
         message = (
             f"the daemon stopped responding; attempt {attempt['id']} was accepted, and runs again once the "

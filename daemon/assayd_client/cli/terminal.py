@@ -236,8 +236,6 @@ def _join_letters(letters: list[tuple[str, str]]) -> StyledLine:
     return StyledLine(parts=tuple(parts))
 
 
-__all__ = ["err", "out", "plain", "print_json", "shorten"]
-
 # Control characters except tab and newline, marks that reorder text, and invisible characters. With them, a
 # guest could rewrite the screen, disguise a source line, or hide instructions for a model in copied text.
 UNSAFE = re.compile(
@@ -299,6 +297,14 @@ def print_table(screen: Screen, heads: Row, rows: Sequence[Row]) -> None:
             screen.print(line("\t".join(row), hang=None))
         return
     screen.lines(_table_lines(heads, clean, screen.width))
+
+
+def print_result(document: object, heads: Row, rows: Iterable[Row], *, as_json: bool) -> None:
+    """Print a document as JSON, or its rows as a table."""
+    if as_json:
+        print_json(document)
+    else:
+        print_table(out(), heads, list(rows))
 
 
 def _table_lines(heads: Row, rows: Sequence[Row], width: int) -> Iterator[StyledLine]:

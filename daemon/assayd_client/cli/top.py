@@ -21,9 +21,8 @@ from rich.table import Table
 from rich.text import Text
 
 from assayd_client import Document, PlainClient
-from assayd_client.cli.listing import STYLES
 from assayd_client.cli.sample import MetricsSample, Span, parse_metrics, span
-from assayd_client.cli.terminal import duration, plain
+from assayd_client.cli.terminal import STYLES, duration, plain
 
 MOST_SHOWN = 40
 NAME_CELLS = 11

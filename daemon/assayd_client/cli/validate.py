@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -94,9 +95,9 @@ class Written:
         """
         if attempt["verdict"] != "validated" or (self.out is None and not self.in_place):
             return
-        from assayd_client.cli.generate import texts_of, write_texts
+        from assayd_client.cli.texts import texts_of, write_texts
 
-        texts = code_of(client, attempt)
+        texts = texts_of(AttemptView(client=client, attempt=attempt).submission())
         if self.out is not None:
             write_texts(texts, self.out)
             _print_written(self.out)
@@ -108,16 +109,11 @@ class Written:
                 _print_written(path)
 
 
-def code_of(client: PlainClient, attempt: Document) -> dict[str, str]:
-    """Return the texts of an attempt by name; a single text has no name. Raises: RequestError ``usage``."""
-    from assayd_client.cli.generate import texts_of
-
-    return texts_of(AttemptView(client=client, attempt=attempt).submission())
-
-
 def print_code(client: PlainClient, attempt: Document) -> None:
     """Print the texts of an attempt. On a terminal, codes replace the control characters."""
-    texts = code_of(client, attempt)
+    from assayd_client.cli.texts import texts_of
+
+    texts = texts_of(AttemptView(client=client, attempt=attempt).submission())
     if not texts:
         raise RequestError(
             "usage", f"{attempt['id']} has no text to show; get its files with `assay artifacts`"
@@ -262,107 +258,126 @@ class DisplayOptions:
         return self.as_json or self.retry_context or self.form is not None or self.reports.take_stdout
 
 
+KindName = Annotated[str, typer.Argument(metavar="KIND", help="Kind of the submission, e.g. extractor.")]
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="[FILE]…", help="Files or folders to submit; - is standard input."),
+]
+Input = Annotated[
+    Path | None,
+    typer.Option(
+        "--input", metavar="F.json", help="Read the inputs from this file, which contains a JSON object."
+    ),
+]
+Policy = Annotated[str | None, typer.Option(metavar="NAME", help="Profile. Default: the kind's profile.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="A.B=V",
+        help="Tighten a limit, e.g. resources.timeout_s=5; separate list values with commas.",
+    ),
+]
+Labels = Annotated[list[str] | None, typer.Option(metavar="K=V", help="Label the attempt.")]
+KindOptions = Annotated[
+    list[str] | None,
+    typer.Option(metavar="K=V", help="Set an option of the kind; `assay kinds KIND` lists them."),
+]
+SampleRows = Annotated[
+    bool,
+    typer.Option(
+        "--sample-rows", help="Show the repair provider three rows from each table in the database file."
+    ),
+]
+Cases = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="F.json", help="File with test cases (inputs and expected results), as a JSON array."
+    ),
+]
+Tests = Annotated[
+    Path | None,
+    typer.Option(metavar="F.py", help="Python file with the hidden tests that score a solution."),
+]
+EntryPoint = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Function or class of the solution that the tests call."),
+]
+Intent = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT|@FILE", help="Purpose of the code in natural language, used for repairs."),
+]
+Repair = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PROVIDER", help="Repair the submission if it fails, e.g. with the provider `rules`."
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write the validated code to this file, or to this folder if there are several files.",
+    ),
+]
+InPlace = Annotated[
+    bool,
+    typer.Option("--in-place", help="With --repair: write the repaired code back to the submitted files."),
+]
+Webhook = Annotated[str | None, typer.Option(metavar="URL", help="Send the verdict to this URL.")]
+RetryContext = Annotated[
+    bool,
+    typer.Option(
+        "--retry-context",
+        help="Print only the retry context (text for a model's next attempt). "
+        "Prints nothing if the submission is validated without quality findings.",
+    ),
+]
+Sarif = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Write findings as SARIF, with safe edits as fixes; - is standard output."
+    ),
+]
+Watch = Annotated[
+    bool,
+    typer.Option("--watch", help="Validate again whenever the files are saved, until interrupted."),
+]
+FormName = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Print the report in this kind-specific form.")
+]
+Yaml = Annotated[bool, typer.Option("--yaml", help="Print YAML (same as --form yaml).")]
+
+
 def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     context: typer.Context,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="Kind of the submission, e.g. extractor.")],
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[FILE]…", help="Files or folders to submit; - is standard input."),
-    ] = None,
-    input_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--input", metavar="F.json", help="Read the inputs from this file, which contains a JSON object."
-        ),
-    ] = None,
+    kind: KindName,
+    files: Files = None,
+    input_file: Input = None,
     sample_path: SamplePath = None,
     listed_paths: SamplePaths = None,
     sample_tree: SampleTree = None,
-    policy: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Profile. Default: the kind's profile.")
-    ] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="A.B=V",
-            help="Tighten a limit, e.g. resources.timeout_s=5; separate list values with commas.",
-        ),
-    ] = None,
-    label: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Label the attempt.")] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="K=V", help="Set an option of the kind; `assay kinds KIND` lists them."),
-    ] = None,
-    sample_rows: Annotated[
-        bool,
-        typer.Option(
-            "--sample-rows", help="Show the repair provider three rows from each table in the database file."
-        ),
-    ] = False,
-    cases: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="F.json", help="File with test cases (inputs and expected results), as a JSON array."
-        ),
-    ] = None,
-    tests: Annotated[
-        Path | None,
-        typer.Option(metavar="F.py", help="Python file with the hidden tests that score a solution."),
-    ] = None,
-    entry: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Function or class of the solution that the tests call."),
-    ] = None,
-    intent: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT|@FILE", help="Purpose of the code in natural language, used for repairs."),
-    ] = None,
-    repair: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PROVIDER", help="Repair the submission if it fails, e.g. with the provider `rules`."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the validated code to this file, or to this folder if there are several files.",
-        ),
-    ] = None,
-    in_place: Annotated[
-        bool,
-        typer.Option(
-            "--in-place", help="With --repair: write the repaired code back to the submitted files."
-        ),
-    ] = False,
-    webhook: Annotated[str | None, typer.Option(metavar="URL", help="Send the verdict to this URL.")] = None,
+    policy: Policy = None,
+    setting: Settings = None,
+    label: Labels = None,
+    option: KindOptions = None,
+    sample_rows: SampleRows = False,
+    cases: Cases = None,
+    tests: Tests = None,
+    entry: EntryPoint = None,
+    intent: Intent = None,
+    repair: Repair = None,
+    out: Out = None,
+    in_place: InPlace = False,
+    webhook: Webhook = None,
     as_json: Json = False,
     fields: Fields = None,
-    retry_context: Annotated[
-        bool,
-        typer.Option(
-            "--retry-context",
-            help="Print only the retry context (text for a model's next attempt). "
-            "Prints nothing if the submission is validated without quality findings.",
-        ),
-    ] = False,
-    sarif: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write findings as SARIF, with safe edits as fixes; - is standard output."
-        ),
-    ] = None,
+    retry_context: RetryContext = False,
+    sarif: Sarif = None,
     junit: Junit = None,
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", help="Validate again whenever the files are saved, until interrupted."),
-    ] = False,
-    form: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Print the report in this kind-specific form.")
-    ] = None,
-    as_yaml: Annotated[bool, typer.Option("--yaml", help="Print YAML (same as --form yaml).")] = False,
+    watch: Watch = False,
+    form: FormName = None,
+    as_yaml: Yaml = False,
 ) -> None:
     """Validate files and show the report."""
     request = ValidateRequest(
@@ -373,12 +388,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         policy=policy,
         settings=setting or (),
         labels=label or (),
-        options=[
-            *(option or ()),
-            *(["sample_rows=true"] if sample_rows else []),
-            *([f"tests={_read_text(tests)}"] if tests is not None else []),
-            *([f"entry={entry}"] if entry is not None else []),
-        ],
+        options=tuple(_kind_options(option or (), sample_rows=sample_rows, tests=tests, entry=entry)),
         cases=cases,
         intent=intent,
         webhook=webhook,
@@ -392,15 +402,24 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     )
     written = Written(out=out, in_place=in_place)
     written.require_possible(repair, request.files)
-    daemon = selected_daemon(context)
-    if not watch:
-        raise typer.Exit(validate_once(daemon, request, repair, shown, written))
-
+    once = partial(validate_once, selected_daemon(context), request, repair, shown, written)
     watched = [*request.files, *(path for path in (input_file, cases, tests) if path is not None)]
-    code = watch_files(
-        lambda: validate_once(daemon, request, repair, shown, written), watched, clear=sys.stdout.isatty()
-    )
-    raise typer.Exit(code)
+    raise typer.Exit(watch_files(once, watched, clear=sys.stdout.isatty()) if watch else once())
+
+
+def _kind_options(
+    options: Sequence[str], *, sample_rows: bool, tests: Path | None, entry: str | None
+) -> Iterator[str]:
+    """Yield the options of a kind, including those with a separate option."""
+    yield from options
+    if sample_rows:
+        yield "sample_rows=true"
+    if tests is not None:
+        from assayd.static.submitted_file import text_of  # needs more than most command lines
+
+        yield f"tests={text_of(tests.name, tests.read_bytes())}"
+    if entry is not None:
+        yield f"entry={entry}"
 
 
 def validate_once(
@@ -466,10 +485,3 @@ def put(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise RequestError("file.unwritable", f"{path}: {error.strerror}") from error
-
-
-def _read_text(file: Path) -> str:
-    """Return the text of a file. Raises: RequestError ``request.files``."""
-    from assayd.static.submitted_file import text_of  # needs more than most command lines
-
-    return text_of(file.name, file.read_bytes())

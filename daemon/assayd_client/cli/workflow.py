@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from assayd.errors import RequestError
-from assayd_client import Conflict, Document, PlainClient
-from assayd_client.cli.exits import CANCELLED, FAILED, OF_VERDICT, VALIDATED
+from assayd_client import Document, PlainClient
+from assayd_client.cli.exits import FAILED, OF_VERDICT, VALIDATED
 from assayd_client.cli.ids import workflow_id as find_workflow
 from assayd_client.cli.options import Json, open_client
+from assayd_client.cli.patience import cancel_on_interrupt
 from assayd_client.cli.report import Origin, render_findings
 from assayd_client.cli.submitting import parse_settings, read_files, read_input
-from assayd_client.cli.terminal import StyledLine, count, err, line, out, plain, print_json, print_table
+from assayd_client.cli.terminal import StyledLine, count, err, line, out, plain, print_json, print_result
 
 workflow_app = typer.Typer(help="Check and run workflows of code nodes.", no_args_is_help=True)
 
@@ -145,11 +145,8 @@ def list_workflows(
     """List workflows, newest first."""
     with open_client(context) as client:
         page = client.workflows(limit=limit)
-    if as_json:
-        print_json(page)
-        return
     heads = ("id", "name", "verdict", "nodes", "started")
-    print_table(out(), heads, [_workflow_row(one) for one in page["workflows"]])
+    print_result(page, heads, map(_workflow_row, page["workflows"]), as_json=as_json)
 
 
 @workflow_app.command("cancel")
@@ -222,20 +219,14 @@ def _follow_workflow(client: PlainClient, workflow: Document, *, tell: bool) -> 
     A keyboard interrupt cancels the workflow.
     """
     told: set[str] = set()
-    try:
-        if workflow["verdict"] is None:
-            for event in client.workflow_events(workflow["id"]):
-                for node in event.body["nodes"]:
-                    if tell and node["finished_at"] is not None and node["id"] not in told:
-                        told.add(node["id"])
-                        state = node["state"]
-                        detail = f"  {plain(node['detail'])}" if node["detail"] else ""
-                        err().print(line(f"{node['id']}  ", (state, _STYLES.get(state, "")), detail))
-    except KeyboardInterrupt as interrupt:
-        with suppress(Conflict):  # it had ended meanwhile
-            client.cancel_workflow(workflow["id"])
-        err().print(f"assay: workflow {workflow['id']} is cancelled")
-        raise SystemExit(CANCELLED) from interrupt
+    with cancel_on_interrupt(client.cancel_workflow, workflow["id"], "workflow "):
+        for event in client.workflow_events(workflow["id"]) if workflow["verdict"] is None else ():
+            for node in event.body["nodes"]:
+                if tell and node["finished_at"] is not None and node["id"] not in told:
+                    told.add(node["id"])
+                    state = node["state"]
+                    detail = f"  {plain(node['detail'])}" if node["detail"] else ""
+                    err().print(line(f"{node['id']}  ", (state, _STYLES.get(state, "")), detail))
     while (ended := client.workflow(workflow["id"], wait_s=60))["verdict"] is None:
         pass
     return ended

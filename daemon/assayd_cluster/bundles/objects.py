@@ -20,7 +20,7 @@ from obstore.exceptions import BaseError, NotFoundError, PermissionDeniedError, 
 
 from assayd.aio import together
 from assayd.errors import StoreError
-from assayd.model.bundle import Bundle, Written
+from assayd.model.attempt import Bundle, Written
 from assayd.store.artifacts import (
     MANIFEST,
     OTHERS_S,

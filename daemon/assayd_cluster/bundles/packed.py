@@ -25,7 +25,7 @@ from threading import Lock
 from typing import BinaryIO, TypeVar
 
 from assayd.errors import StoreError
-from assayd.model.bundle import Bundle, Written
+from assayd.model.attempt import Bundle, Written
 from assayd.store import folders
 from assayd.store.artifacts import (
     MANIFEST,

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, bindparam, select
 
 from assayd.aio import task_group
 from assayd.errors import StoreError
-from assayd.model.bundle import Bundle, Written
+from assayd.model.attempt import Bundle, Written
 from assayd.ports.artifacts import ArtifactStore
 from assayd.store.access import DatabaseAccess
 from assayd.store.artifacts import MANIFEST, OTHERS_S, location_parts, tar_header

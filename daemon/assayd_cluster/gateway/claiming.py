@@ -17,7 +17,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from assayd.model.attempt import MAX_RUNS
 from assayd.store import tables
-from assayd.store.one_statement import StatementText
+from assayd.store.server import StatementText
 
 _RUN = tables.runs.c
 

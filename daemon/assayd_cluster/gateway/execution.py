@@ -15,10 +15,9 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from assayd.aio import Signal, pause, task_group
-from assayd.attempts.attempt_run import Abandoned, Finished, Job
-from assayd.attempts.conclusion import Conclusion
+from assayd.attempts.conclusion import Conclusion, Verdicts
 from assayd.attempts.events import EventHub
-from assayd.attempts.verdicts import Verdicts
+from assayd.attempts.execution import Abandoned, Finished, Job
 from assayd.errors import StoreError
 from assayd.model.attempt import Failure, State
 from assayd.model.merge import CANCELLED
@@ -37,6 +36,8 @@ log = structlog.get_logger()
 CANCEL_S = LIVE_S + 5
 """How long a node has to end a cancelled run before its gateway ends it."""
 WATCHED_EVERY_S = 5.0
+SILENT_LOOKS = 3
+"""A run is taken back if it is silent at so many looks: after an outage, nodes need time to report."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,8 +75,10 @@ class RemoteExecution:
         hub: events of attempts.
         stopping: set when further attempts must not be started.
         cancels: notified when an attempt that a node may hold is cancelled.
+        queue_is_empty: returns whether no message waits in the broker's queue.
         on_republished: called when an attempt is republished because no node claimed it or its node is
             gone.
+        on_taken_back: called with the reason when a run is taken back from its node.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -92,7 +95,9 @@ class RemoteExecution:
         hub: EventHub,
         stopping: asyncio.Event,
         cancels: Signal,
+        queue_is_empty: Callable[[], bool],
         on_republished: Callable[[], None],
+        on_taken_back: Callable[[str], None],
     ) -> None:
         self._dispatches = dispatches
         self._publisher = publisher
@@ -106,7 +111,11 @@ class RemoteExecution:
         self._stopping = stopping
         self._flights: dict[str, _PendingAttempt] = {}
         self._cancels = cancels
+        self._queue_is_empty = queue_is_empty
         self._on_republished = on_republished
+        self._on_taken_back = on_taken_back
+        self._silent: dict[str, int] = {}
+        """Attempts whose runs are silent, with the number of looks since when."""
         self._tasks: asyncio.TaskGroup
 
     @asynccontextmanager
@@ -267,25 +276,39 @@ class RemoteExecution:
 
     async def watch(self) -> None:
         """Republish overdue attempts, and attempts that the broker accepted but that no live node holds."""
-        seen = await self._watch.look()
+        seen = await self._watch.look(queue_is_empty=self._queue_is_empty())
         for attempt_id in seen.stray:
             if attempt_id in self._flights:
                 log.warning("attempt.published_again", attempt_id=attempt_id)
                 self._on_republished()
                 self.publish_again(attempt_id)
+        self._silent = {
+            kept.attempt_id: self._silent.get(kept.attempt_id, 0) + 1 for kept in seen.kept if kept.silent
+        }
         for kept in seen.kept:
-            await self._take_back_overdue(kept)
+            flight = self._flights.get(kept.attempt_id)
+            if flight is not None:
+                await self._take_back_failed(kept, flight)
 
-    async def _take_back_overdue(self, kept: KeptRun) -> None:
-        """Take back runs that nodes hold longer than an honest node needs, and republish the attempts."""
-        flight = self._flights.get(kept.attempt_id)
-        if flight is None:
-            return
+    async def _take_back_failed(self, kept: KeptRun, flight: _PendingAttempt) -> None:
+        """Take back a run that is silent, or that its node holds for too long, and republish the attempt."""
         number, began = flight.running
         kept_s = time.monotonic() - began if number == kept.number else kept.kept_s
-        if kept_s <= longest_run_s(flight.job.limits):
+        if kept_s > longest_run_s(flight.job.limits):
+            reason = "overdue"
+        elif self._silent.get(kept.attempt_id, 0) >= SILENT_LOOKS:
+            reason = "silent"
+        else:
             return
         if await self._runs.take_back(kept.attempt_id, kept.node, kept.number):
-            log.warning("run.overdue", attempt_id=kept.attempt_id, node=kept.node, run_number=kept.number)
+            log.warning(
+                "run.taken_back",
+                reason=reason,
+                attempt_id=kept.attempt_id,
+                node=kept.node,
+                run_number=kept.number,
+            )
+            self._on_taken_back(reason)
             self.publish_again(kept.attempt_id)
-            await self._failing.note_overdue(kept.node, flight.job.attempt.peer.uid)
+            began_s = kept.kept_s if reason == "silent" else 0.0
+            await self._failing.note_kept(kept.node, flight.job.attempt.peer.uid, began_s=began_s)

@@ -78,8 +78,8 @@ class FailingNodes:
         self._access = access
         self._accounts = accounts
         self._monotonic = monotonic
-        self._overdue: dict[str, list[tuple[float, int]]] = {}
-        """Times and tenants of the overdue runs, by node."""
+        self._kept: dict[str, list[tuple[float, set[int]]]] = {}
+        """Failures in which a node kept runs, by node: when they were noticed, and the runs' tenants."""
         self._lost: dict[str, Counter[int]] = {}
         """Lost runs by tenant since the last verdict, by node."""
 
@@ -95,13 +95,23 @@ class FailingNodes:
             del self._lost[node]
             await self._drain(node)
 
-    async def note_overdue(self, node: str, tenant: int) -> None:
-        """Record that a run of a tenant's attempt was taken back from a node. Raises: StoreError."""
+    async def note_kept(self, node: str, tenant: int, *, began_s: float = 0.0) -> None:
+        """Record that a node has kept a run of a tenant's attempt, or more runs than it may have.
+
+        If this began (`began_s` seconds ago) before the node's last failure, it is part of that failure: if a
+        daemon restarts, all of its runs fail together.
+
+        Raises: StoreError.
+        """
         now = self._monotonic()
-        recent = [one for one in self._overdue.get(node, ()) if now - one[0] <= OVERDUE_WITHIN_S]
-        self._overdue[node] = recent = [*recent, (now, tenant)]
-        if _reaches(MOST_OVERDUE, Counter(tenant for _, tenant in recent)):
-            del self._overdue[node]
+        recent = [one for one in self._kept.get(node, ()) if now - one[0] <= OVERDUE_WITHIN_S]
+        if recent and now - began_s < recent[-1][0]:
+            recent[-1][1].add(tenant)
+        else:
+            recent.append((now, {tenant}))
+        self._kept[node] = recent
+        if len(recent) >= MOST_OVERDUE and len(set().union(*(tenants for _, tenants in recent))) > 1:
+            del self._kept[node]
             await self._drain(node)
 
     async def _drain(self, node: str) -> None:

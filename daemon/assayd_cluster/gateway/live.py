@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,16 @@ from assayd.model.attempt import MAX_RUNS
 from assayd.model.records import Event
 from assayd.store import rows, tables
 from assayd.store.access import DatabaseAccess
-from assayd_cluster.documents import MOST_EVENTS, MOST_SEQ, Claim, Claimed, LiveEvent, RunLost, RunVerdict
+from assayd_cluster.documents import (
+    LIVE_S,
+    MOST_EVENTS,
+    MOST_SEQ,
+    Claim,
+    Claimed,
+    LiveEvent,
+    RunLost,
+    RunVerdict,
+)
 from assayd_cluster.gateway.elsewhere import OtherGatewayAttempts
 from assayd_cluster.gateway.execution import RemoteExecution
 from assayd_cluster.gateway.failing_nodes import FailingNodes
@@ -30,6 +40,8 @@ log = structlog.get_logger()
 ELSEWHERE_S = 0.5
 """How long a message waits that came to a node which is not to have it."""
 MOST_UPLOADED_BYTES = 128 * 2**20
+MOST_REFUSED = 1024
+"""Attempts whose refusing node is remembered."""
 
 _SHOWN = select(func.count(), func.coalesce(func.max(tables.events.c.seq), 0)).where(
     tables.events.c.attempt_id == bindparam("attempt"),
@@ -68,6 +80,8 @@ class RunUpdates:
         self._failing = failing
         self._cancels = cancels
         self._on_passed_on = on_passed_on
+        self._refused: OrderedDict[str, str] = OrderedDict()
+        """The node that refused an attempt, for the newest of these attempts."""
 
     async def claim(self, node: str, claim: Claim) -> Claimed:
         """Assign a node the run to which its message refers. Raises: the same errors as `Runs.claim`."""
@@ -82,6 +96,8 @@ class RunUpdates:
             await asyncio.sleep(ELSEWHERE_S)
             self.publish_again(claim.attempt)
             await self._runs.request_republish(claim.attempt)
+            if idle.tenant is not None:
+                await self._failing.note_kept(node, idle.tenant, began_s=LIVE_S)
             raise
         except Held as held:
             if not held.elsewhere:
@@ -157,6 +173,7 @@ class RunUpdates:
             self._runs.forget(attempt_id)
         if counted:
             self._failing.note_verdict(node)
+            await self._blame_refusing_node(attempt_id, held)
         await self._others.finish(attempt_id)
         return counted
 
@@ -169,7 +186,18 @@ class RunUpdates:
             await self._end_lost_attempt(attempt_id)
         else:
             self.publish_again(attempt_id)
-        if not lost.refused:  # the submission is at fault, not the node
+        if not lost.refused:
+            await self._failing.note_lost(node, held.attempt.peer.uid)
+            return
+        self._refused[attempt_id] = node
+        if len(self._refused) > MOST_REFUSED:
+            self._refused.popitem(last=False)
+
+    async def _blame_refusing_node(self, attempt_id: str, held: HeldRun) -> None:
+        """Count a refusal as a lost run if another node has judged the attempt."""
+        node = self._refused.pop(attempt_id, held.node)
+        if node != held.node:
+            log.warning("run.refused", attempt_id=attempt_id, node=node, judged_by=held.node)
             await self._failing.note_lost(node, held.attempt.peer.uid)
 
     async def distrust(self, node: str, since: int) -> tuple[int, int]:

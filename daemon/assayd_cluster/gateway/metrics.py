@@ -31,6 +31,11 @@ class ClusterMetrics:
         self.republished = counter(
             "republished", "Attempts published again: no node claimed them, or one did that takes no work."
         )
+        self.taken_back = counter(
+            "taken_back",
+            "Runs taken back from nodes that kept them, by reason (silent or overdue).",
+            "reason",
+        )
         self._taken = gauge("taken_unclaimed", "Messages taken from the queue that no node has claimed.")
         self.claims = counter("claims", "Claims by nodes, by outcome.", "outcome")
         self.verdicts = counter("verdicts", "Ended runs, by result.", "outcome")

@@ -79,6 +79,8 @@ class QueueMonitor:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._missing: deque[int] = deque(maxlen=LOOKS)
+        self.is_empty = False
+        """Whether no message waited at the last look; False if the broker didn't answer."""
         self._again = _RecentCounter(clock)
         self._passed_on = _RecentCounter(clock)
 
@@ -108,6 +110,7 @@ class QueueMonitor:
     def note(self, *, waiting: int, unclaimed: int) -> None:
         """Record the number of waiting messages, and the number of unclaimed attempts counted after it."""
         self._missing.append(unclaimed - waiting)
+        self.is_empty = waiting == 0
 
     async def keep(self, queue: QueueLengthReader, unclaimed: Callable[[], Awaitable[int]]) -> NoReturn:
         """Measure the queue at regular intervals."""
@@ -124,6 +127,7 @@ class QueueMonitor:
             self.note(waiting=waiting, unclaimed=await unclaimed())
         except (*AWAY, StoreError) as trouble:
             self._missing.clear()
+            self.is_empty = False
             log.warning("queue.not_looked_at", problem=type(trouble).__name__)
 
 

@@ -30,10 +30,9 @@ from assayd.documents import compact
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt
 from assayd.store import tables
-from assayd.store.one_statement import OneStatement, Row, StatementText
 from assayd.store.recorder import Written
 from assayd.store.rows import Values
-from assayd.store.server import listed_rows
+from assayd.store.server import OneStatement, Row, StatementText, listed_rows
 from assayd_cluster.clock import NOW
 from assayd_cluster.gateway.dispatches import Message, new_ticket, ticket_digest
 from assayd_cluster.gateway.notices import CHANNEL, Notices

@@ -33,8 +33,8 @@ from assayd.model.attempt import State
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import get_attempt
-from assayd.store.one_statement import OneStatement, Row
 from assayd.store.rows import read_attempt
+from assayd.store.server import OneStatement, Row
 from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import LIVE_S, Claim, Claimed
 from assayd_cluster.gateway.claiming import LastRun, NodeStanding, Refusal, build_first_claim, decide_claim
@@ -196,11 +196,15 @@ class Held(RequestError):
 
 
 class Idle(RequestError):
-    """The node accepts no work, because it is overloaded, or operators or the gateway excluded it."""
+    """The node accepts no work, because it is overloaded, or operators or the gateway excluded it.
 
-    def __init__(self, node: str, why: str = "takes no work") -> None:
+    `tenant`: the attempt's tenant, if the node has too many runs in hand.
+    """
+
+    def __init__(self, node: str, why: str = "takes no work", *, tenant: int | None = None) -> None:
         message = f"node {node} {why}; another message has another node run it, drop this one"
         super().__init__("node.idle", message)
+        self.tenant = tenant
 
 
 class Exhausted(RequestError):
@@ -247,7 +251,9 @@ class Runs:
                 return _build_held_run(row._mapping, node, decided, row.leased_at)
             # Twice the stated number: a killed worker leaves runs that its successor lists again.
             if row.in_hand >= 2 * (row.capacity or 1):
-                raise Idle(node, f"has {row.in_hand} runs in hand")
+                raise Idle(
+                    node, f"has {row.in_hand} runs in hand", tenant=read_attempt(row._mapping).peer.uid
+                )
             added = {"attempt": claim.attempt, "run": decided, "node": node}
             connection.execute(_ADD, {**added, "at": row.now, "until": row.now + self._lasts})
             return _build_held_run(row._mapping, node, decided, row.now)

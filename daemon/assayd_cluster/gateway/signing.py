@@ -7,6 +7,7 @@ must be equal to the gateway's.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -136,7 +137,7 @@ class RunAttester:
         if attempt.verdict not in {Verdict.VALIDATED, Verdict.FAILED}:
             return ()
         try:
-            submission = await read_accepted(document, self.kinds)
+            submission = await asyncio.to_thread(read_accepted, document, self.kinds)
             validator, prepared = self.kinds[submission.kind], submission.payload
             policy = self._effective_policy(submission)
             if (

@@ -21,15 +21,14 @@ import structlog
 from pydantic import ValidationError
 
 from assayd import __version__
-from assayd.attempts.attempt_run import Finished
+from assayd.attempts.conclusion import ended
 from assayd.attempts.events import OUTPUT, EventHub
-from assayd.attempts.verdicts import ended
+from assayd.attempts.execution import Finished
 from assayd.documents import canonical, read_json
-from assayd.documents.events import finished_body, state_body
+from assayd.documents.attempts import finished_body, state_body
 from assayd.documents.reports import CaseDocument
 from assayd.errors import AssaydError, RequestError, StoreError
-from assayd.model.attempt import Attempt, Failure, State
-from assayd.model.bundle import Bundle, stamp
+from assayd.model.attempt import Attempt, Bundle, Failure, State, stamp
 from assayd.model.merge import with_failure
 from assayd.model.records import Event
 from assayd.model.report import Case, Verdict

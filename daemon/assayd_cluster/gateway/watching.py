@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, func, or_, select
 
+from assayd.model.attempt import MAX_RUNS
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.clock import LIVE_SINCE, NOW
@@ -17,6 +18,10 @@ from assayd_cluster.tables import dispatches, nodes
 
 UNCLAIMED_S = 60.0
 """How long a message may be with the broker before it is published again."""
+TAKEN_S = 10.0
+"""How long a message may be unclaimed if the queue is empty, so that someone has taken the message."""
+SILENT_S = 5.0
+"""How old a run is at least that counts as silent; a node sends a run's first events within a second."""
 _MICROS = 1_000_000
 
 _RUN = tables.runs.c
@@ -26,6 +31,10 @@ _LATEST = (
     .where(_NEWEST.c.attempt_id == dispatches.c.attempt_id)
     .scalar_subquery()
 )
+_EVENTS_OF_NODE = select(tables.events.c.seq).where(
+    tables.events.c.attempt_id == dispatches.c.attempt_id, tables.events.c.seq > 1
+)
+"""The gateway itself records the first event of an attempt."""
 _PUBLISHED = select(
     dispatches.c.attempt_id,
     dispatches.c.published_at,
@@ -33,6 +42,7 @@ _PUBLISHED = select(
     _RUN.run_number,
     _RUN.leased_at,
     _RUN.expires_at,
+    and_(_RUN.run_number < MAX_RUNS, ~_EVENTS_OF_NODE.exists()).label("silent"),
     NOW.label("now"),
 ).select_from(
     dispatches.outerjoin(
@@ -43,8 +53,8 @@ _OLD = _PUBLISHED.where(
     dispatches.c.gateway_id == bindparam("gateway"),
     dispatches.c.published_at.is_not(None),
     or_(
-        dispatches.c.published_at < NOW - int(UNCLAIMED_S * _MICROS),
-        _RUN.leased_at < NOW - int(LIVE_S * _MICROS),
+        dispatches.c.published_at < NOW - int(TAKEN_S * _MICROS),
+        _RUN.leased_at < NOW - int(SILENT_S * _MICROS),
     ),
 )
 _ONE = _PUBLISHED.where(dispatches.c.attempt_id == bindparam("attempt"))
@@ -64,12 +74,17 @@ class DispatchedAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptRun:
-    """A run that a live node holds, and the run's age in seconds."""
+    """A run that a live node holds, and the run's age in seconds.
+
+    `silent`: the node has sent nothing about this run. A second run is never silent: if it is taken back,
+    the attempt ends.
+    """
 
     attempt_id: str
     node: str
     number: int
     kept_s: float
+    silent: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,17 +102,23 @@ def is_alive(one: DispatchedAttempt, listed: Mapping[str, frozenset[str]], now: 
     return one.attempt_id in listed[one.node] or now - one.leased_at < LIVE_S * _MICROS
 
 
-def is_stray(one: DispatchedAttempt, listed: Mapping[str, frozenset[str]], now: int) -> bool:
+def is_stray(
+    one: DispatchedAttempt,
+    listed: Mapping[str, frozenset[str]],
+    now: int,
+    *,
+    unclaimed_s: float = UNCLAIMED_S,
+) -> bool:
     """Return whether an attempt must be republished.
 
-    An aborted attempt is republished immediately. An unclaimed attempt is republished later, because its
-    message may still be waiting.
+    An aborted attempt is republished immediately. An attempt that is unclaimed for `unclaimed_s` seconds is
+    republished too; as long as its message may still be waiting in the queue, this time must be long.
     """
     if one.published_at is None or is_alive(one, listed, now):
         return False
     waited = now - one.published_at
     broken_off = one.node is not None and one.leased_at is not None and one.leased_at > one.published_at
-    return waited > (LIVE_S if broken_off else UNCLAIMED_S) * _MICROS
+    return waited > (LIVE_S if broken_off else unclaimed_s) * _MICROS
 
 
 class RunMonitor:
@@ -107,15 +128,21 @@ class RunMonitor:
         self._access = access
         self._gateway_id = gateway_id
 
-    async def look(self) -> Seen:
+    async def look(self, *, queue_is_empty: bool = False) -> Seen:
         """Return the attempts to republish, and the runs on nodes, except those that have just begun."""
+        unclaimed_s = TAKEN_S if queue_is_empty else UNCLAIMED_S
 
         def fetch(connection: Connection) -> Seen:
             rows = connection.execute(_OLD, {"gateway": self._gateway_id}).all()
             listed = _read_listed_runs(connection) if rows else {}
+            found = [(row, _build_dispatched(row)) for row in rows]
             return Seen(
-                stray=[row.attempt_id for row in rows if is_stray(_build_dispatched(row), listed, row.now)],
-                kept=[_kept(row) for row in rows if is_alive(_build_dispatched(row), listed, row.now)],
+                stray=[
+                    row.attempt_id
+                    for row, one in found
+                    if is_stray(one, listed, row.now, unclaimed_s=unclaimed_s)
+                ],
+                kept=[_kept(row) for row, one in found if is_alive(one, listed, row.now)],
             )
 
         return await self._access.read(fetch)
@@ -147,9 +174,11 @@ def _build_dispatched(row: Any) -> DispatchedAttempt:
 
 
 def _kept(row: Any) -> KeptRun:
+    kept_s = (row.now - row.leased_at) / _MICROS
     return KeptRun(
         attempt_id=row.attempt_id,
         node=row.daemon_id,
         number=row.run_number,
-        kept_s=(row.now - row.leased_at) / _MICROS,
+        kept_s=kept_s,
+        silent=row.silent and kept_s >= SILENT_S,
     )

@@ -13,9 +13,9 @@ import structlog
 from celery import Celery
 
 from assayd.aio import Signal, task_group
+from assayd.attempts.conclusion import Verdicts
 from assayd.attempts.execution import Execution
 from assayd.attempts.scheduler import Scheduler
-from assayd.attempts.verdicts import Verdicts
 from assayd.errors import StoreError
 from assayd.ids import UlidGenerator
 from assayd.policies import PolicySet
@@ -249,7 +249,9 @@ class _ClusterBuilder:
             hub=basics.hub,
             stopping=basics.stopping,
             cancels=cancels,
+            queue_is_empty=lambda: queue.is_empty,
             on_republished=partial(_count_republished, queue, metrics),
+            on_taken_back=lambda reason: metrics.taken_back.labels(reason).inc(),
         )
         await stack.enter_async_context(remote.running())
         others = OtherGatewayAttempts(basics.jobs, basics.hub, dispatches)

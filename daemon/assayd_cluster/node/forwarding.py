@@ -1,6 +1,7 @@
 """Forwards the events of all running runs to the gateway, together and several times a second.
 
-Events that can't be sent are dropped: the verdict contains all durable events.
+Output that can't be sent is dropped. Other events are sent again while the gateway doesn't answer, because a
+gateway takes back a run that reports nothing.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from contextlib import contextmanager
 
 import structlog
 
+from assayd.attempts.events import OUTPUT
 from assayd.errors import AssaydError
 from assayd_client.answers import StreamEvent
-from assayd_cluster.node.gateway_link import GatewayClient, Run
+from assayd_cluster.node.gateway_link import GatewayAway, GatewayClient, Run
 
 log = structlog.get_logger()
 
@@ -57,8 +59,18 @@ class EventForwarder:
         for run, events in batches:
             try:
                 self._gateway.send_events(run, events)
+            except GatewayAway:
+                self._return_events(run, events)
             except AssaydError as trouble:
                 log.debug("events.dropped", code=trouble.code, count=len(events))
+
+    def _return_events(self, run: Run, events: list[Event]) -> None:
+        """Queue events that weren't sent again, in front of newer ones, unless the run has ended."""
+        with self._lock:
+            waiting = self._waiting.get(run)
+            if waiting is not None:
+                lasting = [event for event in events if event["kind"] not in OUTPUT]
+                waiting[:0] = lasting[: MOST_WAITING - len(waiting)]
 
 
 def to_live_event(event: StreamEvent) -> Event | None:

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from assayd_client import ClientError, Document, NotFound, StreamEvent, requests
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.forms import read_form
+from assayd_console.fields import read_form
 from assayd_console.live import LivePage, Tell, follow
 from assayd_console.rendering import fragment, page
 from assayd_console.shown import size, took

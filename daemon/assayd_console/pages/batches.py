@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from assayd.errors import RequestError
-from assayd_client import Document, StreamEvent, requests
+from assayd_client import Document, NotFound, StreamEvent, requests
 from assayd_client.cli.evaluate import TASK_LABEL, pass_at
 from assayd_client.cli.reports import JunitWriter, SarifWriter
 from assayd_console import charts
@@ -40,6 +41,8 @@ CELLS = 1000
 MOST_BARS = 12
 NAME_CHARS = 40
 """Of a batch's name that the name of its failed lines begins with."""
+MOST_MISSING = 10
+_LINES = re.compile(r"[0-9]{1,9}(?:,[0-9]{1,9})*")
 LOOKED_AT = 5
 """Items of each type of failure to compare."""
 
@@ -64,6 +67,7 @@ async def _load_batch(request: Request) -> dict[str, Any]:
     return {
         "batch": batch,
         "after": request.query_params.get("after", "0"),
+        "missing": missing if _LINES.fullmatch(missing := request.query_params.get("missing", "")) else "",
         "own": batch["peer"]["uid"] == os.geteuid(),
         "seconds": _duration_s(batch),
     }
@@ -263,19 +267,25 @@ async def run_again(request: Request) -> Response:
     batch = await _load_own_batch(daemon, request.path_params["name"])
     # A second click makes another batch: with the same name, it would continue the first one.
     name = f"{batch['name'][:NAME_CHARS]}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{token_hex(3)}"
-    begun = await daemon.ask(
-        requests.send_batch(_failed_lines(daemon, batch), name=name, concurrency=batch["concurrency"])
-    )
-    return RedirectResponse(f"/batches/{begun['id']}", status_code=303)
+    missing: list[int] = []
+    lines = _failed_lines(daemon, batch, missing)
+    begun = await daemon.ask(requests.send_batch(lines, name=name, concurrency=batch["concurrency"]))
+    query = f"?missing={','.join(map(str, missing[:MOST_MISSING]))}" if missing else ""
+    return RedirectResponse(f"/batches/{begun['id']}{query}", status_code=303)
 
 
-async def _failed_lines(daemon: ConsoleDaemon, batch: Document) -> AsyncIterator[bytes]:
-    """Yield the stored submissions of items that didn't pass, one per line."""
+async def _failed_lines(daemon: ConsoleDaemon, batch: Document, missing: list[int]) -> AsyncIterator[bytes]:
+    """Yield the stored submissions of items that didn't pass; add the others' lines to `missing`."""
     async for item in daemon.lines(requests.batch_results(batch["id"])):
+        if item["verdict"] not in {"failed", "error"} or item["error"] is not None:
+            continue
         attempt = item["attempt"] or {"artifacts": ()}
         sent = sent_file(attempt)
-        if item["verdict"] in {"failed", "error"} and sent is not None:
-            yield (await daemon.fetch(requests.artifact(attempt["id"], sent["name"]))).strip() + b"\n"
+        with suppress(NotFound):  # its bundle was removed meanwhile
+            if sent is not None:
+                yield (await daemon.fetch(requests.artifact(attempt["id"], sent["name"]))).strip() + b"\n"
+                continue
+        missing.append(item["line"])
 
 
 class ResultWriter(Protocol):

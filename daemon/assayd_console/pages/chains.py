@@ -17,7 +17,7 @@ from assayd_client import Document, NotFound, StreamEvent, requests
 from assayd_client.cli.repair import failed_lines
 from assayd_client.requests import ClientRequest
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.forms import read_form
+from assayd_console.fields import read_form
 from assayd_console.live import LivePage, Tell, follow
 from assayd_console.pages.attempt import submission_of
 from assayd_console.rendering import fragment, page

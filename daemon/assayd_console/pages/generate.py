@@ -11,8 +11,7 @@ from starlette.routing import Route
 from assayd.errors import AssaydError, RequestError
 from assayd_client import ClientError, Document, requests
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.fields import FormField, fields_of, value_of
-from assayd_console.forms import read_form
+from assayd_console.fields import FormField, fields_of, read_form, value_of
 from assayd_console.pages.submit import find_kind
 from assayd_console.rendering import page
 

@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from assayd_client import ClientError, requests
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.forms import read_form
+from assayd_console.fields import read_form
 from assayd_console.rendering import page
 
 BADGES = {"ready": "ok", "draining": "warn", "not_ready": "fail", "lost": "fail"}

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from assayd.errors import RequestError
 from assayd_client import Document, requests
-from assayd_client.cli.policy_review import review_query
+from assayd_client.cli.policy import review_query
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.rendering import page
 

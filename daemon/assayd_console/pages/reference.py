@@ -17,7 +17,7 @@ from assayd_client.cli.listing import policy_values
 from assayd_client.cli.policy import explain
 from assayd_console import charts
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.forms import read_form
+from assayd_console.fields import read_form
 from assayd_console.rendering import page
 from assayd_console.sources import sources
 

@@ -14,8 +14,7 @@ from assayd.errors import AssaydError, RequestError
 from assayd_client import ClientError, Document, requests
 from assayd_client.cli.submitting import parse_settings
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.fields import fields_of, typed_of, value_of
-from assayd_console.forms import read_form
+from assayd_console.fields import fields_of, read_form, typed_of, value_of
 from assayd_console.pages.attempt import submission_of
 from assayd_console.rendering import page
 from assayd_console.shown import format_labels

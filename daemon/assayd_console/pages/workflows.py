@@ -10,8 +10,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from assayd_client import ClientError, Document, StreamEvent, workflow_requests
+from assayd_console.charts import graph
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.graph import graph
 from assayd_console.live import LivePage, Tell, follow
 from assayd_console.rendering import fragment, page
 

@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 from assayd_client import Document, PlainClient
+from assayd_client.cli.options import Json, open_client
 from assayd_pipeline.forms import print_table_of_steps
 
 pipeline_app = typer.Typer(help="Show stored pipelines, and apply their results.", no_args_is_help=True)
 
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 HEADS = ("id", "status", "updated")
 
@@ -27,16 +27,12 @@ def list_pipelines(
     as_json: Json = False,
 ) -> None:
     """List stored pipelines, newest first."""
-    from assayd_client.cli.listing import print_table
-    from assayd_client.cli.terminal import out, print_json
+    from assayd_client.cli.terminal import print_result
 
-    with PlainClient(context.find_root().obj) as client:
+    with open_client(context) as client:
         page = client.records("pipelines", status=status, limit=limit)
-    if as_json:
-        print_json(page)
-    else:
-        rows = [[one["id"], one["status"], one["updated_at"][:19] + "Z"] for one in page["pipelines"]]
-        print_table(out(), HEADS, rows)
+    rows = ((one["id"], one["status"], one["updated_at"][:19] + "Z") for one in page["pipelines"])
+    print_result(page, HEADS, rows, as_json=as_json)
 
 
 @pipeline_app.command("show")
@@ -51,7 +47,7 @@ def show(
     from assayd_client.cli.ids import record_id
     from assayd_client.cli.terminal import out, plain, print_json
 
-    with PlainClient(context.find_root().obj) as client:
+    with open_client(context) as client:
         pipeline = client.records("pipelines", record_id(client, "pipelines", "pipeline", pipeline_id))
     if as_json:
         print_json(pipeline)
@@ -105,7 +101,7 @@ def commit(
     """Apply a validated attempt's database and files, if nothing has changed since they were submitted."""
     from assayd_pipeline.commands.commit import apply, fetch_result, foretell
 
-    with PlainClient(context.find_root().obj) as client:
+    with open_client(context) as client:
         meant, name = _find_attempt(client, attempt_id)
         result = fetch_result(client, meant)
     done = foretell(result, database, directory) if dry_run else apply(result, database, directory, name=name)
@@ -159,7 +155,7 @@ def run_pipeline(  # noqa: PLR0913, PLR0917  (one parameter per option)
     from assayd_pipeline.commands.run import Run
 
     run = Run(files=file or (), database=database, rows=rows, commit=commit_result, directory=directory)
-    with PlainClient(context.find_root().obj) as client:
+    with open_client(context) as client:
         code = run.execute(client, name, webhook=webhook, as_json=as_json)
     raise typer.Exit(code)
 
@@ -177,7 +173,7 @@ def history(
     from assayd_pipeline.commands.run import print_history
 
     entry, version = parted(name)
-    with PlainClient(context.find_root().obj) as client:
+    with open_client(context) as client:
         client.library_history(entry)  # names an entry that doesn't exist
         page = client.pipeline_runs(entry, version=version, limit=limit)
     print_json(page) if as_json else print_history(page["runs"])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +33,7 @@ from assayd_pipeline.commands.journal import (
     read_journal,
 )
 from assayd_pipeline.commands.replacing import (
+    Checkpoint,
     beside,
     content_digest,
     digest,
@@ -40,16 +41,15 @@ from assayd_pipeline.commands.replacing import (
     locked,
     move,
     opened,
-    read,
+    read_if_exists,
     refused,
     remark,
     same,
+    translate_errors,
     write,
 )
 
 FILES = "files/"
-
-Checkpoint = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ def apply(
     Raises: RequestError ``commit.refused``, before any change; StoreError ``commit.failed``.
     """
     database = database.resolve()
-    with _translate_errors(database), _lock_and_plan(result, database, directory, name) as plan:
+    with translate_errors(database, "commit"), _lock_and_plan(result, database, directory, name) as plan:
         if not (plan.database_due or plan.files_due):
             _close_interrupted(plan, database)
             return []
@@ -161,7 +161,7 @@ def foretell(result: Result, database: Path, directory: Path | None) -> list[str
     Raises: RequestError ``commit.refused``; StoreError ``commit.failed``.
     """
     database = database.resolve()
-    with _translate_errors(database), _lock_and_plan(result, database, directory, None) as plan:
+    with translate_errors(database, "commit"), _lock_and_plan(result, database, directory, None) as plan:
         told = []
         if plan.connection is not None and plan.database_due:
             backup = beside(database, result.attempt_id, "backup").name
@@ -172,18 +172,6 @@ def foretell(result: Result, database: Path, directory: Path | None) -> list[str
             what = "created" if change.base is None else "replaced"
             told.append(f"{plain(str(change.path))}: would be {what}{remark(change.name)}")
         return told or ["nothing to do"]
-
-
-@contextmanager
-def _translate_errors(database: Path) -> Iterator[None]:
-    """Translate errors of SQLite and the file system into the errors of commits."""
-    try:
-        yield
-    except sqlite3.Error as problem:
-        raise StoreError("commit.failed", f"{database}: {problem}; run the commit again") from problem
-    except OSError as problem:
-        message = f"{problem.filename}: {problem.strerror}; run the commit again"
-        raise StoreError("commit.failed", message) from problem
 
 
 @contextmanager
@@ -266,7 +254,7 @@ def _list_changes(result: Result, directory: Path | None) -> list[_FileChange]:
 
 def _is_due(change: _FileChange) -> bool:
     """Return whether a file must still be replaced; False if the file already has the new content."""
-    current = read(change.path) if change.path.exists() else None
+    current = read_if_exists(change.path)
     if current == change.new:
         return False
     if current == change.base:

@@ -11,12 +11,15 @@ import hashlib
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 
-from assayd.errors import RequestError
-from assayd_client.cli.attempts import to_safe_path
+from assayd.errors import RequestError, StoreError
+from assayd_client.cli.texts import to_safe_path
+
+Checkpoint = Callable[[str], None]
+"""Called at each step of a commit or rollback, for use in tests."""
 
 BUSY_S = 5.0
 _WAL, _PLAIN = b"\x02\x02", b"\x01\x01"
@@ -112,6 +115,14 @@ def read(path: Path) -> bytes:
         return stream.read()
 
 
+def read_if_exists(path: Path) -> bytes | None:
+    """Return the content of a regular file, or None if the file doesn't exist."""
+    try:
+        return read(path)
+    except FileNotFoundError:
+        return None
+
+
 def write(path: Path, content: bytes, *, like: Path | None = None) -> None:
     """Write a file durably and atomically, with the permissions of another file."""
     draft = path.with_name(f"{path.name}.draft")
@@ -145,3 +156,15 @@ def sync(folder: Path) -> None:
 def refused(why: str) -> RequestError:
     """Return the error for a commit or rollback that is rejected before any change."""
     return RequestError("commit.refused", f"nothing was changed: {why}")
+
+
+@contextmanager
+def translate_errors(database: Path, action: str) -> Iterator[None]:
+    """Translate errors of SQLite and the file system into StoreError ``commit.failed``."""
+    try:
+        yield
+    except sqlite3.Error as problem:
+        raise StoreError("commit.failed", f"{database}: {problem}; run the {action} again") from problem
+    except OSError as problem:
+        message = f"{problem.filename}: {problem.strerror}; run the {action} again"
+        raise StoreError("commit.failed", message) from problem

@@ -12,7 +12,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from assayd.errors import StoreError
 from assayd_client.cli.terminal import plain
 from assayd_pipeline.commands.differences import differences
 from assayd_pipeline.commands.journal import (
@@ -26,6 +25,7 @@ from assayd_pipeline.commands.journal import (
     read_journal,
 )
 from assayd_pipeline.commands.replacing import (
+    Checkpoint,
     beside,
     content_digest,
     digest,
@@ -33,15 +33,14 @@ from assayd_pipeline.commands.replacing import (
     locked,
     move,
     opened,
-    read,
+    read_if_exists,
     refused,
     remark,
+    translate_errors,
     write,
 )
 
 KEPT = "rolled-back"
-
-Checkpoint = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +84,10 @@ def roll_back(
     Raises: RequestError ``commit.refused``, before any change; StoreError ``commit.failed``.
     """
     database = database.resolve()
-    with _translate_errors(database), _lock_and_plan(reference, database, directory, force=force) as plan:
+    with (
+        translate_errors(database, "rollback"),
+        _lock_and_plan(reference, database, directory, force=force) as plan,
+    ):
         with open_journal(database) as journal:
             journal.append(plan.record)
             checkpoint("begun")
@@ -97,7 +99,10 @@ def roll_back(
 def foretell(reference: str, database: Path, directory: Path | None, *, force: bool = False) -> list[str]:
     """Return a line for each step that `roll_back` would take. Raises: the same errors as `roll_back`."""
     database = database.resolve()
-    with _translate_errors(database), _lock_and_plan(reference, database, directory, force=force) as plan:
+    with (
+        translate_errors(database, "rollback"),
+        _lock_and_plan(reference, database, directory, force=force) as plan,
+    ):
         things = [plan.database, *plan.files] if plan.database is not None else plan.files
         told = [
             f"{plain(str(thing.path))}: would be {'removed' if thing.before is None else 'restored'}"
@@ -105,18 +110,6 @@ def foretell(reference: str, database: Path, directory: Path | None, *, force: b
             for thing in things
         ]
         return [*told, *(f"  lost: {line}" for line in plan.lost)] or ["nothing to do"]
-
-
-@contextmanager
-def _translate_errors(database: Path) -> Iterator[None]:
-    """Translate errors of SQLite and the file system into the errors of rollbacks."""
-    try:
-        yield
-    except sqlite3.Error as problem:
-        raise StoreError("commit.failed", f"{database}: {problem}; run the rollback again") from problem
-    except OSError as problem:
-        message = f"{problem.filename}: {problem.strerror}; run the rollback again"
-        raise StoreError("commit.failed", message) from problem
 
 
 @contextmanager
@@ -186,7 +179,7 @@ def _plan_database(  # noqa: PLR0913 - the facts about one database
     force: bool,
 ) -> _RestoreStep | None:
     """Return the restore step of the database; None if the database already has its former content."""
-    current = connection.serialize() if connection is not None else _read_content(database)
+    current = connection.serialize() if connection is not None else read_if_exists(database)
     found = content_digest(current) if current is not None else None
     if found == replaced.before:
         return None
@@ -215,7 +208,7 @@ def _plan_files(
     root, restores = directory.resolve(), []
     for file in commit.files:
         path = inside(root, file.name)
-        current = _read_content(path)
+        current = read_if_exists(path)
         found = digest(current) if current is not None else None
         if found == file.before:
             continue
@@ -237,18 +230,11 @@ def _read_backup(
     if replaced.before is None:
         return None
     backup = beside(path, commit.attempt_id, "backup")
-    content = _read_content(backup)
+    content = read_if_exists(backup)
     if content is None or digest_of(content) != replaced.before:
         why = "no longer exists" if content is None else "differs from the state before the commit"
         raise refused(f"the backup {plain(str(backup))} {why}")
     return content
-
-
-def _read_content(path: Path) -> bytes | None:
-    try:
-        return read(path)
-    except FileNotFoundError:
-        return None
 
 
 def _restore_all(plan: _RollbackPlan, checkpoint: Checkpoint) -> list[str]:

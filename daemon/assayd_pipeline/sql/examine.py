@@ -25,13 +25,11 @@ from assayd.model.policy import RuleLevel, SqlPolicy
 from assayd.model.text_limits import FINDINGS
 from assayd_pipeline.sql import rules, tree
 from assayd_pipeline.sql.judge import judge_tree
-from assayd_pipeline.sql.levels import leveled
 from assayd_pipeline.sql.mending import find_respelled_word, is_misspelling, mended, replace_token_edit, stray
 from assayd_pipeline.sql.open_ends import closed, doubled, find_open_string_lines, quoted, unclosed
-from assayd_pipeline.sql.read import SqlText, split_sql
+from assayd_pipeline.sql.read import SqlStatement, SqlText, SqlToken, SqlTokenKind, split_sql
+from assayd_pipeline.sql.rules import leveled
 from assayd_pipeline.sql.shell import find_shell_commands, find_shell_functions
-from assayd_pipeline.sql.statements import SqlStatement
-from assayd_pipeline.sql.tokens import SqlToken, SqlTokenKind
 
 _ALLOWED = tree.VERBS | rules.CONTROL | {"ALTER", "PRAGMA"}
 _KNOWN = _ALLOWED | rules.REFUSED.keys() | rules.UNSUITABLE

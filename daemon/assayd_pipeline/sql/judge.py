@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 
 from assayd.findings.source_text import line_at
 from assayd.model.finding import Edit, Finding, Severity
-from assayd_pipeline.sql.read import SqlText
+from assayd_pipeline.sql.read import SqlStatement, SqlText
 from assayd_pipeline.sql.rules import MADE, REACHING_OUT, REFUSED
 from assayd_pipeline.sql.shell import instead_of
-from assayd_pipeline.sql.statements import SqlStatement
 
 if TYPE_CHECKING:
     from sqlglot import exp

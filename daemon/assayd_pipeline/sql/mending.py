@@ -17,8 +17,7 @@ from itertools import islice
 
 from assayd.model.finding import Edit
 from assayd.static.python.safe_fixes import edit_between, text_inside_fences
-from assayd_pipeline.sql.statements import SqlStatement
-from assayd_pipeline.sql.tokens import SqlToken, SqlTokenKind
+from assayd_pipeline.sql.read import SqlStatement, SqlToken, SqlTokenKind
 from assayd_pipeline.sql.tree import NotUnderstood
 
 _KEYWORDS = frozenset(

@@ -21,7 +21,7 @@ from itertools import chain, pairwise
 from assayd.guest.near import edit_distance
 from assayd.model.text_limits import shorten
 from assayd_pipeline.sql.preparer import Prepared
-from assayd_pipeline.sql.tokens import NotSql, SqlToken, SqlTokenKind, tokenize
+from assayd_pipeline.sql.read import NotSql, SqlToken, SqlTokenKind, tokenize
 
 MOST_TRIED = 250
 """How many changed statements are prepared for one refused statement."""

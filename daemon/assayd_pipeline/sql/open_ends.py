@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from assayd.findings.source_text import line_of
 from assayd.model.finding import Edit
-from assayd_pipeline.sql.statements import SqlStatement
-from assayd_pipeline.sql.tokens import SqlToken
+from assayd_pipeline.sql.read import SqlStatement, SqlToken
 
 Reads = Callable[[str], bool]
 """Returns whether a whole text can be parsed."""

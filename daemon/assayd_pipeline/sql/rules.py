@@ -5,10 +5,11 @@ Source: docs/kinds/pipeline.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from assayd.model.finding import Rule, Severity, keyed
-from assayd.model.policy import SQL_RULES
+from assayd.model.finding import Finding, Rule, Severity, keyed
+from assayd.model.policy import SQL_RULES, RuleLevel, SqlPolicy
 
 READ_PRAGMAS = frozenset(
     {
@@ -154,3 +155,23 @@ RULES = (
         help="Bad: DELETE FROM t WHERE 1 = 1. Good: DELETE FROM t WHERE id = 1.",
     ),
 )
+
+
+def leveled(findings: Iterable[Finding], policy: SqlPolicy) -> tuple[Finding, ...]:
+    """Return the findings with the profile's severities applied."""
+    found = (_apply_level(finding, policy) for finding in findings)
+    return tuple(finding for finding in found if finding is not None)
+
+
+def _apply_level(finding: Finding, policy: SqlPolicy) -> Finding | None:
+    level = policy.level(finding.rule) if finding.rule in SQL_RULES else None
+    match level:
+        case RuleLevel.OFF:
+            return None
+        case RuleLevel.WARNING:
+            message = ADMITTED.get(finding.rule, finding.message)
+            return replace(finding, severity=Severity.WARNING, message=message)
+        case RuleLevel.ERROR:
+            return replace(finding, severity=Severity.ERROR)
+        case None:
+            return finding

@@ -12,10 +12,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from assayd.model.finding import Finding
-from assayd_pipeline.sql.read import SqlText
+from assayd_pipeline.sql.read import SqlStatement, SqlText, SqlToken, SqlTokenKind
 from assayd_pipeline.sql.rules import PROVIDED, REACHING_OUT, SHELL_COMMANDS, SHELL_FUNCTIONS
-from assayd_pipeline.sql.statements import SqlStatement
-from assayd_pipeline.sql.tokens import SqlToken, SqlTokenKind
 
 _COMMAND = re.compile(r"\.([a-z]+)\b")
 _LEAVE = "Remove it: rows are already printed with column names and tabs."

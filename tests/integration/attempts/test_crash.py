@@ -1,4 +1,4 @@
-"""The daemon is killed at every step of an attempt: one verdict, two runs at most, nothing left behind."""
+"""The daemon is killed at every step of an attempt: one verdict, at most two runs, no leftovers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ on_one_engine = pytest.mark.parametrize("mortal", ONE_ENGINE, indirect=True)
 
 
 class Mortal(DaemonProcess):
-    """A daemon that dies at the step that it is told."""
+    """A daemon that dies at a given step."""
 
     def __init__(self, engine: str) -> None:
         home = new_home()
@@ -56,7 +56,7 @@ class Mortal(DaemonProcess):
         super().__init__(engine, home=home, settings=settings, program=(sys.executable, FAULTY, self._trap))
 
     def die_at(self, step: Step, submission: Document) -> str:
-        """Submit what this daemon will not survive; give the attempt's id."""
+        """Submit an attempt during which the daemon dies; return the attempt's id."""
         attempt_id = UlidGenerator().new()
         self.set_trap(step)
         with self.client() as client, pytest.raises(DaemonUnreachable):
@@ -75,7 +75,7 @@ class Mortal(DaemonProcess):
 
 @pytest.fixture(scope="module")
 def mortal(request: pytest.FixtureRequest) -> Iterator[Mortal]:
-    """Return one daemon for all deaths: each test leaves it alive, on the state of all runs before."""
+    """Return the daemon that all deaths share; each test leaves it running, with its state."""
     mortal = Mortal("oci" if request.param == "oci" else request.getfixturevalue("docker_host"))
     try:
         mortal.start()
@@ -90,7 +90,7 @@ def runs(daemon: DaemonProcess, attempt_id: str) -> list[int]:
 
 
 def assert_nothing_is_lost_or_left(daemon: DaemonProcess, attempt_id: str) -> None:
-    """Look at database, bundles and engine after a crash, a restart and the verdict."""
+    """Check database, bundles and engine after a crash, a restart and the verdict."""
     (row,) = daemon.rows("SELECT * FROM verdicts WHERE attempt_id = ?", attempt_id)
     assert daemon.rows("SELECT id FROM attempts WHERE id NOT IN (SELECT attempt_id FROM verdicts)") == []
     assert (daemon.state / "artifacts" / row["bundle"] / "manifest.json").is_file()
@@ -175,7 +175,7 @@ def test_killed_daemon_leaves_no_process_and_the_next_run_no_container(mortal: M
 
 
 def ends(pid: int) -> bool:
-    """Wait until a process that is no child of ours has ended."""
+    """Wait until a process that isn't our child has ended."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""One user sends until the disk is full: the others keep what they have, and go on."""
+"""One user fills the disk: the others keep their data and continue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd.model.batch import BatchRequest
-from assayd.model.library import LibraryEntry
+from assayd.model.records import LibraryEntry
 from assayd.model.submission import Peer
 from support.daemons.daemon_fixtures import needs_root
 from support.daemons.small_daemon import How, SmallDaemon, small_daemon, submission
@@ -95,7 +95,7 @@ async def test_one_attempt_after_the_other_is_refused_until_its_users_oldest_wen
 
 @needs_root
 async def test_approvals_are_refused_before_they_fill_the_disk_and_leave_room_to_others(disk: Path) -> None:
-    """What was approved was never removed: when it had filled the disk, everybody was refused for good."""
+    """Regression: approvals were never removed, so a disk full of them refused everybody forever."""
     async with small_daemon(disk, HOW) as daemon:
         before = await small_ones(daemon, 5)
         with pytest.raises(RequestError) as refused:

@@ -1,4 +1,4 @@
-"""A batch outlives its daemon: killed again and again, stopped in the middle, copied while it runs."""
+"""A batch survives its daemon: it is killed repeatedly, stopped halfway, and copied while it runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVERY = 50
 
 
 def line(number: int) -> bytes:
-    """Return what is sent as this line."""
+    """Return the line's submission."""
     if number % EVERY == 7:
         code = GOOD if number % 20 == 7 else RAISES
         return json.dumps(extractor(f"{code}# {number}\n")).encode()
@@ -43,7 +43,7 @@ LINES = [line(number) for number in range(1, ITEMS + 1)]
 
 
 def wait_until_done(daemon: DaemonProcess, batch: str, count: int) -> None:
-    """Wait until so many items have their verdict."""
+    """Wait until this number of items has a verdict."""
     end = time.monotonic() + 300
     with daemon.client() as client:
         while done(client.batch(batch)) < count:

@@ -1,4 +1,4 @@
-"""Each script of the benchmark, with as little work as it can be asked for."""
+"""Each benchmark script, with the smallest possible workload."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def daemon() -> Iterator[DaemonProcess]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A folder with input for those scripts whose input isn't in the project."""
+    """Return a folder with input for the scripts whose input isn't in the project."""
     (tmp_path / "gathered.json").write_text(json.dumps(GATHERED))
     (tmp_path / "steps.jsonl").write_text(f"{json.dumps(STEP)}\n")
     one = {"name": "a", "code": FUNCTION, "sample_paths": ["/a/b"], "expected": [{"a": "/a/b"}]}
@@ -105,7 +105,7 @@ REPOSITORY = {
 
 
 def run(place: Path, script: str, *words: object, **variables: str) -> str:
-    """Run a script to its end; it writes its figures into a folder of the test."""
+    """Run a script until it ends; it writes its figures into a folder of the test."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ASSAY")}
     environment |= {
         "ASSAYD_ENGINE__KIND": "oci",

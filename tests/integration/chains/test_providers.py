@@ -1,4 +1,4 @@
-"""Every vendor's own library against a server that speaks the vendor's protocol, on the loopback."""
+"""Every vendor's own library against a server on loopback that speaks the vendor's protocol."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIXED = json.dumps({"patched_code": "x = 1\n", "fix_reason": "was x"})
 
 
 class Talk:
-    """One vendor's server, and providers that talk to it: with the key, and with a wrong one."""
+    """A vendor's server, and two providers that use it: with the right key, and with a wrong one."""
 
     def __init__(self, api: ModelApi, provider: Provider, stranger: Provider) -> None:
         self.api, self.vendor = api, api.vendor
@@ -289,7 +289,7 @@ async def test_quota_that_is_used_up_is_not_waited_for(talk: Talk) -> None:
 
 
 def with_tokens(answer: dict[str, object], count: int) -> bytes:
-    """Return an answer whose counts of tokens are what a server says they are."""
+    """Return an answer with the server's token counts replaced."""
     return json.dumps(answer).replace("11", str(count)).encode()
 
 

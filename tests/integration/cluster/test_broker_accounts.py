@@ -1,4 +1,4 @@
-"""Accounts of nodes on a RabbitMQ of the tests' own: what one can do, and that it ends with its token."""
+"""Broker accounts of nodes on a real RabbitMQ: their permissions, and that they end with the token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gateway and its node together: traces across the broker, verdicts of nodes that sign."""
+"""A gateway and its node together: traces across the broker, and verdicts from nodes that sign."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def servers(postgres: PostgresServer) -> Iterator[None]:
 
 @pytest.fixture
 def signing(tmp_path: Path) -> Iterator[GatewayProcess]:
-    """Return a gateway with a key, before a node with another one."""
+    """Return a gateway with a key, in front of a node with a different key."""
     for name in ("gateway.key", "node.key"):
         keys.create(tmp_path / name)
     gateway = GatewayProcess("oci", settings={"POOL__DEFAULT_TARGET": "0"})

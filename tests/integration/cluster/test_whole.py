@@ -1,4 +1,4 @@
-"""`make cluster` as its user has it: work goes through while a worker is killed; a signal ends all of it."""
+"""`make cluster`: attempts finish while a worker is killed, and a signal ends everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`assay compat` for other machines: by TLS, before a gateway, for callers with its tokens."""
+"""`assay compat` for other machines: over TLS, in front of a gateway, for clients with its tokens."""
 
 from __future__ import annotations
 

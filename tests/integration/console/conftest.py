@@ -33,7 +33,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def window(browser: Browser, console: Console) -> Iterator[Page]:
-    """Return a window that has logged in by the link."""
+    """Return a browser window that has signed in through the link."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     opened = context.new_page()
     opened.goto(console.link)

@@ -1,4 +1,4 @@
-"""The console as a real browser shows it: log in, submit, follow, and a submission that tries to do harm."""
+"""The console in a real browser: signing in, submitting, following, and a malicious submission."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`assay console` as a process: its link, and its end."""
+"""`assay console` as a process: its link and its end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.daemons.server import serving
 def start(
     socket: Path, *arguments: str | Path, stdin: int = subprocess.DEVNULL
 ) -> Iterator[subprocess.Popen[str]]:
-    """Run the console while the body runs; a body that fails is not waited for."""
+    """Run the console while the body runs; it isn't awaited if the body fails."""
     command = [Path(sys.executable).parent / "assay", "--socket", socket, "console", *arguments]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=stdin, stdout=pipe, stderr=pipe, text=True) as console:

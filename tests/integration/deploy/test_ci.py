@@ -1,4 +1,4 @@
-"""What hooks and build servers run, run here: against a daemon in memory."""
+"""The hooks and build server jobs, run against an in-memory daemon."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def service() -> FakeService:
 
 @pytest.fixture
 def environ(service: FakeService, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Return an environment with `assay` and the socket of a daemon."""
+    """Return an environment with `assay` and a daemon's socket."""
     with serving(service, tmp_path / "s") as socket:
         usual = {name: os.environ[name] for name in ("PYTHONPATH", "LANG") if name in os.environ}
         path = f"{BIN}:{os.environ['PATH']}"

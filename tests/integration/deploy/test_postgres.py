@@ -1,4 +1,4 @@
-"""The private PostgreSQL of a checkout: who may what on it, and that it comes back after it was killed."""
+"""A checkout's private PostgreSQL server: permissions of its accounts, and its restart after a kill."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_server_that_runs_is_left_as_it_is(postgres: PostgresServer) -> None:
 
 @pytest.fixture
 def hidden() -> Iterator[Path]:
-    """Return a folder to which nobody but its owner finds the way, with a name too long for a socket."""
+    """Return a folder that only its owner can enter, with a name that is too long for a socket."""
     with TemporaryDirectory(prefix="assayd-") as folder:
         Path(folder).chmod(0o700)
         state = Path(folder, "x" * 90)

@@ -1,4 +1,4 @@
-"""The container's system call filter, tried out: what it refuses, and what has to work under it."""
+"""The container's system call filter: which calls it refuses, and which must work."""
 
 import json
 import platform

@@ -57,7 +57,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def _installed() -> dict[Path, str]:
-    """Return where the environment finds packages that are installed from a folder."""
+    """Return the folders from which the environment imports packages."""
     return {path: path.read_text() for path in (ROOT / ".venv/lib").glob("*/site-packages/*.pth")}
 
 
@@ -160,7 +160,7 @@ def test_clean_removes_what_targets_made(checkout: Path) -> None:
 
 
 def _happens(happened: Callable[[], bool]) -> bool:
-    """Return whether something happens within the time that a daemon may take to start."""
+    """Return whether a condition holds within a daemon's start time."""
     end = time.monotonic() + READY_WITHIN_S
     while time.monotonic() < end:
         with suppress(OSError, ClientError):

@@ -1,4 +1,4 @@
-"""Guest code in a container without a network, the relay in a client's namespace, a host in another."""
+"""Guest code in a container without a network, the relay in one network namespace, a host in another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from assayd.aio import Deadline
 from assayd.egress import Relay
-from assayd.egress.addresses import is_public
+from assayd.egress.target import is_public
 from assayd.engines.docker import DockerEngine
 from assayd.guest_results.record import Returned, read_record
 from assayd.ids import SystemClock
@@ -38,7 +38,7 @@ LISTED = NetworkPolicy(mode=NetworkMode.ALLOWLIST, hosts=frozenset(ADDRESSES), p
 
 
 def is_public_here(address: str) -> bool:
-    """Take the two addresses of the tests' host for public; all others are judged as ever."""
+    """Return whether an address is public, counting the test host's two addresses as public."""
     return address in {HOST_4, HOST_6} or is_public(address)
 
 
@@ -47,7 +47,7 @@ def look_up(host: str, port: int) -> tuple[str, ...]:
 
 
 def relay(**limits: float) -> Relay:
-    """Return the way out, as the daemon has it but for the two parameters that the namespaces need."""
+    """Return the daemon's relay with two parameters changed for the namespaces."""
     return Relay(
         EgressLimits(**limits),  # type: ignore[arg-type]
         SystemClock(),
@@ -59,7 +59,7 @@ def relay(**limits: float) -> Relay:
 
 @pytest.fixture(scope="session")
 def joined() -> Iterator[tuple[str, str]]:
-    """Return the names of the client's and of the host's namespace."""
+    """Return the names of the client's and the host's namespaces."""
     with cable() as names:
         yield names
 
@@ -73,12 +73,12 @@ def internet(joined: tuple[str, str]) -> Iterator[Upstream]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guests:
-    """Runs guest code with a way out."""
+    """Runs guest code that has a relay."""
 
     sandbox: Sandbox
 
     async def execute(self, *argv: str, network: NetworkPolicy = LISTED, image: str = "shell") -> RunResult:
-        """Run a program of an image in a container of its own."""
+        """Run a program of an image in its own container."""
         unit = Unit(
             name="unit",
             program=Program.EXEC,
@@ -99,7 +99,7 @@ class Guests:
         )
 
     async def of(self, spec: RunSpec) -> RunResult:
-        """Run what is planned in a container of its own."""
+        """Run a spec in its own container."""
         async with self.sandbox.lease(spec) as lease:
             return await self.sandbox.run(lease, Deadline(spec.limits.timeout_s))
 
@@ -148,7 +148,7 @@ class _Killer(RunObserver):
 
 
 def value_of(result: RunResult) -> JsonValue:
-    """Return what the one call returned."""
+    """Return the value that the only call returned."""
     (unit,) = result.units
     assert unit.results, (result.outcome, unit.stderr.text())
     record = read_record(unit.results[0])
@@ -158,7 +158,7 @@ def value_of(result: RunResult) -> JsonValue:
 
 @pytest_asyncio.fixture
 async def guests(docker_host: str, joined: tuple[str, str], internet: Upstream) -> AsyncIterator[Guests]:
-    """Return what runs guest code whose relay is in the client's namespace."""
+    """Return an object that runs guest code whose relay is in the client's namespace."""
     engine = DockerEngine(base_url=docker_host)
     with inside(joined[0]):
         try:

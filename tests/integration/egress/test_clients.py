@@ -1,4 +1,4 @@
-"""What HTTP clients make of the proxy: listed hosts are reached as ever, others refused with the rule."""
+"""HTTP clients behind the proxy: listed hosts are reachable, and others are refused with the rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapter modules under a profile with an allowlist: their tests reach what is listed, and nothing else."""
+"""Adapter modules under a profile with an allowlist: their tests reach only the listed hosts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def policy() -> ExecutionPolicy:
 
 
 async def tried(guests: Guests, url: str) -> tuple[str, dict[str, str | None], RunResult]:
-    """Run a module whose one test asks for a URL; give verdict, suggestions by rule, and the run."""
+    """Run a module whose only test requests a URL; return verdict, suggestions by rule, and the run."""
     files = {"adapter.py": ADAPTER, "test_adapter.py": TESTS.replace("URL", url)}
     submitted = ModulePayload(manifest=MANIFEST, files={**files, "ca.pem": AUTHORITY["ca.pem"].decode()})
     assert [f for stage in validator.stages for f in stage.check(submitted, policy())] == []

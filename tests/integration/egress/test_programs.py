@@ -1,4 +1,4 @@
-"""Programs that a unit becomes find the proxy in their environment, and no other way out."""
+"""Programs that a unit executes find the proxy in their environment, and have no other connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CURL = ("curl", "--silent", "--show-error", "--max-time", "20", "--cacert", "ca.
 
 
 def said(result: RunResult) -> tuple[int, str, str]:
-    """Return exit status, output and complaints of the one program."""
+    """Return exit status, standard output and standard error of the only unit."""
     (unit,) = result.units
     return unit.wait_status >> 8, unit.stdout.text(), unit.stderr.text()
 

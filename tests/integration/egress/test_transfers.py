@@ -1,4 +1,4 @@
-"""Large, slow, broken and endless transfers, and what is left when an attempt is killed in one."""
+"""Large, slow, broken and endless transfers, and the leftovers of an attempt that is killed during one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What guest code may try to get past the list, all of it in a container with a proxy and real packets."""
+"""Attempts of guest code to bypass the allowlist, in a container with a proxy and real packets."""
 
 from __future__ import annotations
 

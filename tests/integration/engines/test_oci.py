@@ -1,4 +1,4 @@
-"""What the OCI engine leaves, and what it reads before it leaves nothing."""
+"""The OCI engine's leftovers after failures, and its reading of container state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Templates: what is cloned from one, what becomes of it, and what it leaves."""
+"""Templates: their clones, the clones' ends, and what a template leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`assay images build NAME --library DIR`: the image has the folder, and programs load from it."""
+"""`assay images build NAME --library DIR`: the image contains the folder, and programs load from it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROGRAMS: dict[str, Mapping[str, object]] = {
 
 @pytest.fixture(scope="module")
 def with_library(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Build the Forth image with a library, by a name of its own; give that."""
+    """Build the Forth image with a library under a new name; return the name."""
     name, work = f"forth-{secrets.token_hex(4)}", tmp_path_factory.mktemp("build")
     shutil.copytree(share("images", "forth"), work / "recipes" / name)
     shutil.copy(share("images", "base.toml"), work / "recipes")

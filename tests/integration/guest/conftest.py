@@ -1,4 +1,4 @@
-"""A runner for each test, in a directory of its own."""
+"""A runner for each test, in its own directory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def work(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def runner(work: Path) -> Iterator[GuestRunner]:
-    """Return a runner that has said nothing yet."""
+    """Return a runner that hasn't been greeted."""
     with guest_runner(work) as started:
         yield started
 
@@ -34,6 +34,6 @@ def begun(runner: GuestRunner) -> GuestRunner:
 
 @pytest.fixture
 def observing(runner: GuestRunner) -> GuestRunner:
-    """Return a runner that waits for units, in which the runtime policy refuses nothing."""
+    """Return a runner that waits for units, with a runtime policy that refuses nothing."""
     runner.begin(mode="observe", allow_exec=True)
     return runner

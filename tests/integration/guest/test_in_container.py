@@ -1,4 +1,4 @@
-"""The runner as PID 1 of a real container: what only the kernel and a namespace of its own can show."""
+"""The runner as PID 1 of a real container: behavior that needs a kernel and a namespace."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def sandbox(docker_host: str) -> AsyncIterator[Sandbox]:
 async def run(
     sandbox: Sandbox, *sources: str, collect: tuple[str, ...] = (), fresh: bool = True
 ) -> RunResult:
-    """Run each text as a unit of one container; its `extract` gives the value."""
+    """Run each text as a unit of one container; the value is that of its `extract`."""
     units = tuple(
         Unit(
             name=f"unit {number}",
@@ -66,7 +66,7 @@ async def run(
 
 
 def value(unit: UnitResult) -> JsonValue:
-    """Return what the call returned."""
+    """Return the call's value."""
     record = read_record(*unit.results)
     assert isinstance(record, Returned), record
     return record.value.value

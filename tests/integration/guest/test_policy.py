@@ -1,4 +1,4 @@
-"""The runtime policy in a real child: which imports and acts it sees, refuses, and leaves alone."""
+"""The runtime policy in a real child: which imports and actions it observes, refuses and ignores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The proxy's end in the runner: real connections to its listener, seen as frames."""
+"""The runner's end of the proxy: real connections to its listener become frames."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def connect():
 
 @pytest.fixture
 def relaying(runner: GuestRunner) -> GuestRunner:
-    """Return a runner that waits for units, with an allowlist: 4 connections at once, 8 in all."""
+    """Return a runner that waits for units, with an allowlist: 4 connections at a time, 8 altogether."""
     runner.begin(mode="observe", network="allowlist", allowed=MODULES, allow_exec=True)
     return runner
 
 
 class Unit:
-    """A unit while it runs, and the daemon's side of its connections."""
+    """A running unit, and the daemon's side of its connections."""
 
     def __init__(self, runner: GuestRunner) -> None:
         self.runner = runner
@@ -42,7 +42,7 @@ class Unit:
         self.runner.send(f"stream_{kind}", body, stream=stream, **more)
 
     def end(self) -> dict[str, object]:
-        """Wait for the unit's end; give the value that it returned."""
+        """Wait for the unit's end; return its value."""
         self.next("unit_end")
         (record,) = [body for header, body in self.frames if header["type"] == "result"]
         assert b'"returned"' in record, record

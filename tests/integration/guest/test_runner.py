@@ -1,4 +1,4 @@
-"""The conversation: its order, its faults and its end."""
+"""The conversation with the runner: order, faults and end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.guests.guest_runner import PATIENCE_S, GuestRunner, call_of
 
 
 def fault_of(runner: GuestRunner) -> str:
-    """Return the message of the fault that must come next, after which the runner exits."""
+    """Return the message of the next frame, a fault, after which the runner exits."""
     header, _ = runner.receive()
     assert header["type"] == "fault"
     assert runner.process.wait(10) == 70

@@ -1,4 +1,4 @@
-"""The standard library at large, in a unit: under the child's own filter on top of the container's."""
+"""The standard library in a unit, under the child's filter on top of the container's."""
 
 from __future__ import annotations
 

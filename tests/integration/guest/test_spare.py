@@ -1,4 +1,4 @@
-"""The child that is forked ahead of its unit."""
+"""The child that is forked before its unit arrives."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PID = "import os\ndef extract(): return os.getpid()"
 
 
 def waiting(runner: GuestRunner) -> list[int]:
-    """Return the children that the runner has."""
+    """Return the runner's children."""
     pid = runner.process.pid
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def answered(runner: GuestRunner) -> None:
-    """See that the runner has taken all that was sent."""
+    """Wait until the runner has processed all frames."""
     runner.run("levitate", {})
 
 
@@ -85,7 +85,7 @@ def extract():
 
 
 def filters(pid: int) -> int:
-    """Return how many filters of system calls a process has."""
+    """Return the number of a process's system call filters."""
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in status if line.startswith("Seccomp_filters:"))
 

@@ -1,4 +1,4 @@
-"""One unit as the runner sees it: results, output, limits, what is left behind, what is laid before it."""
+"""One unit, seen by the runner: results, output, limits, leftovers, and its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images of others: Debian with another Python, with one too old, with none; and one of ours, quickly."""
+"""Adopted images: Debian with another Python, an older one, and none; and one of the project's own."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import docker
 import pytest
 import pytest_asyncio
 
+from assayd import audit
 from assayd.attempts.admission import limits_of
 from assayd.audit import AuditLog
 from assayd.documents import canonical
 from assayd.errors import ConfigError
 from assayd.kinds import registry
-from assayd.model import audit_chain
 from assayd.model.report import Judgement
 from assayd.model.run import Cause, Limits, RunResult
 from assayd.package_data import share
@@ -78,7 +78,7 @@ PROGRAMS = read_programs(ROOT / "tests/escape/programs")
     ],
 )
 def kind(request: pytest.FixtureRequest) -> str:
-    """Name the engine; the OCI engine has a store of its own, which is removed with all that is in it."""
+    """Return the engine's name; the OCI engine gets its own store, which is removed afterwards."""
     return str(request.param)
 
 
@@ -86,7 +86,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 def place(
     kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Path]:
-    """Tell everything that builds where recipes and images are."""
+    """Set the environment variables that tell builds where recipes and images are."""
     folder = tmp_path_factory.mktemp("adopted")
     patch = pytest.MonkeyPatch()
     patch.setenv("ASSAYD_IMAGES__RECIPES_DIR", str(folder / "images.d"))
@@ -114,12 +114,12 @@ async def sandbox(kind: str, place: Path, request: pytest.FixtureRequest) -> Asy
 
 
 def adopt(name: str, source: Path | str) -> None:
-    """Adopt an image as the command does; what an interpreter of ours needs is taken from the usual cache."""
+    """Adopt an image like the command, with the usual cache for the parts of our interpreter."""
     cli_images.adopt_image(name, str(source), cache=CACHE)
 
 
 def shell_without_python() -> bytes:
-    """Return the files of our image `shell` but for Python, as a layer."""
+    """Return the files of our image `shell` without Python, as a layer."""
     target = io.BytesIO()
     with tarfile.open(CACHE / "shell/image.tar") as image, tarfile.open(fileobj=target, mode="w") as made:
         [said] = json.loads(_content(image, "manifest.json").read())
@@ -149,7 +149,7 @@ async def submit(
 
 
 def _harmless(said: str) -> bool:
-    """Return whether what a program got to see is the image's own."""
+    """Return whether everything that a program saw belongs to the image."""
     return said in SEEN or said.startswith(ITS_OWN_PROGRAMS)
 
 
@@ -195,7 +195,7 @@ async def test_adoption_is_in_the_audit_log_with_its_user_and_the_digest(place: 
     [entry] = [each for each in adopted if each["subject"] == plain]
     assert entry["actor"]["uid"] == os.getuid()
     assert entry["digest"] in (place / f"images.d/{plain}.lock").read_text()
-    assert audit_chain.verify(lines).lines == 1 + len(adopted)
+    assert audit.verify(lines).lines == 1 + len(adopted)
 
 
 async def test_bill_of_materials_of_an_adopted_image_is_written_anew(sandbox: Sandbox, plain: str) -> None:

@@ -1,4 +1,4 @@
-"""C as scripts, as examples/compiled has it: the recipe, the profile, and how each program ends."""
+"""C programs as scripts, as in examples/compiled: the recipe, the profile, and each program's end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The images that are built on demand: what they are for, and that they hold as the others do."""
+"""The images that are built on demand: their purpose, and their isolation."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ print(numpy.dot(numpy.ones((50, 50)), numpy.ones((50, 50))).sum())
 
 @pytest.fixture(scope="module")
 def built() -> Path:
-    """Build what is not built yet."""
+    """Build the images that don't exist."""
     patch = pytest.MonkeyPatch()
     patch.setenv("ASSAYD_ENGINE__KIND", "oci")
     patch.setenv("ASSAYD_ENGINE__IMAGES_DIR", str(IMAGES))

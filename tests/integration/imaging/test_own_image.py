@@ -1,4 +1,4 @@
-"""An image of the operator's, from its recipe to a script that uses its wheels; hostile programs in it."""
+"""An operator's own image, from its recipe to a script that uses its wheels, and hostile programs in it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def index(place: Path) -> Iterator[Path]:
-    """Lay out recipe and index; everything that builds is told where by the environment."""
+    """Create the recipe and the index, and point builds to them with environment variables."""
     (place / "images.d").mkdir()
     (place / "images.d/loud.toml").write_text(RECIPE)
     (place / "images.d/greeting.txt").write_text("hello")
@@ -70,7 +70,7 @@ def index(place: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def built(index: Path, place: Path) -> Path:
-    """Lock and build the image; give the store."""
+    """Lock and build the image; return the store."""
     cli_images.lock_image("loud")
     cli_images.build_images(["loud"], place / "cache")
     return place / "store"

@@ -1,4 +1,4 @@
-"""What steps meet that the static rules should never have let through: the run alone, without those rules."""
+"""Steps that the static rules would refuse, run without those rules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def sandbox(docker_host: str) -> AsyncIterator[Sandbox]:
 
 
 async def run_steps(sandbox: Sandbox, *steps: tuple[str, str], **more: object) -> tuple[RunResult, Judgement]:
-    """Run steps, of which no static stage has looked at one."""
+    """Run steps without their static stages."""
     named = [{"name": f"s{n}", "type": kind, "content": text} for n, (kind, text) in enumerate(steps, 1)]
     payload = PipelinePayload.model_validate({"steps": named, **more})
     result = await run(sandbox, validator.plan(payload, POLICY, LIMITS))

@@ -1,4 +1,4 @@
-"""The canary: silent where the walls hold, and loud for each one that does not."""
+"""The isolation check passes while all protections hold, and reports each missing one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from assayd.engines.oci.runtime import CANDIDATES
 from assayd.errors import EngineError
 from assayd.model.run import Cause
 from assayd.sandbox import isolation_check as canary
-from assayd.sandbox.probes import RELAYED, RUNNER_MEMORY, probes
+from assayd.sandbox.isolation_check import RELAYED, RUNNER_MEMORY, probes
 from assayd.sandbox.readiness import IsolationCheck
 from assayd.sandbox.sandbox import Sandbox
 from assayd.wiring.engine import create_isolation_check
@@ -70,7 +70,7 @@ async def test_the_canary_is_silent_where_runc_stands_in_for_crun(templates: boo
 
 
 async def repeated(check: IsolationCheck, sandbox: Sandbox) -> Sequence[str]:
-    """Check as the daemon does: again, while what was being cloned ends with its template."""
+    """Run the check like the daemon: again if its template ends while it is cloned."""
     for _ in range(4):
         with suppress(EngineError):
             return await check(sandbox)
@@ -194,7 +194,7 @@ def test_each_fact_of_the_way_out_is_judged(fact: str):
 
 
 def test_runner_is_the_largest_also_where_a_service_manager_has_raised_every_score():
-    """A score that was set with more rights is the least that one's own children may have."""
+    """A child's score can't be lower than one that was set with more privileges."""
     accepted = []
 
     class Score(io.StringIO):

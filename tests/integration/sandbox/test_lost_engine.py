@@ -1,4 +1,4 @@
-"""The engine goes away, in a run or between runs, and comes back; a container is killed from outside."""
+"""The engine disappears during or between runs and returns; a container is killed from outside."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from assayd.ports.engine import LABEL_CONTAINER
-from assayd.sandbox.kills import kernel_oom_kills
+from assayd.sandbox.sandbox import kernel_oom_kills
 from assayd_client import ClientError, Document, PlainClient
 from support.daemons.daemon_process import READY_WITHIN_S, DaemonProcess, new_home
 from support.engines.cuttable_engine import CuttableEngine
@@ -20,7 +20,7 @@ ANSWERS_WITHIN_S = 20.0
 
 
 class Behind(DaemonProcess):
-    """A daemon whose engine is behind a proxy."""
+    """A daemon whose engine is behind a proxy that can be cut."""
 
     def __init__(self, engine: str) -> None:
         home = new_home()
@@ -31,7 +31,7 @@ class Behind(DaemonProcess):
 
 @pytest.fixture(scope="module")
 def daemon(docker_host: str) -> Iterator[Behind]:
-    """Return one daemon for all tests; each leaves it with its engine."""
+    """Return the daemon that all tests share; each test restores its engine."""
     daemon = Behind(docker_host)
     with daemon.proxy:
         daemon.proxy.restore()
@@ -44,7 +44,7 @@ def daemon(docker_host: str) -> Iterator[Behind]:
 
 @pytest.fixture
 def client(daemon: Behind) -> Iterator[PlainClient]:
-    """Return a client of a daemon that has got over what the test before did to it."""
+    """Return a client of the daemon when it is ready again after the previous test."""
     end = time.monotonic() + READY_WITHIN_S
     with daemon.http() as http:
         while http.get("/readyz").status_code != 200:
@@ -54,14 +54,14 @@ def client(daemon: Behind) -> Iterator[PlainClient]:
 
 
 def run_until_started(client: PlainClient) -> Document:
-    """Submit what takes a second, and wait until its unit has begun."""
+    """Submit an attempt that takes a second, and wait until its unit has started."""
     attempt = client.submit(extractor(LOOP, seconds=1))
     next(e for e in client.events(attempt["id"]) if e.kind == "unit" and e.body["status"] == "started")
     return attempt
 
 
 def kill_container_of(daemon: Behind, attempt: Document) -> str:
-    """Kill the container of the attempt's latest run; give its name."""
+    """Kill the container of the attempt's latest run; return its name."""
     query = "SELECT container_ulid FROM runs WHERE attempt_id = ? ORDER BY run_number DESC"
     ulid = str(daemon.rows(query, attempt["id"])[0]["container_ulid"])
     daemon.kill_container(next(c for c in daemon.containers() if c.labels[LABEL_CONTAINER] == ulid))

@@ -35,7 +35,7 @@ WAITS = "import time\ndef extract(path):\n    print('begun', flush=True)\n    ti
 
 
 def spec(*sources: str, limits: Limits = LIMITS) -> RunSpec:
-    """Plan a unit for each text."""
+    """Return a spec with a unit for each text."""
     return RunSpec(
         image="python",
         limits=limits,
@@ -55,7 +55,7 @@ def _call(source: str) -> dict[str, object]:
 
 
 class Begun(RunObserver):
-    """Tells when a unit has printed something: it is in the middle of its work then."""
+    """Reports when a unit has printed something, that is, runs."""
 
     def __init__(self) -> None:
         self.seen = asyncio.Event()
@@ -70,7 +70,7 @@ async def run(
     meanwhile: Callable[[Lease, Deadline], Awaitable[None]] | None = None,
     timeout_s: float = 20,
 ) -> RunResult:
-    """Run a spec, and something else once its first unit is in the middle of its work."""
+    """Run a spec, and call a function while its first unit runs."""
     begun, deadline = Begun(), Deadline(timeout_s)
     async with sandbox.lease(planned) as lease, asyncio.TaskGroup() as group:
         running = group.create_task(sandbox.run(lease, deadline, begun))
@@ -152,7 +152,7 @@ async def test_results_that_are_too_large_together_are_an_output_limit(engine: E
 
 @pytest.fixture
 async def other(request: pytest.FixtureRequest, engine: Engine) -> AsyncIterator[Engine]:
-    """Return another engine of the same kind, as another program on this host has it."""
+    """Return another engine of the same kind, like another program's on this host."""
     made = made_engine(request, "oci" if isinstance(engine, OciEngine) else "docker")
     yield made
     await made.close()

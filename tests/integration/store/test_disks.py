@@ -1,4 +1,4 @@
-"""A state directory that is full, read-only, locked or damaged: a clear word, and nothing made worse."""
+"""A full, read-only, locked or damaged state directory: a clear error, and no further damage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIZE = 8 * 2**20
 
 @contextmanager
 def file_system(place: Path, *options: str) -> Iterator[Path]:
-    """Mount a small file system of its own."""
+    """Mount a small file system."""
     place.mkdir()
     subprocess.run(
         ["mount", "-t", "tmpfs", "-o", ",".join((f"size={SIZE}", "mode=0700", *options)), "none", place],
@@ -35,7 +35,7 @@ def file_system(place: Path, *options: str) -> Iterator[Path]:
 
 
 def fill(folder: Path) -> Path:
-    """Leave no room in a file system; give the file that holds it."""
+    """Fill a file system; return the file that fills it."""
     filler = folder / "filler"
     with filler.open("wb", buffering=0) as file:
         try:
@@ -52,7 +52,7 @@ def unfinished(daemon: DaemonProcess) -> list[str]:
 
 @pytest.fixture
 def small(make_daemon: MakeDaemon, tmp_path: Path) -> Iterator[DaemonProcess]:
-    """Return a daemon with little room for its state."""
+    """Return a daemon with little space for its state."""
     with file_system(tmp_path / "small") as state:
         daemon = make_daemon(state=state, settings={"LIMITS__MIN_FREE_MB": "0"})
         daemon.start()
@@ -76,7 +76,7 @@ def test_full_disk_refuses_new_attempts_until_there_is_room(small: DaemonProcess
 
 
 def submit_until_refused(client: PlainClient) -> None:
-    """Submit until the database cannot grow any more; what it has reserved takes a few."""
+    """Submit until the database can't grow any more."""
     for number in range(200):
         client.submit(extractor(GOOD + "#" * 20_000 + str(number)), wait_s=60)
 

@@ -1,4 +1,4 @@
-"""What was answered must be there, however the process ends."""
+"""Acknowledged data survives every end of the process."""
 
 from __future__ import annotations
 

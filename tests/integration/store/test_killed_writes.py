@@ -1,4 +1,4 @@
-"""The daemon is killed as it writes: what was answered is there, byte for byte, and nothing else."""
+"""The daemon is killed while it writes: acknowledged data is there byte for byte, and nothing else is."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ asyncio.run(main())
 
 
 def killed(state: Path, step: str) -> None:
-    """Let a process write an attempt, and die at this step."""
+    """Write an attempt in a process that dies at this step."""
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(state), step], capture_output=True, check=False
     )
@@ -119,7 +119,7 @@ async def test_settled_bundle_needs_its_contents_no_more(tmp_path: Path) -> None
 
 
 async def assert_verdict_and_bundle(state: Path) -> None:
-    """Open the state as a daemon does at its start, and look at what it finds."""
+    """Open the state like a starting daemon, and check what it finds."""
     async with open_jobs(state) as jobs:
         assert jobs.unsynced is not None
         artifacts = FileArtifactStore(state / BUNDLES, jobs.unsynced)

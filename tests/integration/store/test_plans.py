@@ -64,7 +64,7 @@ def url(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 class Plans:
-    """How the server finds what it is asked for, in order."""
+    """The query plans of a server, in order."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -75,7 +75,7 @@ class Plans:
             self.lines += [row[0] for row in cursor.fetchall()]
 
     def take(self) -> str:
-        """Return the plans since the last time."""
+        """Return the plans since the previous call."""
         lines, self.lines = self.lines, []
         return "\n".join(lines)
 

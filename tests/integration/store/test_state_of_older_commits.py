@@ -28,7 +28,7 @@ FOREVER = {"RETENTION__DAYS": "36500", "POOL__DEFAULT_TARGET": "0"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upgraded:
-    """A daemon on an old state, and what a client was told before."""
+    """A daemon on an old state, and the answers that clients got before."""
 
     daemon: DaemonProcess
     told: Any

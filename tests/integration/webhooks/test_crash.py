@@ -1,4 +1,4 @@
-"""A message outlives the daemon that was about to deliver it."""
+"""A message survives the daemon that was about to deliver it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a daemon tells webhooks, over its socket and a real receiver."""
+"""Webhook messages of a daemon, sent to a real receiver."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def client(served: Served) -> Iterator[PlainClient]:
 
 
 def told(came: Received) -> dict[str, Any]:
-    """Return what a message says, once the page's own lines have found it to be ours."""
+    """Return a message's content after checking it with the page's own code."""
     [block] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     shown: dict[str, Any] = {}
     exec(compile(block, PAGE.name, "exec"), shown)

@@ -1,4 +1,4 @@
-"""Messages over real connections: receivers that err, hang, redirect, talk without end, or are private."""
+"""Messages over real connections: receivers that fail, hang, redirect, never end, or are private."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from assayd.model.webhook import parse_webhook_url
 from assayd.store.access import open_access
 from assayd.store.outbox import Outbox, attempt_message_row
 from assayd.webhooks import Receiver, Sender, WebhookLimits
-from assayd.webhooks.delivering import NotDeliveredError, OutgoingMessage, WebhookClient
-from assayd.webhooks.receivers import read_secret
+from assayd.webhooks.delivering import NotDeliveredError, OutgoingMessage, WebhookClient, read_secret
 from support.hosts.webhook_receiver import SECRET, TLS, WebhookReceiver, webhook_receiver
 from support.stores.empty_database import lay_database
 from support.stores.stored_attempts import Make
@@ -102,7 +101,7 @@ async def test_name_that_leads_nowhere_is_a_failed_try() -> None:
 
 
 async def test_address_that_does_not_answer_leaves_time_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of the time went to the first address of a name."""
+    """Regression: a name's first address used up all the time."""
     monkeypatch.setenv("SSL_CERT_FILE", str(TLS / "ca.pem"))
     with webhook_receiver(tls=True) as host, socket.create_server(("127.0.0.2", host.port)):
         resolver = Resolver(lambda *_: ("127.0.0.2", "127.0.0.1"))

@@ -1,1 +1,1 @@
-"""Gateways, daemons and brokers that tests of a cluster stand on."""
+"""Gateways, daemons and brokers for tests of a cluster."""

@@ -1,4 +1,4 @@
-"""Tests of tests/e2e that a gateway cannot pass as a daemon does, with the reasons; others run on both."""
+"""Tests of tests/e2e that don't pass on a gateway, with the reasons; all others run on both."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ APART = {
 
 
 def exclude_time(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take out of the tests to run those that are apart."""
+    """Deselect the tests that don't pass on a gateway."""
     out = [item for item in items if _is_apart(item)]
     config.hook.pytest_deselected(items=out)
     items[:] = [item for item in items if item not in out]

@@ -1,4 +1,4 @@
-"""A RabbitMQ of the tests' own, and messages as a gateway publishes them."""
+"""A RabbitMQ server for tests, and messages like those that a gateway publishes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Broker:
         return self.folder / f"{role}.url"
 
     def publish(self, attempts: list[str], *, ticket: str = TICKET) -> None:
-        """Publish messages, each confirmed."""
+        """Publish messages, each with a publisher confirm."""
         channel = BrokerChannel(make_celery(self.url_file("gateway").read_text().strip(), queue=QUEUE))
         channel.send([Message(attempt=attempt, submission="0" * 64, ticket=ticket) for attempt in attempts])
         channel.close()

@@ -1,4 +1,4 @@
-"""A small daemon, or a gateway before one: what clients see of either is the same."""
+"""A small daemon, or a gateway in front of one; clients see no difference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EITHER = ("daemon", pytest.param("gateway", marks=pytest.mark.cluster))
 def serving_either(
     request: pytest.FixtureRequest, folder: Path, how: How | None = None
 ) -> Iterator[Served | SmallGateway]:
-    """Serve what the fixture's parameter names until the body ends."""
+    """Serve the daemon or gateway that the fixture's parameter names while the body runs."""
     if request.param == "daemon":
         with serving_small(folder, how=how) as served:
             yield served

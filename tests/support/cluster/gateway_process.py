@@ -1,4 +1,4 @@
-"""A gateway with a cluster behind it, in the place of a daemon: tests of daemons run against it unchanged."""
+"""A gateway with a cluster behind it, in place of a daemon, so that tests of the daemon run unchanged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NODE = "node-1"
 
 
 class Servers:
-    """Database and broker, of all clusters of this process."""
+    """The database and the broker of all clusters in this process."""
 
     def __init__(self, postgres: PostgresServer, broker: Broker) -> None:
         self.postgres = postgres
@@ -40,11 +40,11 @@ class Servers:
         self._free = list(QUEUES)
 
     def take_queue(self) -> str:
-        """Return a queue that no other cluster has: a node answers for whatever is in its own."""
+        """Return a queue that no other cluster uses, because a node answers for everything in its queue."""
         return self._free.pop(0)
 
     def give_back_queue(self, queue: str) -> None:
-        """Let another cluster have it."""
+        """Return a queue to the pool for other clusters."""
         self._free.append(queue)
 
 
@@ -74,7 +74,7 @@ class GatewayProcess(DaemonProcess):
         }
 
     def start(self) -> None:
-        """Start it, and what stands behind it; wait until a node takes work."""
+        """Start the gateway, its node's daemon and worker; wait until a node takes work."""
         super().start()
         if not self.host.alive:
             own = {name: value for name, value in self.settings.items() if name.startswith(_OF_THE_HOST)}
@@ -112,7 +112,7 @@ class GatewayProcess(DaemonProcess):
         return str(path)
 
     def dispose(self) -> None:
-        """End all of it, and remove all that it has left."""
+        """Stop all processes, and remove everything that they left."""
         if self._worker is not None:
             self._worker.kill()
             self._worker.wait()
@@ -122,22 +122,22 @@ class GatewayProcess(DaemonProcess):
         self.servers.give_back_queue(self._queue)
 
     def containers(self) -> Sequence[OwnedContainer]:
-        """List the containers of its host."""
+        """List the containers of the node's daemon."""
         return self.host.containers()
 
     def container_of(self, attempt_id: str) -> OwnedContainer:
-        """Return the container of an attempt's run on its host."""
+        """Return the container of an attempt's run on the node's daemon."""
         return self.host.container_of(attempt_id)
 
     def remove_containers(self) -> None:
-        """Leave them to the host."""
+        """Do nothing: the node's daemon removes its containers."""
 
     def kill_container(self, container: OwnedContainer) -> None:
-        """Kill a container behind its host's back."""
+        """Kill a container without the knowledge of the node's daemon."""
         self.host.kill_container(container)
 
     def bundle(self, attempt: Document) -> Path:
-        """Return the folder of an attempt's bundle, unpacked beside the one file that a gateway keeps."""
+        """Return the folder of an attempt's bundle, unpacked next to the gateway's single file."""
         folder = super().bundle(attempt)
         packed = folder.with_name(folder.name + SUFFIX)
         if packed.exists() and not folder.exists():
@@ -148,7 +148,7 @@ class GatewayProcess(DaemonProcess):
         return folder
 
     def rows(self, statement: str, *values: object) -> list[Any]:
-        """Ask the cluster's database."""
+        """Query the cluster's database."""
         url, text = self._url.replace("+psycopg", ""), statement.replace("?", "%s").encode()
         with psycopg.connect(url, row_factory=dict_row) as connection:
             return connection.execute(text, values or None).fetchall()
@@ -156,7 +156,7 @@ class GatewayProcess(DaemonProcess):
 
 @contextmanager
 def cluster_servers(postgres: PostgresServer) -> Iterator[None]:
-    """Let clusters be made while the body runs."""
+    """Provide the servers for clusters while the body runs."""
     with tempfile.TemporaryDirectory(prefix="broker-", dir="/tmp") as folder:
         definitions = Path(folder, "several.json")
         definitions.write_text(json.dumps(_with_queues()))
@@ -170,7 +170,7 @@ def cluster_servers(postgres: PostgresServer) -> Iterator[None]:
 
 
 def _with_queues() -> dict[str, Any]:
-    """Return what a broker declares, with several queues for attempts in the place of one."""
+    """Return the broker's definitions with several queues for attempts instead of one."""
     made: dict[str, Any] = json.loads((ROOT / "deploy/rabbitmq/definitions.json").read_text())
     [attempts, undelivered], [binding] = made["queues"], made["bindings"]
     made["queues"] = [*({**attempts, "name": name} for name in QUEUES), undelivered]

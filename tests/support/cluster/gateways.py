@@ -1,4 +1,4 @@
-"""Gateways in this process, on a PostgreSQL of the tests', with messages that a test takes by hand."""
+"""Gateways in this process, on a PostgreSQL server for tests; a test receives the messages itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PEER = Peer(uid=1000, gid=1000, pid=1)
 
 
 class Messages:
-    """In the place of the broker: what was published, in order."""
+    """The published messages in order, in place of a broker."""
 
     problem = ""
 
@@ -46,7 +46,7 @@ class Messages:
         self._waiting.put_nowait(message)
 
     async def next(self) -> Message:
-        """Wait for a message and take it."""
+        """Wait for the next message and return it."""
         return await asyncio.wait_for(self._waiting.get(), 30)
 
     def none(self) -> bool:
@@ -54,7 +54,7 @@ class Messages:
 
 
 class OneGateway:
-    """A gateway, and what nodes and callers ask of it."""
+    """A gateway, with the requests of nodes and clients."""
 
     def __init__(self, gateway: Gateway, messages: Messages) -> None:
         self.gateway = gateway
@@ -66,7 +66,7 @@ class OneGateway:
         self.runs = gateway.cluster.door.runs
 
     def deaf(self) -> None:
-        """Have it hear no notices any more."""
+        """Stop the gateway from receiving notices."""
         notices = self.runs._notices
         for kind in ("again", "finished", "exhausted"):
             notices.on(kind, lambda _: None)
@@ -76,7 +76,7 @@ class OneGateway:
         return {name: policies.get(name).digest for name in policies.names}
 
     async def beat(self, node: str, **changes: object) -> None:
-        """Have a node say that it lives, and this gateway look."""
+        """Send a node's heartbeat, and have this gateway read it."""
         said = {"capacity": 4, "ready": True, "version": __version__, "profiles": self.profiles(), **changes}
         await self.cluster.door.nodes.beat(node, NodeBeat.model_validate(said))
         await self.cluster.readiness.look()
@@ -97,13 +97,13 @@ class OneGateway:
         return await self.runs.take(node, attempt, claimed.run, RunVerdict.model_validate_json(said))
 
     async def finish_all(self, node: str, count: int) -> None:
-        """Have a node run so many messages."""
+        """Have a node run this number of messages."""
         for _ in range(count):
             message = await self.messages.next()
             await self.bring(node, message.attempt, await self.claim(node, message))
 
     async def inherit(self) -> int:
-        """Take over what is nobody's; return how many attempts that are."""
+        """Adopt orphaned work; return the number of attempts."""
         estate = await self.cluster.membership.adopt_orphaned_work()
         await self.gateway.inherit(estate)
         return len(estate.attempts)
@@ -113,7 +113,7 @@ class OneGateway:
 async def one_gateway(
     folder: Path, database_url: str, name: str = "gateway", *, database_mb: int = 10_000, **more: Any
 ) -> AsyncIterator[OneGateway]:
-    """Run a gateway while the body runs; the bundles are those of all gateways in the folder."""
+    """Run a gateway while the body runs; all gateways of a folder share their bundles."""
     (folder / "url").write_text(database_url)
     (folder / name).mkdir()
     bundles = {"directory": folder / "bundles"}
@@ -129,7 +129,7 @@ async def one_gateway(
 
 @asynccontextmanager
 async def two_gateways(folder: Path, url: str) -> AsyncIterator[tuple[OneGateway, OneGateway]]:
-    """Run two gateways with one node while the body runs; the first is the eldest."""
+    """Run two gateways with one node while the body runs; yields the oldest one first."""
     async with one_gateway(folder, url, "first") as first, one_gateway(folder, url, "second") as second:
         await first.beat("a")
         await second.cluster.readiness.look()
@@ -137,6 +137,6 @@ async def two_gateways(folder: Path, url: str) -> AsyncIterator[tuple[OneGateway
 
 
 async def silence(gateway: OneGateway, table: str, key: str, name: str) -> None:
-    """Make a node or a gateway one that has not been heard of for long."""
+    """Make a node or gateway look as if it hadn't sent a heartbeat for a long time."""
     statement = text(f"UPDATE {table} SET beat_at = 0 WHERE {key} = :name")
     await gateway.access.write(lambda connection: connection.execute(statement, {"name": name}).close())

@@ -1,4 +1,4 @@
-"""A tenant and a node of a whole cluster that harm others, and how long honest attempts take next to them."""
+"""A hostile tenant and a hostile node in a whole cluster, and the latency of honest attempts beside them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PREFETCHED = 64
 
 
 def tenant(cluster: WholeCluster, name: str) -> PlainClient:
-    """Return a client of a new tenant, over TLS."""
+    """Return a client of a new tenant that connects over TLS."""
     status, said = cluster.started.ask(
         "POST", "/v1/tokens", {"name": name, "tenant": name, "scopes": ["submit"]}
     )
@@ -48,22 +48,22 @@ def tenant(cluster: WholeCluster, name: str) -> PlainClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Honest:
-    """What honest attempts got: their verdicts with the nodes that judged them, and seconds until then."""
+    """The outcome of honest attempts: verdicts with their nodes, and latencies in seconds."""
 
     verdicts: Counter[tuple[str, str | None]]
     times_s: list[float]
 
     @property
     def judged(self) -> int:
-        """Count those that are validated."""
+        """Return the number of validated attempts."""
         return sum(times for (verdict, _), times in self.verdicts.items() if verdict == "validated")
 
     def percentile_s(self, percent: int) -> float:
-        """Return the time within which so many of a hundred had their verdict."""
+        """Return this percentile of the latencies."""
         return sorted(self.times_s)[max(0, -(-len(self.times_s) * percent // 100) - 1)]
 
     def figures(self) -> dict[str, object]:
-        """Return what is noted of them."""
+        """Return the figures to record."""
         named = {f"p{percent} s": round(self.percentile_s(percent), 3) for percent in (50, 95, 100)}
         return {
             **named,
@@ -101,7 +101,7 @@ def send_honest(clients: Sequence[PlainClient], number: int, every_s: float) -> 
 
 @contextmanager
 def repeating(*turns: Callable[[], object]) -> Iterator[None]:
-    """Take each of the turns in a thread of its own, again and again, while the body runs."""
+    """Call each function repeatedly in its own thread while the body runs."""
     ending = threading.Event()
 
     def repeat(turn: Callable[[], object]) -> None:
@@ -124,7 +124,7 @@ def repeating(*turns: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def endless_programs(client: PlainClient) -> Iterator[None]:
-    """Have a tenant submit programs without end, without pause, while the body runs; every other computes."""
+    """Have a tenant submit endless programs while the body runs; every second one uses the processor."""
     numbers = count()
 
     def submit() -> None:
@@ -137,7 +137,7 @@ def endless_programs(client: PlainClient) -> Iterator[None]:
 
 
 class CapturedNode:
-    """A node in an attacker's hands: it has the node's token and its account of the broker."""
+    """A node that an attacker controls, with the node's token and broker account."""
 
     def __init__(self, cluster: WholeCluster, name: str, profiles: dict[str, str]) -> None:
         settings = cluster.started.worker_settings(name)
@@ -153,12 +153,12 @@ class CapturedNode:
         """What the gateway has answered, by act and status."""
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         for client in self._clients:
             client.close()
 
     def beat(self) -> None:
-        """Say that it lives, works, and has everything in hand that it ever claimed."""
+        """Send a heartbeat that claims that the node works and holds every run that it has ever claimed."""
         with self._lock:
             held = self._claimed[-8192:]
         client = self._clients[0]
@@ -175,7 +175,7 @@ class CapturedNode:
         time.sleep(1)
 
     def take(self) -> None:
-        """Take messages, and do something else with each."""
+        """Take messages, and misuse each one in a different way."""
         until = time.monotonic() + 30
         with (
             Connection(self.broker_url) as connection,
@@ -206,13 +206,13 @@ class CapturedNode:
         self._claim(said)
 
     def _forge(self, said: dict[str, str]) -> None:
-        """Make up a verdict."""
+        """Forge a verdict."""
         claimed = self._claim(said)
         if claimed is not None:
             self._note("forged verdict", self._clients[1].bring(said["attempt"], claimed)[0])
 
     def _lie(self, said: dict[str, str]) -> None:
-        """Claim a run and answer with something else, then not at all."""
+        """Claim a run and answer with malformed verdicts, then not at all."""
         claimed = self._claim(said)
         if claimed is None:
             return
@@ -225,7 +225,7 @@ class CapturedNode:
         self._note("oversize", client.ask("POST", f"{path}/events", {"events": ["x" * 2**20] * 24})[0])
 
     def _lose(self, said: dict[str, str]) -> None:
-        """Claim a run and say that it was lost."""
+        """Claim a run and report it as lost."""
         claimed = self._claim(said)
         if claimed is not None:
             path = f"/runs/{said['attempt']}/{claimed['run']}/verdict"
@@ -237,7 +237,7 @@ class CapturedNode:
 
 @contextmanager
 def captured_node(cluster: WholeCluster, name: str, profiles: dict[str, str]) -> Iterator[CapturedNode]:
-    """Have a captured node do its worst while the body runs."""
+    """Have a captured node attack while the body runs."""
     node = CapturedNode(cluster, name, profiles)
     with repeating(node.beat, node.take):
         yield node
@@ -245,7 +245,7 @@ def captured_node(cluster: WholeCluster, name: str, profiles: dict[str, str]) ->
 
 
 class Thief:
-    """A program with a stolen account of the broker: it takes messages, and holds them."""
+    """A program with a stolen broker account: it takes messages and holds them."""
 
     def __init__(self, url: str, most: int) -> None:
         self._url, self._most = url, most
@@ -270,7 +270,7 @@ class Thief:
                 connection.collect()
 
     def comes_in_again(self) -> bool:
-        """Return whether the broker still knows the account."""
+        """Return whether the broker still accepts the account."""
         with Connection(self._url) as connection:
             try:
                 connection.connect()
@@ -283,7 +283,7 @@ class Thief:
 
 @contextmanager
 def taking_messages(url: str, *, most: int) -> Iterator[Thief]:
-    """Have a thief take messages until it is cut off; it holds at most so many at once."""
+    """Have a thief take messages until it is cut off; `most` is its prefetch limit."""
     thief = Thief(url, most)
     thread = threading.Thread(target=thief.take, daemon=True)
     thread.start()

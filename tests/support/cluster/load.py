@@ -1,4 +1,4 @@
-"""Work for a cluster whose verdicts are known, and that is sent again until the cluster has taken it."""
+"""Attempts with known verdicts for a cluster; each is sent until the cluster accepts it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LARGE = 'with open("large.bin", "wb") as file:\n    file.write(bytes(200_000))\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of all that was sent."""
+    """The outcome of all submitted attempts."""
 
     verdicts: Counter[str]
     wrong: list[str]
@@ -35,7 +35,7 @@ class Outcome:
 
 
 class Load:
-    """Attempts sent to one gateway, each with the verdict that it must get."""
+    """Attempts sent to one gateway, with their expected verdicts."""
 
     def __init__(self, socket: Path) -> None:
         self.client = PlainClient(socket)
@@ -47,7 +47,7 @@ class Load:
     def submissions(
         self, number: int, *, slow_s: float = 0.3, kinds: Sequence[str] = KINDS
     ) -> list[tuple[Document, str]]:
-        """Return so many with their verdicts: one in four fails, some are slow, some bring much."""
+        """Return submissions with expected verdicts: one in four fails, some are slow, some return much."""
         made = []
         for _ in range(number):
             text = f"attempt {next(self._numbers)}"
@@ -65,7 +65,7 @@ class Load:
     def send(
         self, number: int, *, slow_s: float = 0.3, within_s: float = 120.0, kinds: Sequence[str] = KINDS
     ) -> list[str]:
-        """Send so many attempts, each until it is accepted; return their ids."""
+        """Submit this number of attempts, each until it is accepted; return their ids."""
         made = self.submissions(number, slow_s=slow_s, kinds=kinds)
         works = [(self._ulids.new(), *each) for each in made]
         until = time.monotonic() + within_s
@@ -75,7 +75,7 @@ class Load:
         return [attempt_id for attempt_id, _, _ in works]
 
     def lines(self, number: int) -> list[bytes]:
-        """Return so many lines of a batch."""
+        """Return this number of lines for a batch."""
         return [json.dumps(document).encode() + b"\n" for document, _ in self.submissions(number)]
 
     def _send(self, attempt_id: str, document: Document, until: float) -> None:
@@ -90,7 +90,7 @@ class Load:
                 return
 
     def outcome(self, ids: list[str], *, within_s: float = 180.0) -> Outcome:
-        """Wait until all have a verdict; those that have none after the time are lost."""
+        """Wait until all attempts have a verdict; those without one after the time are lost."""
         until = time.monotonic() + within_s
         verdicts = {attempt_id: self._verdict(attempt_id, until) for attempt_id in ids}
         last_at = time.monotonic()

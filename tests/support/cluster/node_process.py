@@ -1,4 +1,4 @@
-"""Nodes as processes, as their operator starts them."""
+"""Nodes as processes, started as an operator starts them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class NodeProcess:
-    """One `assayd-node`; its log is a file."""
+    """One `assayd-node` process, which logs to a file."""
 
     def __init__(self, folder: Path, name: str, *, gateway: str, broker_url: Path, socket: Path) -> None:
         folder.mkdir(exist_ok=True)
@@ -44,12 +44,12 @@ class NodeProcess:
         return self.process.wait(timeout_s)
 
     def end(self) -> None:
-        """End it however it is."""
+        """Kill the process if it still runs."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
 
     def events(self) -> list[str]:
-        """Return the names of what it has logged."""
+        """Return the names of the logged events."""
         lines = (line for line in self.log.read_text().splitlines() if line.startswith("{"))
         return [str(json.loads(line).get("event")) for line in lines]

@@ -1,4 +1,4 @@
-"""A broker that speaks AMQP 0-9-1 up to a step, and from then on reads and says nothing."""
+"""A broker that speaks AMQP 0-9-1 up to a step; from then on it reads but doesn't answer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _frame(channel: int, method: Method, arguments: bytes) -> bytes:
 
 @contextmanager
 def broker_silent_from(step: Method) -> Iterator[str]:
-    """Yield the URL of a broker that answers all before a step."""
+    """Yield the URL of a broker that answers only the steps before `step`."""
 
     class Conversation(socketserver.StreamRequestHandler):
         def handle(self) -> None:

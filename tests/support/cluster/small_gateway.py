@@ -1,4 +1,4 @@
-"""A gateway on a real PostgreSQL, with a node before a small daemon: all of the chain but the broker."""
+"""A gateway on a real PostgreSQL server, with a node and a small daemon: everything but the broker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NODE = "node-1"
 
 
 class InProcess:
-    """Hands messages to the node by a queue of this process."""
+    """Passes messages to the node through a queue in this process."""
 
     def __init__(self) -> None:
         self.problem = ""
@@ -53,7 +53,7 @@ class InProcess:
 
 
 class SmallGateway:
-    """A gateway behind its socket, in a thread of its own."""
+    """A gateway behind its socket, in its own thread."""
 
     def __init__(self, folder: Path, database_url: str, how: How, host: Served) -> None:
         self.path = folder / "g"
@@ -119,7 +119,7 @@ class SmallGateway:
         return str(self.ask(self._tokens.create(terms))[1])
 
     def ask(self, asked: Coroutine[Any, Any, Any]) -> Any:
-        """Wait for something in the gateway's own thread."""
+        """Run a coroutine in the gateway's thread and return its result."""
         return asyncio.run_coroutine_threadsafe(asked, self._loop).result(30)
 
     def stop(self) -> None:
@@ -128,7 +128,7 @@ class SmallGateway:
 
 
 class SmallNode:
-    """The node's own code before a daemon, fed by the queue of the gateway."""
+    """The real code of a node in front of a daemon, fed from the gateway's queue."""
 
     def __init__(self, gateway: SmallGateway, daemon: Path) -> None:
         self._messages = gateway.publisher.messages
@@ -150,7 +150,7 @@ class SmallNode:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Run until the body ends."""
+        """Run the node while the body runs."""
         turns = [*[self._work] * 4, self._beat, self._forward, self._cancel]
         threads = [threading.Thread(target=turn) for turn in turns]
         for thread in threads:
@@ -194,7 +194,7 @@ class SmallNode:
 
 @contextmanager
 def serving_gateway(folder: Path, database_url: str, how: How | None = None) -> Iterator[SmallGateway]:
-    """Serve a gateway with a node until the body ends."""
+    """Serve a gateway with a node while the body runs."""
     how = how or How()
     host = folder / "host"
     host.mkdir()

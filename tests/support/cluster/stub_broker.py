@@ -1,4 +1,4 @@
-"""A broker that is a few lists, at the other end of a channel."""
+"""A broker made of a few lists, at the other end of a channel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class StubBroker:
-    """A broker's connection and channel in one: answers, when it is asked for events, as it is told to."""
+    """A broker's connection and channel in one object; it answers requests for events as configured."""
 
     def __init__(self) -> None:
         self.events: dict[str, set[Callable[..., None]]] = defaultdict(set)
@@ -22,13 +22,13 @@ class StubBroker:
         self.answer: Callable[[StubBroker], None] = lambda broker: broker.tell("ack", len(broker.published))
 
     def connect(self) -> None:
-        """Be there."""
+        """Accept the connection."""
 
     def channel(self) -> StubBroker:
         return self
 
     def confirm_select(self) -> None:
-        """Be asked for confirms."""
+        """Accept the request for publisher confirms."""
 
     def prepare_message(self, body: str, **properties: Any) -> Any:
         return SimpleNamespace(body=json.loads(body), **properties)

@@ -1,4 +1,4 @@
-"""A daemon that runs nothing: attempts end when their submission says, with the verdict that it names."""
+"""A daemon that runs nothing: each submission names the time and the verdict of its end."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class StubDaemon:
         return refusal(404, "not_found")
 
     def cancel(self, attempt_id: str) -> None:
-        """End an attempt."""
+        """Cancel an attempt."""
         with self._lock:
             self.cancelled.append(attempt_id)
             self._ends[attempt_id] = 0
             self._lock.notify_all()
 
     def wait_until_followed(self, attempt_id: str) -> None:
-        """Wait until somebody follows an attempt's events."""
+        """Wait until a client follows an attempt's events."""
         with self._lock:
             assert self._lock.wait_for(lambda: attempt_id in self._followed, 30)
 

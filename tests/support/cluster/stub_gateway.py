@@ -1,4 +1,4 @@
-"""A gateway of a few dictionaries: claims as the real one counts them, and what the nodes brought."""
+"""A gateway made of a few dictionaries: it counts claims like a real one, and stores the reports of nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TICKET = "t" * 43
 
 @dataclass
 class Known:
-    """One attempt: its submission, who holds it, and what was brought."""
+    """One attempt: its submission, its holder, and what was reported."""
 
     document: dict[str, object]
     holders: list[str] = field(default_factory=list)
@@ -28,7 +28,7 @@ class Known:
 
 
 class StubGateway:
-    """`live_s`: how long after its last beat a node holds what it holds."""
+    """`live_s`: how long a node keeps its runs after its last heartbeat."""
 
     def __init__(self, *, live_s: float = 15.0) -> None:
         self.attempts: dict[str, Known] = {}
@@ -54,7 +54,7 @@ class StubGateway:
             return answer
 
     def wait_for(self, condition: object, timeout_s: float = 60.0) -> None:
-        """Wait until a condition holds; it is looked at whenever a node has asked for anything."""
+        """Wait until a condition holds; it is checked after each request of a node."""
         assert callable(condition)
         with self.changed:
             assert self.changed.wait_for(condition, timeout_s), "the cluster did not come to that in time"

@@ -1,4 +1,4 @@
-"""A node that answers at once: takes messages, claims, and brings a verdict that it has made up."""
+"""A node that answers immediately: it takes messages, claims runs, and reports invented verdicts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class NodeClient:
-    """What a node asks of a gateway, one thing after the other."""
+    """A node's requests to a gateway, one after the other."""
 
     def __init__(self, gateway: Path, name: str, token: str) -> None:
         self.name = name
@@ -78,7 +78,7 @@ def verdict_of(
     cases: list[object] | None = None,
     **changes: object,
 ) -> dict[str, object]:
-    """Return a verdict as a node brings it, with output in an event if there is to be some."""
+    """Return a verdict like a node's, with an output event if `output` is set."""
     text = claimed["document"]
     if text not in _DIGESTS:
         _DIGESTS[text] = read_submission(text.encode(), _KINDS).input_digest

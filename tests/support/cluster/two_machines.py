@@ -59,12 +59,12 @@ class Faced:
     """What is on record other than one verdict, one end and one bundle of each program."""
 
     def holds(self) -> bool:
-        """Return whether every program has its verdict, once."""
+        """Return whether every program has exactly one right verdict."""
         return not (self.wrong or self.lost or self.missing)
 
 
 class TwoMachines:
-    """The cluster, and what can happen to its second machine."""
+    """The cluster, and the faults of its second machine."""
 
     def __init__(self, cluster: WholeCluster, machine: EmulatedMachine, namespace: str) -> None:
         self.cluster = cluster
@@ -107,7 +107,7 @@ class TwoMachines:
         )
 
     def cut_link(self) -> float:
-        """Let no packet through for half a minute; nobody is told."""
+        """Drop all packets for half a minute, without closing connections."""
         began = time.monotonic()
         self._link("down")
         time.sleep(CUT_S)
@@ -115,7 +115,7 @@ class TwoMachines:
         return time.monotonic() - began
 
     def jump(self, seconds: int) -> Callable[[], float]:
-        """Return what moves the clock of the second machine's kernel."""
+        """Return a fault that moves the clock of the second machine's kernel."""
 
         def fault() -> float:
             before = float(self.machine.sh("date +%s.%N"))
@@ -126,12 +126,12 @@ class TwoMachines:
         return fault
 
     def lose_power(self) -> float:
-        """Take the power of the second machine away; it stays off."""
+        """Cut the power of the second machine, which stays off."""
         self.machine.power_off()
         return 0.0
 
     def boot_again(self) -> float:
-        """Give it power again; return the seconds until it takes work."""
+        """Restore the power; return the seconds until the node takes work."""
         began = time.monotonic()
         now = time.time()
         self.machine.power_on()
@@ -143,7 +143,7 @@ class TwoMachines:
         subprocess.run(command, check=True, timeout=30)
 
     def _wait_for_far_work(self, ids: list[str]) -> int:
-        """Wait until the second machine has work in hand, or all have verdicts; return how much it has."""
+        """Wait until the second machine runs work or all have verdicts; return the number of its runs."""
         left = "SELECT count(*) FROM dispatches WHERE attempt_id = ANY(%s)"
         self.cluster.wait_until(
             f"a run of {FAR}",
@@ -182,7 +182,7 @@ class TwoMachines:
 
 @contextmanager
 def two_machines(work: Path) -> Iterator[TwoMachines]:
-    """Run the cluster while the body runs; nothing of it is left."""
+    """Run the cluster while the body runs, and remove all traces of it."""
     node = make_node(work)
     with tapped(TAP) as namespace, inside(namespace), whole_cluster(1, address=HOST_4) as cluster:
         machine = EmulatedMachine(node, work, _settings(cluster), TAP)
@@ -196,7 +196,7 @@ def two_machines(work: Path) -> Iterator[TwoMachines]:
 
 
 def _settings(cluster: WholeCluster) -> dict[str, str]:
-    """Return the settings of the second machine's node, which has a token and a broker's account."""
+    """Return the settings of the second machine's node, with its token and broker account."""
     wanted = {"name": FAR, "tenant": "nodes", "scopes": ["node"], "node": FAR}
     status, said = cluster.started.ask("POST", "/v1/tokens", wanted)
     assert status == 201, said
@@ -222,7 +222,7 @@ def _settings(cluster: WholeCluster) -> dict[str, str]:
 
 
 def face_all(both: TwoMachines, programs: int) -> Iterator[Faced]:
-    """Have every fault come, one after the other; `programs` are divided among them."""
+    """Cause every fault, one after the other; `programs` are divided among them."""
     faults: list[tuple[str, Callable[[], float]]] = [
         ("none", lambda: 0.0),
         ("link cut for 30 s", both.cut_link),

@@ -1,4 +1,4 @@
-"""Answers HTTP on a Unix socket by a function, in threads."""
+"""Answers HTTP requests on a Unix socket by calling a function in threads."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
     answer: Callable[[Request], Answer]
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: a client that was killed is what tests are about."""
+        """Print nothing, because tests kill clients on purpose."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -86,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(socket: Path, answer: Callable[[Request], Answer]) -> Iterator[None]:
-    """Answer on a socket while the body runs."""
+    """Serve a socket while the body runs."""
     socket.unlink(missing_ok=True)
     server = _Server(str(socket), _Handler)
     server.answer = answer

@@ -1,4 +1,4 @@
-"""A whole cluster of the tests' own, as `make cluster` starts it; its parts can be killed and stopped."""
+"""A whole cluster for tests, started like `make cluster`; its parts can be killed and stopped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONNECT_S = 5.0
 
 
 def _program() -> ModuleType:
-    """Load what `make cluster` runs."""
+    """Import the program that `make cluster` runs."""
     folder = ROOT / "deploy/dev/cluster"
     sys.path.insert(0, str(folder))
     try:
@@ -47,7 +47,7 @@ def _program() -> ModuleType:
 
 
 class WholeCluster:
-    """A cluster in a folder of its own."""
+    """A cluster in its own folder."""
 
     def __init__(self, started: Any, folder: Path) -> None:
         self.started = started
@@ -64,7 +64,7 @@ class WholeCluster:
             self.part(name).send(number)
 
     def restart(self, *names: str) -> None:
-        """Start again what has ended, as a service manager does."""
+        """Restart programs that have ended, like a service manager."""
         for name in names:
             self.part(name).start()
 
@@ -82,7 +82,7 @@ class WholeCluster:
             time.sleep(0.2)
 
     def wait_for_nodes(self, names: set[str], *, since: float = 0.0, within_s: float = 120.0) -> None:
-        """Wait until exactly these nodes take work, and have said so since a moment (`time.time()`)."""
+        """Wait until exactly these nodes take work, according to heartbeats after `since` (`time.time()`)."""
         self.wait_until(f"the nodes {names}", lambda: self._consuming(since) == names, within_s)
 
     def _consuming(self, since: float) -> set[str]:
@@ -91,49 +91,49 @@ class WholeCluster:
         return {str(row[0]) for row in found}
 
     def versions(self) -> set[str]:
-        """Return the versions of gateways and nodes that live."""
+        """Return the versions of live gateways and nodes."""
         live = "beat_at > (extract(epoch from clock_timestamp()) - 15) * 1000000"
         both = " UNION ".join(f"SELECT version FROM {table} WHERE {live}" for table in ("nodes", "gateways"))
         return {str(row[0]) for row in self.rows(both)}
 
     def why(self, node: str) -> str:
-        """Return why a node takes no work."""
+        """Return the reason why a node takes no work."""
         return str(self.rows("SELECT why FROM nodes WHERE name = %s", node)[0][0])
 
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """Ask the cluster's database."""
+        """Query the cluster's database."""
         url = (self.folder / "gateway/database.url").read_text().strip().replace("+psycopg", "")
         with psycopg.connect(url) as connection:
             return connection.execute(statement.encode(), values or None).fetchall()
 
     def verdicts(self, attempts: list[str]) -> int:
-        """Count the verdicts on record of these attempts."""
+        """Count the recorded verdicts of these attempts."""
         return int(self.rows("SELECT count(*) FROM verdicts WHERE attempt_id = ANY(%s)", attempts)[0][0])
 
     def ended_at(self, attempts: list[str]) -> list[float]:
-        """Return when the verdicts of these attempts were taken in."""
+        """Return when the verdicts of these attempts were recorded."""
         found = self.rows("SELECT finished_at FROM verdicts WHERE attempt_id = ANY(%s)", attempts)
         return [micros / 1_000_000 for (micros,) in found]
 
     def began_at(self, since: float, until: float) -> list[float]:
-        """Return when nodes have begun runs, in a span of time, in order."""
+        """Return the start times of runs in a period, in order."""
         statement = "SELECT leased_at FROM runs WHERE leased_at BETWEEN %s AND %s ORDER BY 1"
         found = self.rows(statement, int(since * 1_000_000), int(until * 1_000_000))
         return [micros / 1_000_000 for (micros,) in found]
 
     def ends(self, attempts: list[str]) -> int:
-        """Count how often these attempts were told to have ended."""
+        """Count the events that report the end of these attempts."""
         statement = "SELECT count(*) FROM events WHERE kind = 'finished' AND attempt_id = ANY(%s)"
         return int(self.rows(statement, attempts)[0][0])
 
     def late_verdicts(self) -> int:
-        """Count the verdicts that came to the gateway that runs now, and did not count."""
+        """Count the late verdicts that the running gateway refused."""
         wanted = 'assayd_cluster_verdicts_total{outcome="late"} '
         lines = self.client.metrics().decode().splitlines()
         return sum(int(float(line.removeprefix(wanted))) for line in lines if line.startswith(wanted))
 
     def second_runs(self, attempts: list[str]) -> int:
-        """Count the second runs of these attempts; a third one is none that there may be."""
+        """Count the second runs of these attempts; a third run fails the test."""
         runs = self.rows("SELECT run_number FROM runs WHERE attempt_id = ANY(%s)", attempts)
         assert {number for (number,) in runs} <= {1, 2}
         return sum(number == 2 for (number,) in runs)
@@ -146,7 +146,7 @@ class WholeCluster:
         }
 
     def wait_for_work(self, node: str, *, since: float = 0.0) -> None:
-        """Wait until a node has runs in hand, claimed since a moment, that will take a while."""
+        """Wait until a node holds two runs that were claimed after `since` and more than 0.3 s ago."""
         statement = (
             "SELECT count(*) FROM runs JOIN dispatches USING (attempt_id) "
             "WHERE daemon_id = %s AND leased_at > %s * 1000000 "
@@ -155,7 +155,7 @@ class WholeCluster:
         self.wait_until(f"work in the hands of {node}", lambda: self.rows(statement, node, since)[0][0] >= 2)
 
     def wait_for_gateway(self) -> None:
-        """Wait until the gateway answers, and takes attempts."""
+        """Wait until the gateway is ready."""
 
         def answers() -> bool:
             with suppress(OSError):
@@ -165,7 +165,7 @@ class WholeCluster:
         self.wait_until("the gateway", answers)
 
     def unfinished(self) -> int:
-        """Count what waits in the outbox, or for a verdict at any daemon."""
+        """Count the attempts in the outbox, and those without a verdict at any daemon."""
         count = int(self.rows("SELECT count(*) FROM dispatches")[0][0])
         for path in self.folder.glob("node-*/state/assayd.db"):
             with closing(sqlite3.connect(path, timeout=10)) as database:
@@ -174,7 +174,7 @@ class WholeCluster:
         return count
 
     def containers(self) -> int:
-        """Count the containers that the nodes' daemons have."""
+        """Count the containers of the nodes' daemons."""
         engine, count = oci_engine(), 0
         for identity in self.folder.glob("node-*/state/daemon-id"):
             count += len(asyncio.run(engine.list_owned(identity.read_text().strip())))
@@ -182,7 +182,7 @@ class WholeCluster:
 
 
 def processes_of(folder: Path) -> list[tuple[int, str]]:
-    """Return the processes that were started for the cluster in a folder, with their command lines."""
+    """Return the processes of the cluster in a folder, with their command lines."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -195,13 +195,13 @@ def processes_of(folder: Path) -> list[tuple[int, str]]:
 
 
 class Link:
-    """The only way between a node and the rest of its cluster."""
+    """The only network link between a node and the rest of its cluster."""
 
     def __init__(self, host: str) -> None:
         self._host = host
 
     def cut(self) -> None:
-        """Let no packet through any more, in either direction; nobody is told."""
+        """Drop all packets in both directions, without closing connections."""
         self._set("down")
 
     def heal(self) -> None:
@@ -241,7 +241,7 @@ Address = tuple[str, int]
 
 @contextmanager
 def _relay(near: Address, at: str, far: Address, by: str | None) -> Iterator[Address]:
-    """Pass on what comes to an address in the namespace `at`; `by`: the one that it goes on from, if any."""
+    """Forward connections from an address in the namespace `at`, through the namespace `by` if it is set."""
     with inside(at):
         listener = socket.create_server(near)
     threading.Thread(target=_accept, args=(listener, far, by), daemon=True).start()

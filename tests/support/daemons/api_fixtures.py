@@ -12,7 +12,7 @@ from assayd.api import ApiLimits, Caller, SocketAccess, create_app
 from assayd.ids import SystemClock
 from assayd.kinds.registry import all_validators
 from assayd.model.submission import Peer
-from assayd.wiring.from_kinds import routers_of
+from assayd.wiring.wings import routers_of
 from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from assayd_cluster.gate import TokenGate
 from assayd_cluster.verifying import TokenVerifier
@@ -25,7 +25,7 @@ Connect = Callable[..., httpx.AsyncClient]
 
 @pytest.fixture(scope="module")
 def app() -> FastAPI:
-    """Return one application for all tests of a module; making it takes longer than they do."""
+    """Return one application for all tests of a module, because creating it takes longer than the tests."""
     limits = ApiLimits(body_bytes=2 * 2**20, heartbeat_s=0.01)
     routers = (*CHAIN_ROUTERS, *routers_of(all_validators()))
     access = SocketAccess(operators_gid=500)
@@ -42,7 +42,7 @@ def service(app: FastAPI) -> FakeService:
 async def connect(
     app: FastAPI, service: FakeService, request: pytest.FixtureRequest
 ) -> AsyncIterator[Connect]:
-    """Return clients that call the application directly, as any user; a gateway's stands behind its gate."""
+    """Return clients that call the application as any user; a gateway's stands behind its token gate."""
     clients = []
     entered: ASGIApp = app if request.param == "daemon" else TokenGate(app, NO_TOKENS)
 

@@ -1,4 +1,4 @@
-"""A submission's whole way without a daemon: static stages, run, judgement, verdict."""
+"""Takes a submission through all steps without a daemon: static stages, run, judgement, verdict."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CAPS = Limits(timeout_s=0, unit_timeout_s=0, memory_bytes=0, max_processes=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """What came of a submission."""
+    """The result of a submission."""
 
     verdict: Verdict
     stages: tuple[StageReport, ...]
@@ -50,7 +50,7 @@ class Tried:
 
     @property
     def case(self) -> Case:
-        """The one case."""
+        """Return the only case."""
         [case] = self.cases
         return case
 
@@ -71,7 +71,7 @@ class Attempts:
         unit_timeout_s: float | None = None,
         image: str | None = None,
     ) -> Tried:
-        """Run one submission, under its kind's own policy and in its image, or in others."""
+        """Run one submission, by default under its kind's policy and in the policy's image."""
         validator = validators.find(kind)
         profile = load_policies([share("policies")]).get(policy or validator.default_policy)
         submitted = validator.payload.model_validate_json(canonical(payload))
@@ -98,7 +98,7 @@ def _limits(profile: ExecutionPolicy, unit_timeout_s: float | None) -> Limits:
 
 @asynccontextmanager
 async def attempts_on(docker_host: str) -> AsyncIterator[Attempts]:
-    """Return what runs submissions."""
+    """Return an object that runs submissions."""
     engine = DockerEngine(base_url=docker_host)
     try:
         async with (

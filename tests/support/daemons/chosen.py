@@ -15,6 +15,6 @@ BEHIND_GATEWAY = os.environ.get("TESTS_BEHIND") == "gateway"
 def new_daemon(
     engine: str, *, settings: Mapping[str, str] | None = None, state: Path | None = None
 ) -> DaemonProcess:
-    """Make a daemon on an engine, or a gateway; it is not started yet."""
+    """Create a daemon on an engine, or a gateway, without starting it."""
     chosen = GatewayProcess if BEHIND_GATEWAY else DaemonProcess
     return chosen(engine, settings=settings, state=state)

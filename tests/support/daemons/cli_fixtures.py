@@ -1,4 +1,4 @@
-"""`assay` against a daemon in memory, for tests of the command line."""
+"""`assay` with an in-memory daemon, for tests of the command line."""
 
 from collections.abc import Callable, Iterator
 
@@ -14,7 +14,7 @@ GOOD = {"kind": "extractor", "payload": {"code": "x = 1"}}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory) -> Iterator[tuple[str, FakeService]]:
-    """Serve a daemon in memory, for all tests of a module."""
+    """Serve an in-memory daemon for all tests of a module."""
     service = FakeService()
     with serving(service, tmp_path_factory.mktemp("server") / "s") as path:
         yield str(path), service
@@ -33,7 +33,7 @@ def socket(server: tuple[str, FakeService], service: FakeService) -> str:
 
 @pytest.fixture
 def assay(socket: str) -> Callable[..., int]:
-    """Run a command against the server."""
+    """Return a function that runs a command against the server."""
     return lambda *arguments: main(["--socket", socket, *arguments])
 
 

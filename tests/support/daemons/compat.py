@@ -1,4 +1,4 @@
-"""The service for clients of other judges before a daemon of a test, on a separate port."""
+"""The service for other judges' clients, in front of a test's daemon, on its own port."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from assayd_compat.app import build
 
 @contextmanager
 def compat_on(path: Path | str, policies: Mapping[str, str]) -> Iterator[str]:
-    """Serve clients of other judges for the daemon on a socket until the body ends; give the URL."""
+    """Serve other judges' clients for the daemon on a socket while the body runs; yield the URL."""
     with closing(socket.create_server(("127.0.0.1", 0), backlog=256)) as listener:
         config = uvicorn.Config(
             build(path, policies=policies),

@@ -1,4 +1,4 @@
-"""The program `assay compat` before a daemon of a test."""
+"""The program `assay compat` in front of a test's daemon."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ def compat_program(daemon: Sequence[str], options: Sequence[str] = ()) -> Iterat
 
 
 def memory_mb(pid: int) -> float:
-    """Return the largest memory that a process has had."""
+    """Return a process's peak memory."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024

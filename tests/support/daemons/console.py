@@ -1,4 +1,4 @@
-"""The console before a daemon of a test, on a port of its own, and a browser that looks at it."""
+"""The console in front of a test's daemon, on its own port, for a browser."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ needs_browser = pytest.mark.system if CHROMIUM is None else pytest.mark.filterwa
 
 @dataclass(frozen=True)
 class Console:
-    """A console that runs."""
+    """A running console."""
 
     url: str
     sessions: SessionStore
 
     @property
     def link(self) -> str:
-        """Return a fresh link."""
+        """Return a new sign-in link."""
         return f"{self.url}/#{self.sessions.offer()}"
 
 
 @contextmanager
 def console_on(path: Path | str) -> Iterator[Console]:
-    """Serve a console for the daemon on a socket until the body ends."""
+    """Serve a console for the daemon on a socket while the body runs."""
     sessions = SessionStore()
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         host = "{}:{}".format(*listener.getsockname())

@@ -1,4 +1,4 @@
-"""Fixtures that make daemons, and the hook that shows their logs beside a failure; for conftest files."""
+"""Fixtures that create daemons, and a hook that adds their logs to a failed test's report."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def make_daemon(docker_host: str) -> Iterator[MakeDaemon]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the end of every daemon's log to the report of a test that fails."""
+    """Add every daemon's last log lines to the report of a failed test."""
     report = yield
     if report.failed:
         report.sections += [(f"log of the daemon in {each.home}", each.log.tail()) for each in running]

@@ -1,4 +1,4 @@
-"""The real daemon as a process of its own, for tests that look at it from outside."""
+"""The real daemon as a separate process, for tests from outside."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ running: list[DaemonProcess] = []
 
 
 def new_home() -> Path:
-    """Make a folder whose path is short enough for a socket in it."""
+    """Create a folder with a path that is short enough for a socket."""
     return Path(tempfile.mkdtemp(prefix="assayd-", dir="/tmp"))
 
 
@@ -80,7 +80,7 @@ class DaemonProcess:
         running.append(self)
 
     def spawn(self) -> None:
-        """Start the process; it is not ready yet."""
+        """Start the process without waiting until it is ready."""
         environ = {name: value for name, value in os.environ.items() if not name.startswith("ASSAY")}
         environ |= {f"ASSAYD_{name}": value for name, value in self.settings.items()}
         self.process = subprocess.Popen(
@@ -99,13 +99,13 @@ class DaemonProcess:
         self.log.wait_for("daemon.ready", READY_WITHIN_S)
 
     def stop(self) -> int:
-        """Ask it to stop and give its exit code."""
+        """Ask the daemon to stop; return its exit code."""
         assert self.process is not None
         self.process.terminate()
         return self.wait()
 
     def kill(self) -> None:
-        """End it as a power cut would."""
+        """Kill the daemon, as a power cut would."""
         self.send(signal.SIGKILL)
         self.wait()
 
@@ -114,14 +114,14 @@ class DaemonProcess:
         self.process.send_signal(number)
 
     def wait(self, within_s: float = STOP_WITHIN_S) -> int:
-        """Wait until it has ended and return its exit code."""
+        """Wait until the daemon has ended; return its exit code."""
         assert self.process is not None
         code = self.process.wait(within_s)
         self.log.drain()
         return code
 
     def workers(self) -> list[int]:
-        """Name the processes that it has started."""
+        """Return the daemon's child processes."""
         assert self.process is not None
         pid = self.process.pid
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
@@ -131,7 +131,7 @@ class DaemonProcess:
         return self.process is not None and self.process.poll() is None
 
     def dispose(self) -> None:
-        """End it whatever it does, and remove all that it has left."""
+        """Kill the daemon if it still runs, and remove everything that it left."""
         if self.alive:
             self.kill()
         self.remove_containers()
@@ -142,7 +142,7 @@ class DaemonProcess:
         return PlainClient(self.socket)
 
     def http(self) -> httpx.Client:
-        """Return a client that sends whatever it is told to."""
+        """Return a client that sends requests unchanged."""
         transport = httpx.HTTPTransport(uds=str(self.socket), verify=False)  # reads no certificates
         return httpx.Client(transport=transport, base_url="http://assayd", timeout=60)
 
@@ -158,7 +158,7 @@ class DaemonProcess:
         return (self.state / "daemon-id").read_text().split()[0]
 
     def containers(self) -> Sequence[OwnedContainer]:
-        """List the containers that carry this daemon's label, seen past any proxy."""
+        """List the containers with this daemon's label, without going through a proxy."""
         if not (self.state / "daemon-id").exists():
             return ()
         return asyncio.run(_with_engine(self._engine, lambda engine: engine.list_owned(self.daemon_id)))
@@ -175,12 +175,12 @@ class DaemonProcess:
             asyncio.run(_with_engine(self._engine, partial(_remove, ref=ref)))
 
     def kill_container(self, container: OwnedContainer) -> None:
-        """Kill a container behind the daemon's back."""
+        """Kill a container without the daemon's knowledge."""
         ref = ContainerRef(engine_id=container.engine_id, ulid="")
         asyncio.run(_with_engine(self._engine, partial(_kill, ref=ref)))
 
     def rows(self, statement: str, *values: object) -> list[sqlite3.Row]:
-        """Ask the daemon's database."""
+        """Query the daemon's database."""
         with closing(sqlite3.connect(self.state / "assayd.db", timeout=10)) as database:
             database.row_factory = sqlite3.Row
             return database.execute(statement, values).fetchall()
@@ -191,7 +191,7 @@ class DaemonProcess:
 
 
 class _Log:
-    """What the daemon wrote, line by line, over all of its lives."""
+    """The lines that the daemon has written, across restarts."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -221,21 +221,21 @@ class _Log:
             self._changed.notify_all()
 
     def drain(self) -> None:
-        """Wait until everything that an ended process wrote is here."""
+        """Wait until all output of an ended process has been read."""
         if self._reader is not None:
             self._reader.join(10)
 
     def forget(self) -> None:
-        """Let only what is logged from now on count."""
+        """Ignore everything that was logged before."""
         self._counts_from = len(self.lines)
 
     def events(self, name: str, **keys: object) -> list[Document]:
-        """Return the events of this life (since `forget`) that have that name and these keys."""
+        """Return the events since `forget` with this name and these keys."""
         known = self._events[self._counts_from :]
         return [event for event in known if event.get("event") == name and event.items() >= keys.items()]
 
     def wait_for(self, name: str, timeout_s: float = 30.0, **keys: object) -> Document:
-        """Wait until such an event was logged; give the first."""
+        """Wait until such an event is logged; return the first one."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended or self.events(name, **keys), timeout_s)
             found = self.events(name, **keys)
@@ -247,7 +247,7 @@ class _Log:
 
 
 def _event(line: str) -> Document:
-    """Return the event in a line of the log; empty where there is none, or half of one before a kill."""
+    """Return the event of a log line, or an empty document if there is none or a kill cut it off."""
     try:
         return dict(json.loads(line)) if line.startswith("{") else {}
     except ValueError:
@@ -255,14 +255,14 @@ def _event(line: str) -> Document:
 
 
 def engine_settings(engine: str) -> Mapping[str, str]:
-    """Return the settings that name an engine by its address, or by ``oci``."""
+    """Return the settings for an engine, which is an address or ``oci``."""
     if engine == "oci":
         return {"ENGINE__KIND": "oci", "ENGINE__IMAGES_DIR": str(IMAGES)}
     return {"ENGINE__KIND": "docker", "ENGINE__URL": engine}
 
 
 async def _with_engine(address: str, act: Callable[[Engine], Awaitable[T]]) -> T:
-    """Ask an engine of our own, past any proxy."""
+    """Use an engine directly, without going through a proxy."""
     engine: Engine = oci_engine() if address == "oci" else DockerEngine(base_url=None)
     try:
         return await act(engine)

@@ -1,4 +1,4 @@
-"""A daemon in memory: it accepts, finishes when told to, and keeps what it was asked."""
+"""An in-memory daemon: it accepts attempts, finishes them on request, and records what it was asked."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class FakeValidator(Kind[Payload]):
 
 
 class FakePipelines:
-    """Pipelines in memory."""
+    """In-memory pipelines."""
 
     def __init__(self) -> None:
         self.held: dict[str, StoredPipeline] = {}
@@ -80,13 +80,13 @@ class FakePipelines:
 
 
 class FakeService:
-    """`outcome` names the golden document that every attempt comes to; None leaves it waiting."""
+    """`outcome` names the golden document that every attempt ends with; with None, attempts wait."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything, so that one server can serve many tests."""
+        """Reset all state, because one server serves many tests."""
         self.outcome: str | None = "validated"
         self.kinds: Mapping[str, Kind] = {"extractor": FakeValidator()}
         self.attempts: dict[str, Attempt] = {}
@@ -108,6 +108,7 @@ class FakeService:
         self.closed_streams = 0
         self.waiting = 0
         self.silent = False
+        self.from_gateway = False
 
     @property
     def records(self) -> Mapping[str, object]:
@@ -128,9 +129,11 @@ class FakeService:
         attempt_id: str | None = None,
         idempotency_key: str | None = None,
         max_runs: int | None = None,
+        from_gateway: bool = False,
     ) -> Accepted:
         if self.refusal is not None:
             raise self.refusal
+        self.from_gateway = from_gateway
         known = attempt_id or self.keys.get((peer.uid, idempotency_key or ""))
         if known in self.attempts:
             if self.attempts[known].peer.uid != peer.uid:

@@ -21,7 +21,7 @@ from assayd.wiring import PartOverrides
 
 
 class Step(StrEnum):
-    """A moment at which everything before it has taken effect and nothing after it has."""
+    """A moment before which everything has taken effect, and after which nothing has."""
 
     ACCEPTED = "accepted"
     """The submission is durable."""
@@ -62,7 +62,7 @@ PARTS = {
 
 
 class Trap:
-    """Kills this process at the step that it finds in a file."""
+    """Kills this process at the step that a file names."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -78,7 +78,7 @@ class Trap:
 
 
 class Watched:
-    """Passes every call on; some are steps of an attempt."""
+    """Passes every call on; some calls are steps of an attempt."""
 
     def __init__(self, part: Any, calls: set[str], trap: Trap) -> None:
         self._part = part

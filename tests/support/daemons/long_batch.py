@@ -1,4 +1,4 @@
-"""Long batches for trying a daemon: lines of all kinds, the real client, and what either takes of memory."""
+"""Long batches for load tests: lines of all kinds, the real client, and memory use of client and daemon."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SAMPLED_EVERY_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A line of a batch and the verdict that it must get."""
+    """A line of a batch and its expected verdict."""
 
     text: bytes
     verdict: str
@@ -30,7 +30,7 @@ class Line:
 
 
 def mixed(count: int, *, containers: int, malformed: int) -> list[Line]:
-    """Return lines of all kinds, spread evenly: so many need a container, so many are no submissions."""
+    """Return evenly mixed lines: `containers` of them need a container, `malformed` aren't submissions."""
     static, running = (cycle(_samples(needs_container=needs)) for needs in (False, True))
     lines = []
     for number in range(count):
@@ -44,7 +44,7 @@ def mixed(count: int, *, containers: int, malformed: int) -> list[Line]:
 
 
 def _samples(*, needs_container: bool) -> list[Line]:
-    """Return the validators' samples, kind after kind in turn; none that is made to take long."""
+    """Return the validators' samples, alternating between kinds, without slow ones."""
     kinds = [
         iter([_line(kind, each) for each in validator.samples if _suits(each, needs_container)])
         for kind, validator in sorted(validators.load(()).items())
@@ -71,7 +71,7 @@ def _line(kind: str, sample: Sample) -> Line:
 
 
 def peak_kb(pid: int) -> int:
-    """Return the most memory that a process ever had resident; 0 when it is gone."""
+    """Return a process's peak resident memory, or 0 if it has ended."""
     with suppress(FileNotFoundError, ProcessLookupError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -80,7 +80,7 @@ def peak_kb(pid: int) -> int:
 
 
 class BatchClient:
-    """`assay batch run` on a file, with every output that it can write. Use as a context manager."""
+    """`assay batch run` on a file, with every output format, as a context manager."""
 
     def __init__(self, daemon: DaemonProcess, lines: list[Line], name: str) -> None:
         self.folder = daemon.home / name
@@ -118,7 +118,7 @@ class BatchClient:
         return self._process.poll() is not None
 
     def end(self) -> tuple[int, str]:
-        """Wait for its end; give exit code and what it said."""
+        """Wait until the client ends; return its exit code and output."""
         said, _ = self._process.communicate()
         return self._process.returncode, said
 

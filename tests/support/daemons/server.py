@@ -1,4 +1,4 @@
-"""The real API on a real Unix socket, in a thread of its own."""
+"""The real API on a real Unix socket, in its own thread."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def serving(
     http: type | None = None,
     limits: ApiLimits | None = None,
 ) -> Iterator[Path]:
-    """Serve until the body ends."""
+    """Serve while the body runs."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     who = access or SocketAccess()
@@ -50,7 +50,7 @@ def serving(
 def serving_small(
     folder: Path, *, how: How | None = None, access: SocketAccess | None = None
 ) -> Iterator[Served]:
-    """Serve a small daemon until the body ends."""
+    """Serve a small daemon while the body runs."""
     served = Served(folder)
     logging = structlog.get_config()
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())  # not among a test's output
@@ -66,7 +66,7 @@ def serving_small(
 
 
 class Served:
-    """A small daemon behind its socket; what is done to it from outside runs in its own thread."""
+    """A small daemon behind its socket; tests act on it in its own thread."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -102,7 +102,7 @@ class Served:
                 await self._server.serve(sockets=[listener])
 
     def call(self, act: Callable[[], object]) -> None:
-        """Do something in the daemon's thread, and wait until it is done."""
+        """Call a function in the daemon's thread, and wait until it returns."""
         done = threading.Event()
 
         def run() -> None:

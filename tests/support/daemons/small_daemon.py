@@ -104,7 +104,7 @@ class SmallKind(Kind[Payload]):
 
 @dataclass
 class Gate:
-    """Lets through whatever comes, unless it is shut; `waiting` are those before it, in order."""
+    """Lets every attempt through unless it is closed; `waiting` are the attempts in front of it, in order."""
 
     open: asyncio.Event = field(default_factory=asyncio.Event)
     waiting: list[str] = field(default_factory=list)
@@ -123,7 +123,7 @@ class Gate:
 
 
 class SmallAnalyst:
-    """Checks in no time."""
+    """An analyst that checks immediately."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -150,7 +150,7 @@ class SmallAnalyst:
 
 
 class SmallSandbox:
-    """Runs without a container."""
+    """A sandbox without containers."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -195,7 +195,7 @@ class _nothing:  # noqa: N801 - in the place of a method
 
 
 class SmallReadiness:
-    """Readiness that a test decides."""
+    """A readiness that the test sets."""
 
     def __init__(self, sandbox: SmallSandbox) -> None:
         self.problem = ""
@@ -222,7 +222,7 @@ class SmallReadiness:
 
 
 class Steps:
-    """A clock that goes a millisecond on at each look."""
+    """A clock that advances by a millisecond at each reading."""
 
     def __init__(self) -> None:
         self.looks = 0
@@ -239,7 +239,7 @@ class Steps:
 
 @dataclass
 class SmallDaemon:
-    """All parts, for tests that look inside."""
+    """All parts, for tests of the inside."""
 
     service: DaemonService
     batches: DaemonBatches
@@ -261,22 +261,22 @@ class SmallDaemon:
     runs: Gate
 
     def read(self, code: str = "x = 1", **changes: object) -> Submission:
-        """Return a submission as it is after the border."""
+        """Return a submission as the API parses it."""
         return read_submission(json.dumps(submission(code, **changes)).encode(), self.kinds)
 
     async def accept(self, code: str = "x = 1", **origin: Any) -> Attempt:
-        """Accept a submission of user 1000, unless told otherwise."""
+        """Accept a submission, by default of user 1000."""
         accepted = await self.admission.submit(self.read(code), AttemptOrigin(**{"peer": PEER, **origin}))
         return accepted.attempt
 
     async def finished(self, attempt: Attempt) -> Attempt:
-        """Wait for an attempt's verdict."""
+        """Wait for an attempt's verdict and return the attempt."""
         return await self.service.wait(attempt.id, 10)
 
 
 @dataclass(frozen=True)
 class How:
-    """What a test may set."""
+    """The options of a small daemon."""
 
     queue: QueueLimits = QueueLimits()
     batch: BatchLimits = BatchLimits(published_every_s=0.001, retry_s=0.001)
@@ -291,7 +291,7 @@ class How:
 
 @asynccontextmanager
 async def small_daemon(folder: Path, how: How | None = None) -> AsyncIterator[SmallDaemon]:
-    """Return a daemon on a state directory; ending it is as hard as a crash that leaves no task behind."""
+    """Return a daemon on a state directory; it ends as hard as a crash, but leaves no task behind."""
     how = how or How()
     lay_database(folder)
     settings = Settings(
@@ -329,7 +329,7 @@ async def small_daemon(folder: Path, how: How | None = None) -> AsyncIterator[Sm
 
 
 def with_lines(how: How | None = None, **caps: Any) -> How:
-    """Return the same with other caps for lines."""
+    """Return the options with other limits for batch lines."""
     how = how or How()
     return replace(how, batch=replace(how.batch, lines=replace(how.batch.lines, **caps)))
 

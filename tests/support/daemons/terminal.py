@@ -1,4 +1,4 @@
-"""A real terminal, 80 by 24, as tmux has it: keys go in, a screen comes out."""
+"""A real terminal in tmux, 80 × 24: tests press keys and read the screen."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ WITHIN_S = 60.0
 
 
 class Terminal:
-    """A terminal of tmux with a server of its own. `dispose` ends both."""
+    """A tmux terminal with its own server; `dispose` ends both."""
 
     def __init__(self, folder: Path) -> None:
         self._socket = folder / "tmux"
 
     def tmux(self, *words: str) -> str:
-        """Have tmux do something, and return what it says."""
+        """Run a tmux command and return its output."""
         command = ["tmux", "-f", "/dev/null", "-S", str(self._socket), *words]
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
     def start(self, command: list[str]) -> None:
-        """Start a program on a new terminal, whose last words stay."""
+        """Start a program in a new terminal, which stays open when the program ends."""
         line = f"{shlex.join(command)}; echo ended: $?; exec cat"
         self.tmux("new-session", "-d", "-x", "80", "-y", "24", f"TERM=screen-256color {line}")
 
@@ -32,11 +32,11 @@ class Terminal:
 
     @property
     def screen(self) -> str:
-        """Return what stands there, without what it looks like."""
+        """Return the text on the screen, without colors."""
         return "\n".join(line.rstrip() for line in self.tmux("capture-pane", "-p").splitlines())
 
     def wait_for(self, *texts: str) -> str:
-        """Return the screen as soon as it has all texts. tmux tells of no change: it is looked at again."""
+        """Return the screen as soon as it contains all texts; polls, because tmux reports no changes."""
         due = time.monotonic() + WITHIN_S
         while not all(text in (shown := self.screen) for text in texts):
             assert time.monotonic() < due, shown
@@ -44,5 +44,5 @@ class Terminal:
         return shown
 
     def dispose(self) -> None:
-        """End what runs there."""
+        """End the terminal and its server."""
         subprocess.run(["tmux", "-S", self._socket, "kill-server"], check=False, capture_output=True)

@@ -1,4 +1,4 @@
-"""Writes docs/operating/under-load.md from what tests/day.py has measured; nothing in its tables is typed."""
+"""Writes docs/operating/under-load.md from the figures of tests/day.py."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ so far:
 
 
 def write_page(results: Path, page: Path) -> None:
-    """Write the page from the results that there are."""
+    """Write the page from the available results."""
     parts = [HEAD]
     for name, section in (("day", _day), ("lines", _lines)):
         file = results / f"{name}.json"

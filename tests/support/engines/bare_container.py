@@ -1,4 +1,4 @@
-"""Containers with a program of the test's own in place of the runner, made from the daemon's own document."""
+"""Containers with a test's program instead of the runner, created from the daemon's configuration."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def spec() -> ContainerSpec:
 
 
 def production(client: APIClient, program: str, *arguments: str) -> Document:
-    """Return the daemon's own document, with another program."""
+    """Return the daemon's configuration with another program."""
     wanted: Document = deepcopy(document.creation(spec(), host(client.info())))
     return {**wanted, "Entrypoint": [PYTHON, "-I", "-S", "-c", program, *arguments]}
 
 
 def output_of(client: APIClient, wanted: Document) -> str:
-    """Run a container to its end and give what it wrote. It is left, stopped, for `bare_client` to remove."""
+    """Run a container until it ends; return its output. `bare_client` removes the container."""
     made = client.create_container_from_config(wanted)["Id"]
     attached = client.attach_socket(made, params={"stdout": 1, "stderr": 1, "stream": 1})
     try:
@@ -61,7 +61,7 @@ def output_of(client: APIClient, wanted: Document) -> str:
 
 @contextmanager
 def bare_client(docker_host: str) -> Iterator[APIClient]:
-    """Return a connection to the engine; the containers that were made with it go at the end."""
+    """Return a connection to the engine; containers that were created with it are removed at the end."""
     client = APIClient(base_url=docker_host, version="auto", timeout=30)
     try:
         yield client

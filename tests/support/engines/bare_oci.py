@@ -1,4 +1,4 @@
-"""Containers of the OCI engine with a program of the test's own, and with a wall taken away if it wants."""
+"""Containers of the OCI engine with a test's program, and optionally without one of the protections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Unix socket in front of the engine, which can be cut: for the daemon the engine is gone then."""
+"""A Unix socket in front of the engine that tests can cut, so that the daemon loses its engine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOTHING: Rewritten = (b"\0", b"\0")
 
 
 class CuttableEngine:
-    """Passes bytes between a socket of its own and the engine's. Use as a context manager."""
+    """Forwards bytes between its own socket and the engine's, as a context manager."""
 
     def __init__(self, path: Path, upstream: str) -> None:
         self.path = path
@@ -48,7 +48,7 @@ class CuttableEngine:
         self._loop.close()
 
     def restore(self) -> None:
-        """Let the engine be reached."""
+        """Make the engine reachable again."""
         self._refusing = False
         self._run(self._listen())
 
@@ -57,12 +57,12 @@ class CuttableEngine:
         self._run(self._shut())
 
     def refuse(self) -> None:
-        """End every connection, and each new one at once; the socket stays."""
+        """End every connection, and accept and close new ones; the socket stays."""
         self._refusing = True
         self._run(self._abort())
 
     def drop_connections(self) -> None:
-        """End every connection, but go on to accept new ones."""
+        """End every connection, but accept new ones."""
         self._run(self._abort())
 
     def _run(self, work: Coroutine[object, object, T]) -> T:
@@ -121,7 +121,7 @@ async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter, rewrit
 
 
 class SilentEngine:
-    """A socket that takes connections and never answers. Use as a context manager."""
+    """A socket that accepts connections and never answers, as a context manager."""
 
     def __init__(self, path: Path) -> None:
         self.url = f"unix://{path}"

@@ -1,4 +1,4 @@
-"""Images for tests, made from the project's own in the local engine; no registry, no network."""
+"""Images for tests, derived from the project's own in the local engine, without a registry or a network."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def commit(name: str, program: str, *changes: str) -> None:
 
 
 def drop(name: str) -> None:
-    """Remove such an image."""
+    """Remove an image for tests."""
     client = DockerContainer(BASE).get_docker_client().client
     client.images.remove(name, force=True)
     client.close()
@@ -36,14 +36,14 @@ def drop(name: str) -> None:
 
 @contextmanager
 def idle_container() -> Iterator[DockerContainer]:
-    """Return a container of the Python image that has nothing to do."""
+    """Return a container of the Python image that does nothing."""
     entrypoint = [PYTHON, "-I", "-S", "-c", "pass"]
     with DockerContainer(BASE).with_kwargs(entrypoint=entrypoint, network_mode="none") as container:
         yield container
 
 
 def run(program: str, **settings: object) -> str:
-    """Run a program in a container of the Python image to its end and give its standard output."""
+    """Run a program in a container of the Python image until it ends; return its standard output."""
     tmpfs = {"/sandbox": "size=8m,uid=10001,gid=10001,mode=0700"}
     entrypoint = [PYTHON, "-I", "-S", "-c", program]
     container = DockerContainer(BASE).with_kwargs(

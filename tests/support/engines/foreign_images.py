@@ -1,4 +1,4 @@
-"""Images as others make them, for tests: an OCI layout, or what `docker save` writes."""
+"""Images in foreign formats for tests: an OCI layout, or an archive of `docker save`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def files(contents: Mapping[str, bytes]) -> bytes:
 def write_docker_archive(
     target: Path, layers: Sequence[bytes], *, tag: str = "strange:latest", environment: Sequence[str] = ()
 ) -> Path:
-    """Write what `docker save` does."""
+    """Write an archive like `docker save`."""
     config = _config(layers, environment)
     names = [f"{number}/layer.tar" for number, _ in enumerate(layers)]
     manifest = [{"Config": "config.json", "RepoTags": [tag], "Layers": names}]
@@ -55,7 +55,7 @@ def write_docker_archive(
 def write_oci_layout(
     folder: Path, layers: Sequence[bytes], *, tag: str = "strange", environment: Sequence[str] = ()
 ) -> Path:
-    """Write an OCI layout with packed layers and an index of platforms."""
+    """Write an OCI layout with compressed layers and an index of platforms."""
     (folder / "blobs/sha256").mkdir(parents=True)
     (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
     manifest = {
@@ -91,7 +91,7 @@ def _blob(folder: Path, content: bytes) -> dict[str, object]:
 
 
 def debian_root(suite: str, programs: Sequence[str], target: Path) -> bytes:
-    """Return the files of packages of a Debian release as one layer, from where this machine gets its own."""
+    """Return the files of a Debian release's packages as one layer, from this machine's package source."""
     sources = [source.line.split() for source in packages.apt_sources()]
     place = next(words[2] for words in sources if "-" not in words[3] and words[4] == "main")
     merged = 'for name in bin sbin lib lib64; do mkdir -p "$1/usr/$name"; ln -s "usr/$name" "$1/$name"; done'

@@ -1,4 +1,4 @@
-"""Runs inside a container: says as JSON what it can see and use there."""
+"""Runs inside a container: prints as JSON what the container can see and use."""
 
 import json
 import os
@@ -10,13 +10,13 @@ OWN = ("/proc", "/sys")
 
 
 def status() -> dict[str, str]:
-    """Return what the kernel says of this process."""
+    """Return the kernel's status of this process."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return dict(line.strip().split(":\t", 1) for line in lines if ":\t" in line)
 
 
 def writable() -> list[str]:
-    """List the folders in which this user could make a file."""
+    """List the folders in which this user may create files."""
     return sorted(
         folder for folder, _, _ in os.walk("/") if not folder.startswith(OWN) and os.access(folder, os.W_OK)
     )
@@ -30,14 +30,14 @@ def mounted(folder: str) -> list[str]:
 
 
 def limits() -> dict[str, tuple[int, int]]:
-    """Return the limits that are set for a container."""
+    """Return the resource limits of the container."""
     names = ("RLIMIT_CORE", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_MSGQUEUE")
     kinds = {"RLIMIT_CORE": 4, "RLIMIT_FSIZE": 1, "RLIMIT_NOFILE": 7, "RLIMIT_MSGQUEUE": 12}
     return {name: resource.getrlimit(kinds[name]) for name in names}
 
 
 def main() -> None:
-    """Look around."""
+    """Print everything that was found."""
     sandbox = os.statvfs("/sandbox")
     seen = {
         "status": status(),

@@ -1,4 +1,4 @@
-"""The OCI engine for tests: on the project's own unpacked images, and on ones derived from them."""
+"""The OCI engine for tests, on the project's unpacked images and on images derived from them."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ needs_oci = pytest.mark.engine if os.geteuid() == 0 else pytest.mark.system
 
 
 class _KeptStore(ImageStore):
-    """Stays open, with what it has verified, while engines that share it come and go."""
+    """A store that stays open, with its verified images, while engines that share it come and go."""
 
     def close(self) -> None:
-        """Keep everything."""
+        """Do nothing, so that the verified images are kept."""
 
 
 @cache
 def kept_store(folder: Path) -> ImageStore:
-    """Return the one store of a folder: verifying an image takes longer than most tests of an engine."""
+    """Return a folder's shared store, because verifying an image takes longer than most tests."""
     return _KeptStore(folder)
 
 
 def oci_engine(
     images: Path = IMAGES, *, templates: bool = False, store: ImageStore | None = None
 ) -> OciEngine:
-    """Return an engine as the daemon has it. Args: `store` stands in for its own."""
+    """Return an engine like the daemon's; `store` replaces its own."""
     engine = OciEngine(images=images, run=RUN, timeout_s=20 * SLOWER_BY, templates=templates)
     if store is not None:
         engine._images = engine._maker._images = store
@@ -51,14 +51,14 @@ def oci_engine(
 
 
 def made_engine(request: pytest.FixtureRequest, kind: str) -> Engine:
-    """Return an engine of a kind, for a fixture that is parametrised with it."""
+    """Return an engine of this kind, for parametrized fixtures."""
     if kind.startswith("oci"):
         return oci_engine(templates=kind == "oci-templates")
     return DockerEngine(base_url=request.getfixturevalue("docker_host"))
 
 
 def traces(name: str) -> list[Path]:
-    """Name all that is there for a container: its folder, its control groups."""
+    """List everything that exists for a container: its folder and its control groups."""
     # Not a glob, which fails where groups of others go away meanwhile.
     groups = [
         Path(root, f"assayd-{name}")

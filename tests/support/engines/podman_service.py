@@ -35,7 +35,7 @@ AGAIN_S = 0.1
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """Serve Podman's Docker API on a socket of its own, with state of its own; give the address."""
+    """Serve Podman's Docker API on its own socket with its own state; yield the address."""
     home = Path(tempfile.mkdtemp(prefix="assayd-podman-", dir="/tmp"))
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(home / "s"))
@@ -65,14 +65,14 @@ def serving() -> Iterator[str]:
 
 
 def copy_image(name: str, address: str) -> None:
-    """Copy an image from the engine of the tests."""
+    """Copy an image from the tests' engine."""
     with subprocess.Popen(["docker", "save", name], stdout=subprocess.PIPE) as saved:
         load = ["docker", "--host", address, "load"]
         subprocess.run(load, stdin=saved.stdout, check=True, timeout=600, capture_output=True)
 
 
 class PodmanEngine(DockerEngine):
-    """Asks Podman for what it takes: the filter by its path, the work directory with its size alone."""
+    """An engine that sends only what Podman supports: the filter's path, the work directory's size."""
 
     def __init__(self, address: str) -> None:
         super().__init__(base_url=address)
@@ -87,7 +87,7 @@ class PodmanEngine(DockerEngine):
         return ContainerRef(engine_id=made.engine_id, ulid=ulid)
 
     async def remove(self, ref: ContainerRef) -> None:
-        """Remove a container; one that is ending just then is refused for a moment, with status 500."""
+        """Remove a container, with retries, because Podman answers 500 while the container is ending."""
         for _ in range(REMOVED_AFTER):
             with suppress(EngineError):
                 await super().remove(ref)

@@ -1,4 +1,4 @@
-"""Keys and idle containers, as the pool's decisions see them."""
+"""Keys and idle containers for the pool's decisions."""
 
 from __future__ import annotations
 

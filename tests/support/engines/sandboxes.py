@@ -1,4 +1,4 @@
-"""A sandbox on the real engine for tests: pool, images and seccomp profile as the daemon has them."""
+"""A sandbox on the real engine for tests, with pool, images and seccomp profile like the daemon's."""
 
 from __future__ import annotations
 
@@ -17,12 +17,9 @@ from assayd.package_data import share
 from assayd.ports.egress import Egress, EgressLimits
 from assayd.ports.engine import Engine
 from assayd.sandbox.container import ContainerOrigin
-from assayd.sandbox.images import Images
-from assayd.sandbox.pool.autoscale import PoolDemand
-from assayd.sandbox.pool.decide import PoolLimits
-from assayd.sandbox.pool.pool import Pool
-from assayd.sandbox.pool.reaper import Reaper
-from assayd.sandbox.sandbox import Sandbox
+from assayd.sandbox.pool.decide import PoolDemand, PoolLimits
+from assayd.sandbox.pool.pool import Pool, Reaper
+from assayd.sandbox.sandbox import Images, Sandbox
 from assayd.sandbox.session.conversation import RunObserver
 
 
@@ -59,7 +56,7 @@ async def sandbox_on(
 
 
 def no_way_out() -> Egress:
-    """Return a relay for which no name has an address."""
+    """Return a relay that resolves no name."""
     return Relay(EgressLimits(), SystemClock(), Metrics(), look_up=lambda host, port: ())
 
 

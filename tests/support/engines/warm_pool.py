@@ -1,4 +1,4 @@
-"""A warm pool over the fake engine, and a guest that behaves."""
+"""A warm pool on the fake engine, and a well-behaved guest."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from assayd.guest.frames import Decoder, encode
 from assayd.ids import SystemClock, UlidGenerator
 from assayd.ports.engine import ImageFacts
 from assayd.sandbox.container import ContainerOrigin
-from assayd.sandbox.pool.autoscale import PoolDemand
-from assayd.sandbox.pool.decide import PoolKey, PoolLimits
+from assayd.sandbox.pool.decide import PoolDemand, PoolKey, PoolLimits
 from assayd.sandbox.pool.pool import Pool
 from support.engines.pool_values import key
 from support.fakes.engine import FakeEngine, Peer
@@ -34,7 +33,7 @@ READY = encode(
 
 
 async def polite_guest(peer: Peer) -> None:
-    """Answer the greeting, then wait for the end."""
+    """Answer the greeting, then wait until the stream ends."""
     decoder = Decoder()
     while data := await peer.read():
         for header, _ in decoder.feed(data):
@@ -61,7 +60,7 @@ async def running(
 
 
 async def until(condition) -> None:
-    """Let the event loop turn until something holds."""
+    """Let the event loop run until a condition holds."""
     async with asyncio.timeout(5):
         while not condition():
             await asyncio.sleep(0)

@@ -1,1 +1,1 @@
-"""What stands in for a part of the daemon in tests."""
+"""Fakes of the daemon's parts."""

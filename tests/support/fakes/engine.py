@@ -33,7 +33,7 @@ _KILLED = 137
 
 
 class GuestDiedError(Exception):
-    """Ends a guest that was told to die after so many bytes; a runner function lets it through."""
+    """Ends a guest that must die after a number of bytes; a runner function must let it through."""
 
 
 class Pipe:
@@ -51,11 +51,11 @@ class Pipe:
 
     @property
     def exhausted(self) -> bool:
-        """Return whether the limit was met."""
+        """Return whether the limit was reached."""
         return self._left == 0
 
     async def read(self) -> bytes:
-        """Return what is there, or wait for it; empty at the end."""
+        """Return the available bytes, or wait for some; empty at the end."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._content or self._closed)
             data = bytes(self._content)
@@ -64,7 +64,7 @@ class Pipe:
             return data
 
     async def write(self, data: bytes) -> bool:
-        """Add bytes, waiting while the pipe is full. False when it is closed."""
+        """Add bytes, waiting while the pipe is full; return False if the pipe is closed."""
         async with self._changed:
             await self._changed.wait_for(lambda: len(self._content) < _PIPE_BYTES or self._closed)
             if self._closed:
@@ -77,7 +77,7 @@ class Pipe:
             return not self._closed
 
     async def close(self, *, discard: bool = False) -> None:
-        """End the pipe; what is in it can still be read unless discarded."""
+        """Close the pipe; the bytes in it can still be read unless `discard` is set."""
         async with self._changed:
             self._closed = True
             if discard:
@@ -99,7 +99,7 @@ class Peer:
         self.killed = False
 
     async def read(self) -> bytes:
-        """Return the next bytes of standard input; empty when the daemon has closed it."""
+        """Return the next bytes of standard input; empty if the daemon has closed it."""
         return await self._input.read()
 
     async def write(self, data: bytes) -> None:
@@ -143,7 +143,7 @@ class FakeStream:
         return self._peer.diagnostics
 
     async def close(self) -> None:
-        """Close both directions with whatever is in them."""
+        """Close both directions and discard the bytes in them."""
         await self._input.close(discard=True)
         await self._output.close(discard=True)
 
@@ -187,26 +187,26 @@ class FakeEngine:
         self._made = 0
 
     def fail_next(self, call: str, problem: EngineError) -> None:
-        """Let the next call of the method named `call` raise `problem` before it does anything."""
+        """Make the next call of the method `call` raise `problem` before it does anything."""
         self._faults.failures[call].append(problem)
 
     def hang_next(self, call: str) -> asyncio.Event:
-        """Let the next call of the method named `call` wait for the event, or for its timeout."""
+        """Make the next call of the method `call` wait for the returned event, or until its timeout."""
         release = asyncio.Event()
         self._faults.hangs[call].append(release)
         return release
 
     def die_after(self, output_bytes: int) -> None:
-        """Let the container that is started next die once the daemon was sent so many bytes."""
+        """Make the next container die after the daemon has received this number of bytes."""
         self._faults.output_limit = output_bytes
 
     async def info(self) -> EngineInfo:
-        """Say that this is a fake."""
+        """Return the name of the fake."""
         await self._enter("info")
         return EngineInfo(name="fake", version="0", runtime="none", kernel="none", cgroup_version=0)
 
     def capabilities(self) -> Capabilities:
-        """Promise what the port asks for; nothing here enforces it."""
+        """Claim all capabilities; nothing here enforces them."""
         return Capabilities(
             seccomp=True,
             tmpfs_owner=True,
@@ -218,7 +218,7 @@ class FakeEngine:
         )
 
     async def create(self, spec: ContainerSpec) -> ContainerRef:
-        """Record a container; it does not run yet."""
+        """Record a container without starting it."""
         await self._enter("create")
         if spec.image_digest not in {image.digest for image in self._images.values()}:
             raise _image_missing()
@@ -228,7 +228,7 @@ class FakeEngine:
         return ref
 
     async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
-        """Compare the spec with that of the creation."""
+        """Compare the spec with the one that the container was created with."""
         await self._enter("verify")
         if self._container(ref).spec != spec:
             raise EngineError("engine.mismatch", "the fake container was created with another spec")
@@ -246,25 +246,25 @@ class FakeEngine:
         return container.stream
 
     async def make_way(self, ref: ContainerRef) -> None:
-        """Note it."""
+        """Record the call."""
         await self._enter("make_way")
 
     async def kill(self, ref: ContainerRef) -> None:
-        """End the guest now, closing its stream first where the caller has not."""
+        """End the guest immediately, and close its stream if the caller hasn't."""
         await self._enter("kill")
         container = self._containers.get(ref.engine_id)
         if container is not None:
             await self._end(container)
 
     async def remove(self, ref: ContainerRef) -> None:
-        """Forget the container, running or not."""
+        """Delete the container, running or not."""
         await self._enter("remove")
         container = self._containers.pop(ref.engine_id, None)
         if container is not None:
             await self._end(container)
 
     async def facts(self, ref: ContainerRef) -> EndFacts:
-        """Say how the guest ended."""
+        """Return how the guest ended."""
         await self._enter("facts")
         container = self._container(ref)
         if container.peer is None or container.running:
@@ -282,7 +282,7 @@ class FakeEngine:
         ]
 
     async def image(self, name: str) -> ImageFacts:
-        """Look an image up by name or digest."""
+        """Find an image by name or digest."""
         await self._enter("image")
         for image in self._images.values():
             if name in {image.name, image.digest}:
@@ -290,18 +290,18 @@ class FakeEngine:
         raise _image_missing()
 
     def add_image(self, image: ImageFacts) -> None:
-        """Have an image from now on."""
+        """Add an image."""
         self._images[image.name] = image
 
     async def load_image(self, archive: Path) -> ImageFacts:
-        """Take the archive's name for an image."""
+        """Add an image named after the archive."""
         await self._enter("load_image")
         image = ImageFacts(name=archive.stem, digest=f"sha256:{archive.stem}", size_bytes=0, labels={})
         self._images[image.name] = image
         return image
 
     async def list_images(self) -> Sequence[ListedImage]:
-        """List what the engine has."""
+        """List the images."""
         await self._enter("list_images")
         return [
             ListedImage(
@@ -311,12 +311,12 @@ class FakeEngine:
         ]
 
     async def remove_image(self, name: str) -> None:
-        """Forget an image."""
+        """Delete an image."""
         await self._enter("remove_image")
         self._images.pop(name, None)
 
     async def image_file(self, name: str, path: str, most_bytes: int) -> bytes:
-        """Refuse: a fake image has no files."""
+        """Raise the error of a missing file, because a fake image has no files."""
         await self._enter("image_file")
         raise file_missing(name, path, most_bytes)
 

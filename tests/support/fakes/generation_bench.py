@@ -1,4 +1,4 @@
-"""The parts of a daemon that chains need: attempts in memory, a real store, a scripted provider."""
+"""The parts of a daemon that chains need: in-memory attempts, a real store, a scripted provider."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ POLICIES = load_policies([share("policies")])
 
 
 class Attempts:
-    """Attempts that are judged as soon as they are submitted: ``good`` in the code is validated."""
+    """Attempts that are judged on submission: code with ``good`` is validated."""
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._jobs = DatabaseJobStore(access)
@@ -71,7 +71,7 @@ class Attempts:
         report = {"stage_reached": "sandbox", "findings": [finding], "retry_context": f"{code} failed"}
         self.known[attempt_id] = FinishedSubmission(attempt=attempt, submission=submission, report=report)
 
-    async def policy(self, submission: Document) -> ExecutionPolicy:
+    async def policy(self, submission: Document, *, peer: Peer) -> ExecutionPolicy:
         return POLICIES.get("extractor")
 
     async def finished(self, attempt_id: str) -> FinishedSubmission:
@@ -86,7 +86,7 @@ class Attempts:
 
 
 class ListedHere:
-    """Allows one URL."""
+    """An egress that allows one URL."""
 
     async def check(self, url: str, uid: int) -> None:
         if url != "https://ci.example/":
@@ -94,7 +94,7 @@ class ListedHere:
 
 
 class Scripted:
-    """Answers one after the other: a word of code, a whole reply, a problem; then waits for ever."""
+    """A provider that gives its answers (a word of code, a reply, a problem) in order, then waits forever."""
 
     name = "scripted"
 
@@ -118,7 +118,7 @@ class Scripted:
 
 
 class Bench:
-    """The parts of a daemon that chains need, on one database."""
+    """The parts of a daemon that chains need, with one database."""
 
     def __init__(
         self, analyst: Analyst, access: DatabaseAccess, provider: Scripted, *, questions: bool = False
@@ -129,7 +129,7 @@ class Bench:
         self.new_parts()
 
     def new_parts(self, limits: ChainLimits = ChainLimits()) -> None:  # noqa: B008 - frozen
-        """Make what a run of the daemon has, anew."""
+        """Create the parts of a new run of the daemon."""
         providers = {"rules": cast("Any", None), "scripted": self.provider}
         kinds = validators.load(())
         fitter = Fitter(
@@ -167,7 +167,7 @@ def new_chains(
     providers: Mapping[str, Any],
     limits: ChainLimits = ChainLimits(),  # noqa: B008 - frozen
 ) -> Chains:
-    """Return the chains of a daemon that is alone."""
+    """Return the chains of a daemon that isn't in a cluster."""
     clock, ids = SystemClock(), UlidGenerator()
     loop = ChainLoop(
         attempts=attempts,

@@ -1,4 +1,4 @@
-"""The screens of `assay generate` over a session that is played."""
+"""The screens of `assay generate` with a scripted session."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FAILED = outcome("failed_at_run", told="No answer passed (3 of 3 used)", generat
 
 
 class Played(Session):
-    """A session that comes to outcomes in turn; what was asked of it is kept."""
+    """A session with scripted outcomes; it records what it was asked."""
 
     def __init__(self, *outcomes: Outcome | Refused) -> None:
         super().__init__(None)
@@ -133,7 +133,7 @@ def wizard(session: Session, **more: object) -> Wizard:
 
 
 async def until(pilot: Pilot[Ended], reached: Callable[[], bool]) -> None:
-    """Let the application work until something is so."""
+    """Run the application until a condition holds."""
     async with asyncio.timeout(20):
         while not reached():
             await pilot.pause(0.01)

@@ -1,4 +1,4 @@
-"""An executor of programs that answers as a test says."""
+"""An executor of programs with scripted answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from assayd_compat.program import End, Ended, Program, Result
 
 
 class ScriptedExecutor:
-    """Keeps the programs that it gets, and answers as the test says."""
+    """Records the programs that it receives, and returns the scripted answers."""
 
     def __init__(self) -> None:
         self.programs: list[Program] = []
@@ -53,7 +53,7 @@ class ScriptedExecutor:
 
 
 def ran(**changed: Any) -> Ended:
-    """Return the end of a program that printed `hi` and exited with 0, except for what is changed."""
+    """Return the end of a program that printed `hi` and exited with 0; `changed` replaces single values."""
     usual: dict[str, Any] = {
         "end": End.EXITED,
         "attempt_id": "01M8ABZ8541FJMQMT3P9M82SQ1",

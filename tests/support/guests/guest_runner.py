@@ -1,4 +1,4 @@
-"""A guest runner in a process of its own, without a container, and what it says of a unit."""
+"""A guest runner as a process without a container, and its messages about a unit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ALLOWED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """All that the runner said of one unit."""
+    """All messages of the runner about one unit."""
 
     end: Header
     frames: list[Frame]
@@ -45,18 +45,18 @@ class Seen:
 
     @property
     def record(self) -> dict[str, object]:
-        """The one result."""
+        """Return the only result."""
         (record,) = self.records
         return record
 
     @property
     def value(self) -> object:
-        """The value that the one call returned."""
+        """Return the value that the only call returned."""
         assert self.record["status"] == "returned", self.record
         return self.record["value"]
 
     def output(self, stream: str, part: str | None = None) -> bytes:
-        """Return what was passed on of a stream."""
+        """Return the forwarded output of a stream."""
         return b"".join(
             body
             for header, body in self.frames
@@ -65,13 +65,13 @@ class Seen:
 
     @property
     def events(self) -> list[tuple[object, ...]]:
-        """Every event as kind, detail, allowed, enforced, line."""
+        """Return every event as a tuple of kind, detail, allowed, enforced and line."""
         names = ("kind", "detail", "allowed", "enforced", "line")
         return [tuple(h[name] for name in names) for h, _ in self.frames if h["type"] == "event"]
 
     @property
     def refusals(self) -> list[tuple[object, object, object]]:
-        """Kind, detail and line of every event that tells of something not allowed."""
+        """Return kind, detail and line of every event that wasn't allowed."""
         return [(kind, detail, line) for kind, detail, allowed, _, line in self.events if not allowed]
 
 
@@ -108,7 +108,7 @@ class GuestRunner:
         return frames
 
     def hello(self, *preload: str) -> Header:
-        """Greet; give what `ready` says."""
+        """Send the greeting; return the header of `ready`."""
         self.send("hello", protocol=PROTOCOL, preload=list(preload))
         return self.until("ready")[-1][0]
 
@@ -128,7 +128,7 @@ class GuestRunner:
         hidden_tests: bool = False,
         **limits: int,
     ) -> None:
-        """Greet and begin an attempt; one with hidden tests expects a solution first."""
+        """Greet and begin an attempt; with hidden tests, the runner expects a solution first."""
         self.hello(*preload)
         imports = {"mode": mode, "allowed": list(allowed), "denied": list(denied)}
         imports |= {"submodules": submodules, "enforce_forbidden": True}
@@ -146,7 +146,7 @@ class GuestRunner:
         )
 
     def file(self, path: str, content: bytes) -> None:
-        """Lay a file."""
+        """Send a file."""
         for number, piece in enumerate(chunks(content)):
             self.send("file", piece, path=path, append=number > 0)
 
@@ -160,7 +160,7 @@ class GuestRunner:
         stdin: bytes = b"",
         more: bool = False,
     ) -> int:
-        """Send a unit; give its number."""
+        """Send a unit; return its number."""
         if stdin:
             for piece in chunks(stdin):
                 self.send("stdin", piece)
@@ -173,7 +173,7 @@ class GuestRunner:
         return number
 
     def run(self, program: str, arguments: Mapping[str, object], **unit: object) -> Seen:
-        """Run a unit to its end."""
+        """Run a unit until it ends."""
         number = self.start(program, arguments, **unit)  # type: ignore[arg-type]
         frames = self.until("unit_end")
         assert {header["unit"] for header, _ in frames} == {number}
@@ -182,11 +182,11 @@ class GuestRunner:
     def call(
         self, source: str, *args: object, builtins: str = "full", function: str = "extract", **unit: object
     ) -> Seen:
-        """Run a text and call its function."""
+        """Run a unit that executes a text and calls its function."""
         return self.run("call", call_of(source, *args, builtins=builtins, function=function), **unit)
 
     def finish(self) -> list[Frame]:
-        """Say that all is done; give the outputs and the goodbye."""
+        """Finish the attempt; return the outputs and the goodbye."""
         self.send("finish")
         return self.until("bye")
 

@@ -1,4 +1,4 @@
-"""Hostile programs in another image than that which they were written for."""
+"""Hostile programs in images other than the one they were written for."""
 
 from __future__ import annotations
 

@@ -30,13 +30,13 @@ CAPS = Limits(timeout_s=0, unit_timeout_s=0, memory_bytes=0, max_processes=0)
 
 
 def spec(source: str, role: str) -> RunSpec:
-    """Return what is to run."""
+    """Return the run's spec."""
     prepared = validator.prepare(_payload(source, role))
     return validator.plan(prepared, _policy(), limits_of(_policy(), CAPS))
 
 
 def facts(source: str, role: str, result: RunResult) -> dict[str, str]:
-    """Return verdict, rules of the run, and the rules of the static stages."""
+    """Return the verdict, the rules of the run, and the rules of the static stages."""
     payload = _payload(source, role)
     judgement = validator.judge(validator.prepare(payload), _policy(), result)
     ran = Ran(result=result, judgement=judgement)

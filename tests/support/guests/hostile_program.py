@@ -23,8 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from assayd.guest_results.json_reader import GuestJsonError
-from assayd.guest_results.record import Raised, Record, Returned, read_record
+from assayd.guest_results.record import GuestJsonError, Raised, Record, Returned, read_record
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.package_data import share
@@ -65,14 +64,14 @@ SETTINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One thing that must hold of the result."""
+    """One condition on the result."""
 
     name: str
     relation: str | None
     text: str
 
     def holds(self, facts: Mapping[str, str]) -> bool:
-        """Return whether it does."""
+        """Return whether the condition holds."""
         found = facts.get(self.name, "")
         if self.relation == "=":
             return found == self.text
@@ -84,7 +83,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostileProgram:
-    """What a file says."""
+    """The contents of a program's file."""
 
     name: str
     family: str
@@ -94,7 +93,7 @@ class HostileProgram:
     settings: Mapping[str, str]
 
     def spec(self) -> RunSpec:
-        """Return what is to run."""
+        """Return the run's spec."""
         said = self.settings
         if said["program"] == "module":
             return hostile_module.spec(self.source, said["as"])
@@ -110,7 +109,7 @@ class HostileProgram:
         )
 
     def found(self, result: RunResult) -> dict[str, str]:
-        """Return what is known of its result; of a module, also what its validator makes of it."""
+        """Return the facts about the result; for a module, also those about its validator's judgement."""
         found = facts(result)
         if self.settings["program"] == "module":
             found |= hostile_module.facts(self.source, self.settings["as"], result)
@@ -155,7 +154,7 @@ class HostileProgram:
 
 
 def read_programs(folder: Path) -> list[HostileProgram]:
-    """Read all programs below a folder; the folder that a file lies in is its family."""
+    """Read all programs below a folder; a program's family is the name of its folder."""
     return [_read(path) for path in sorted(folder.glob("*/*.py"))]
 
 
@@ -190,7 +189,7 @@ def _imports(policy: str) -> ImportPolicy:
 
 
 def facts(result: RunResult) -> dict[str, str]:
-    """Return what is known of a result, by name: of the unit that decided it, and of the run."""
+    """Return the named facts about a result: those of the unit that decided it, and those of the run."""
     found = {name: str(value) for name, value in result.outcome.evidence.items()}
     found |= {
         "outputs": ",".join(f"{output.name}:{len(output.content)}" for output in result.outputs),
@@ -232,7 +231,7 @@ def _unit_facts(unit: UnitResult) -> dict[str, str]:
 
 
 def record_of(unit: UnitResult) -> Record | None:
-    """Read the unit's one record; None when there is none that can be read."""
+    """Return the unit's only record, or None if it can't be read."""
     try:
         return read_record(unit.results[0]) if len(unit.results) == 1 else None
     except GuestJsonError:
@@ -240,7 +239,7 @@ def record_of(unit: UnitResult) -> Record | None:
 
 
 def escapes(result: RunResult) -> Iterator[str]:
-    """Return what a program says that it got through, and files of the image among its outputs."""
+    """Return what a program claims to have reached, and users' files among its outputs."""
     yield from (
         f"{output.name} is a file of users" for output in result.outputs if b"root:" in output.content
     )

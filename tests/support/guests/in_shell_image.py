@@ -1,4 +1,4 @@
-"""Runs inside the shell image: says what is there, or runs scripts with a pipeline's folders around."""
+"""Runs inside the shell image: lists its contents, or runs scripts in a pipeline's folders."""
 
 import json
 import os
@@ -30,7 +30,7 @@ ENVIRONMENT = {
 
 
 def look() -> dict[str, object]:
-    """Return the programs of the image, whatever is set-uid, and what the PATH of a step shows."""
+    """Return the image's programs, its set-uid files, and the programs in a step's PATH."""
     programs, privileged = [], []
     for folder, folders, files in os.walk("/"):
         folders[:] = [
@@ -52,7 +52,7 @@ def look() -> dict[str, object]:
 
 
 def lay() -> None:
-    """Make the sandbox directory anew."""
+    """Create the sandbox directory again."""
     for path in SANDBOX.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     for folder in FOLDERS:
@@ -62,7 +62,7 @@ def lay() -> None:
 
 
 def run(scripts: list[str]) -> list[dict[str, object]]:
-    """Run each script by itself."""
+    """Run each script separately."""
     ended: list[dict[str, object]] = []
     for script in scripts:
         lay()
@@ -83,7 +83,7 @@ def run(scripts: list[str]) -> list[dict[str, object]]:
 
 
 def ask(tool: str, option: str) -> str:
-    """Return what a tool says to an option alone; one that waits for something says nothing."""
+    """Return a tool's output for a single option, or an empty text if it waits for input."""
     command = [f"{TOOLS}/{tool}", option]
     try:
         done = subprocess.run(
@@ -95,7 +95,7 @@ def ask(tool: str, option: str) -> str:
 
 
 def probe(tool: str) -> tuple[dict[str, bool], list[str]]:
-    """Return the short options of a tool, with whether each needs a value, and the long ones that do."""
+    """Return a tool's short options, with whether each needs a value, and the long options that need one."""
     short = {}
     for letter in string.ascii_letters + string.digits:
         said = ask(tool, f"-{letter}")

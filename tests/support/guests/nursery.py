@@ -56,7 +56,7 @@ while True:
 
 
 class Fork:
-    """A runner's process, as `subprocess.Popen` would show it."""
+    """A runner's process, with the interface of `subprocess.Popen`."""
 
     def __init__(self, nursery: Nursery, pid: int, stdin: int, stdout: int) -> None:
         self._nursery = nursery
@@ -67,7 +67,7 @@ class Fork:
         self.stdout = os.fdopen(stdout, "rb", buffering=0)
 
     def wait(self, timeout_s: float) -> int:
-        """Return the exit status, as `Popen.returncode` has it. Raises: TimeoutError."""
+        """Return the exit status, like `Popen.returncode`. Raises: TimeoutError."""
         if self._status is None:
             if not select.select([self._ended], [], [], timeout_s)[0]:
                 raise TimeoutError(f"the runner did not end within {timeout_s} s")
@@ -75,7 +75,7 @@ class Fork:
         return self._status
 
     def end(self, timeout_s: float) -> None:
-        """Hang up, and see that it ends by itself. Raises: TimeoutError."""
+        """Close the runner's input, and check that it ends by itself. Raises: TimeoutError."""
         self.stdin.close()
         try:
             self.wait(timeout_s)
@@ -101,7 +101,7 @@ class Nursery:
         atexit.register(self.close)
 
     def start(self, work: Path, *libraries: str, patch: str = "") -> Fork:
-        """Fork a runner that works in a directory; `libraries` are folders to import from."""
+        """Fork a runner in a work directory; `libraries` are folders to import from."""
         to_read, stdin = os.pipe()
         stdout, to_write = os.pipe()
         try:
@@ -112,17 +112,17 @@ class Nursery:
             os.close(to_write)
 
     def ask(self, order: Mapping[str, object], *given: int) -> int:
-        """Send an order with descriptors; give the answer."""
+        """Send a request with descriptors; return the answer."""
         socket.send_fds(self._orders, [json.dumps(order).encode()], given)
         return int(json.loads(self._orders.recv(65536)))
 
     def close(self) -> None:
-        """End the process; runners that are still there see the end of their own input."""
+        """End the process; running runners see the end of their input."""
         self._orders.close()
         self._process.wait()
 
 
 @cache
 def nursery() -> Nursery:
-    """Return the one of this test run."""
+    """Return the nursery of this test run."""
     return Nursery()

@@ -39,7 +39,7 @@ sys.exit(int(number) if command == "exit" else 0)
 
 
 async def play(peer: Peer) -> None:
-    """Be that guest in memory."""
+    """Act as that guest in memory."""
     await peer.write(READY)
     received = b""
     while b"\n" not in received:

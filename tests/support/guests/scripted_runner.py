@@ -1,4 +1,4 @@
-"""A runner's side of the conversation, scripted, over an in-memory duplex."""
+"""A scripted runner's side of the conversation, over an in-memory duplex."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Reply = Callable[[Header, bytes], Iterable[bytes]]
 
 
 class ScriptedDuplex:
-    """Answers every frame that the daemon sends by a function of it; `None` bytes end the stream."""
+    """Answers every frame of the daemon by calling a function; `None` bytes end the stream."""
 
     diagnostics = b""
 

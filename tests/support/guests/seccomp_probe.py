@@ -96,7 +96,7 @@ CALLS: dict[str, tuple[int, int | None, tuple[int | bytes, ...]]] = {
 
 
 def answer(number: int, arguments: tuple[int | bytes, ...]) -> str:
-    """Make a system call and give its answer."""
+    """Make a system call and return its result."""
     caller = os.getpid()
     ctypes.set_errno(0)
     words = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
@@ -117,7 +117,7 @@ def out_of_band() -> str:
 
 
 def call_of_the_32_bit_table() -> str:
-    """Ask for the process id through the interrupt of 32-bit programs."""
+    """Make a system call through the interrupt of 32-bit programs."""
     code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     code.write(b"\xb8\x14\x00\x00\x00\xcd\x80\xc3")  # mov eax, 20; int 0x80; ret
     function = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
@@ -125,7 +125,7 @@ def call_of_the_32_bit_table() -> str:
 
 
 def in_a_child(act: Callable[[], str]) -> str:
-    """Run `act` in a process of its own, which it may not survive."""
+    """Run `act` in a child process, which it may kill."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:

@@ -1,4 +1,4 @@
-"""Runs a solution with its tests in a guest runner, without a container."""
+"""Runs a solution's tests in a guest runner, without a container."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ POLICY = load_policies([share("policies")]).get("solution")
 
 
 def prepared(code: str, tests: object, entry_point: str = "f", **more: object) -> PreparedSolution:
-    """Return a payload as it is planned."""
+    """Return a payload as the plan needs it."""
     fields = {"cases": tests} if isinstance(tests, list) and isinstance(tests[0], dict) else {"tests": tests}
     document = {"code": code, "entry_point": entry_point, "reveal": "all", **fields, **more}
     return validator.prepare(SolutionPayload.model_validate_json(json.dumps(document)))
 
 
 def run_tests(work: Path, payload: PreparedSolution, deadline_s: float = 10.0) -> dict[str, Seen]:
-    """Run every test; return what was seen of each, by name."""
+    """Run every test; return the messages about each test, by name."""
     spec = validator.plan(payload, POLICY, LIMITS)
     assert spec.paired is not None
     with guest_runner(work) as runner:

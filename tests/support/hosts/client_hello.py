@@ -1,4 +1,4 @@
-"""ClientHellos for tests: a real one, made by the ssl module, and ways to alter it."""
+"""ClientHellos for tests: a real one from the ssl module, and ways to change it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SERVER_NAME, ENCRYPTED_HELLO = 0, 0xFE0D
 
 
 def hello(name: str | None = "api.example.com") -> bytes:
-    """Return what a client sends first, as one record; with no server name for None."""
+    """Return a client's first message as one record; without a server name if `name` is None."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -24,7 +24,7 @@ def hello(name: str | None = "api.example.com") -> bytes:
 
 
 def records(message: bytes, size: int) -> bytes:
-    """Cut a handshake message into records of so many bytes."""
+    """Split a handshake message into records of this size."""
     pieces = (message[start : start + size] for start in range(0, len(message), size))
     return b"".join(b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece for piece in pieces)
 
@@ -35,7 +35,7 @@ def message_of(record: bytes) -> bytes:
 
 
 def with_extensions(change: Callable[[Extensions], Extensions]) -> bytes:
-    """Return a ClientHello with other extensions, all lengths put right."""
+    """Return a ClientHello with changed extensions and correct lengths."""
     message = message_of(hello())
     at = 4 + 2 + 32
     at += 1 + message[at]

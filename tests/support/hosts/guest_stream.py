@@ -1,4 +1,4 @@
-"""A connection of guest code in memory, and a host on loopback: what egress sessions are tried with."""
+"""An in-memory connection of guest code, and a host on loopback, for tests of egress sessions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOST = "api.example.com"
 
 
 class MemoryStream:
-    """Implements `ports.egress.GuestStream`; the other side is here too."""
+    """Implements `ports.egress.GuestStream`, and the guest's side of the stream."""
 
     def __init__(self) -> None:
         self._said: asyncio.Queue[bytes] = asyncio.Queue()
@@ -32,15 +32,15 @@ class MemoryStream:
         self.gone = False
 
     def say(self, data: bytes) -> None:
-        """Send bytes, as guest code would."""
+        """Send bytes like guest code."""
         self._said.put_nowait(data)
 
     def hang_up(self) -> None:
-        """Send nothing more."""
+        """Close the guest's side."""
         self._said.put_nowait(b"")
 
     async def until(self, fits: Callable[[MemoryStream], bool]) -> None:
-        """Wait until what was heard, or how it ended, is as wanted."""
+        """Wait until the received bytes, or the end of the stream, meet a condition."""
         async with self._changed:
             await self._changed.wait_for(lambda: fits(self))
 
@@ -73,7 +73,7 @@ class MemoryStream:
 
 @asynccontextmanager
 async def host(handle: Handle) -> AsyncIterator[int]:
-    """Serve on loopback as the host that the policy lists; give the port."""
+    """Serve on loopback as the host that the policy lists; yield the port."""
     serving: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -107,7 +107,7 @@ def session(
     connect_timeout_s: float = 5.0,
     **limits: float,
 ) -> RelaySession:
-    """Return the way out of one attempt; every name leads to loopback, which counts as public here."""
+    """Return an attempt's egress session; every name resolves to loopback, which counts as public here."""
     relay = Relay(
         EgressLimits(**limits),  # type: ignore[arg-type]
         SystemClock(),
@@ -127,7 +127,7 @@ def session(
 
 @asynccontextmanager
 async def served(way: RelaySession, unit: int = 0) -> AsyncIterator[MemoryStream]:
-    """Serve one connection while the body speaks for the guest; the guest hangs up at the end."""
+    """Serve one connection while the body acts as the guest, which hangs up at the end."""
     stream = MemoryStream()
     async with task_group() as group:
         serving = group.create_task(way.serve(stream, unit))

@@ -20,7 +20,7 @@ Json = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canned:
-    """One answer: JSON or bytes. `cut` of it are left out at the end; `never` keeps the caller waiting."""
+    """One answer, JSON or bytes; `cut` bytes are missing at its end, and `never` keeps the caller waiting."""
 
     status: int = 200
     body: Json | bytes = b""
@@ -40,7 +40,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vendor:
-    """How one API talks: where it is, how an answer and a failure look, and which words a request has."""
+    """The form of one vendor's API: its path, its answers and failures, and the fields of its requests."""
 
     type: str
     path: str
@@ -58,7 +58,7 @@ class Vendor:
 
 
 class ModelApi:
-    """A running server; `script` is answered from, first to last."""
+    """A running server that answers from `script`, in order."""
 
     def __init__(self, vendor: Vendor) -> None:
         self.vendor = vendor
@@ -81,7 +81,7 @@ class ModelApi:
                 await writer.drain()
 
     async def close(self) -> None:
-        """End all connections, whoever holds the other side."""
+        """Close all connections."""
         for task, writer in self._connections:
             task.cancel()
             await asyncio.wait([task])
@@ -100,7 +100,7 @@ class ModelApi:
 
 @asynccontextmanager
 async def model_api(vendor: Vendor) -> AsyncIterator[ModelApi]:
-    """Serve on a port of the loopback while the body runs."""
+    """Serve on a loopback port while the body runs."""
     api = ModelApi(vendor)
     server = await asyncio.start_server(api.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -115,7 +115,7 @@ async def model_api(vendor: Vendor) -> AsyncIterator[ModelApi]:
 
 @contextmanager
 def model_api_in_a_thread(vendor: Vendor) -> Iterator[ModelApi]:
-    """Serve for a daemon while the body runs."""
+    """Serve from a thread while the body runs, for a daemon."""
     started: queue.Queue[tuple[ModelApi, asyncio.AbstractEventLoop, asyncio.Event]] = queue.Queue()
 
     async def serve() -> None:
@@ -173,7 +173,7 @@ def _message(text: str, stop_reason: str) -> Json:
 
 
 def _events(*events: Json | str) -> bytes:
-    """Return server-sent events, each named where its body has a type."""
+    """Return server-sent events, named by the type of their body, if any."""
     told = [
         (f"event: {event['type']}\n" if isinstance(event, dict) and "type" in event else "", event)
         for event in events

@@ -24,7 +24,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @contextmanager
 def cable() -> Iterator[tuple[str, str]]:
-    """Make both namespaces; give their names, the client's first."""
+    """Create both namespaces; yield their names, the client's first."""
     sweep()
     client, host = (f"assayd-{side}-{os.getpid()}" for side in ("client", "host"))
     made = []
@@ -66,7 +66,7 @@ def tapped(tap: str) -> Iterator[str]:
 
 
 def sweep() -> None:
-    """Take away the namespaces of test runs that were killed before they could."""
+    """Remove the namespaces of killed test runs."""
     for name in (path.name for path in _PLACE.glob("assayd-*")):
         found = _OURS.fullmatch(name)
         if found is not None and not Path("/proc", found["pid"]).exists():
@@ -76,7 +76,7 @@ def sweep() -> None:
 
 @contextmanager
 def inside(name: str) -> Iterator[None]:
-    """Have what this thread opens meanwhile opened in that namespace."""
+    """Create this thread's sockets in that namespace while the body runs."""
     own = Path("/proc/thread-self/ns/net")
     with own.open("rb") as here, (_PLACE / name).open("rb") as there:
         _enter(there.fileno())

@@ -1,4 +1,4 @@
-"""Commands as an ordinary user, who may enter neither the daemon's state directory nor root's home."""
+"""Commands of an ordinary user, who may enter neither the daemon's state directory nor root's home."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ setpriv --reuid="$USER_ID" --regid="$USER_ID" --clear-groups --no-new-privs -- "
 def run_as_ordinary_user(
     command: Sequence[str | Path], *, cwd: Path, environ: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command as an ordinary user, with this environment alone; only root can."""
+    """Run a command as an ordinary user with exactly this environment; needs root."""
     needed = [path for path in map(Path, (sys.base_prefix, sys.prefix, ROOT)) if _closed(path)]
     closed = {_closed(path) for path in needed}
     in_namespace = ["unshare", "--mount", "--propagation", "private", "bash", "-c", SCRIPT, "bash"]
@@ -58,6 +58,6 @@ def run_as_ordinary_user(
 
 
 def _closed(path: Path) -> Path | None:
-    """Return the topmost folder on the way to a path that others may not enter."""
+    """Return the topmost folder of a path that other users may not enter."""
     way = [*reversed(path.resolve().parents), path.resolve()]
     return next((folder for folder in way if not folder.stat().st_mode & 0o001), None)

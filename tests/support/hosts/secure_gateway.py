@@ -1,4 +1,4 @@
-"""The API of a gateway behind its own gate and TLS, before a daemon in memory; tokens are in SQLite."""
+"""A gateway's API behind its token gate and TLS, in front of an in-memory daemon; tokens are in SQLite."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TRUST = ssl.create_default_context(cafile=CA_FILE)
 
 
 class SecureGateway:
-    """A gateway that serves in a thread of its own."""
+    """A gateway that serves in its own thread."""
 
     def __init__(self, folder: Path, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None) -> None:
         self.folder = folder

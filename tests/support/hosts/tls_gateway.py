@@ -1,4 +1,4 @@
-"""The API of a daemon in memory behind TLS on loopback, for who sends the one token that it takes."""
+"""An in-memory daemon's API behind TLS on loopback, for clients with the only accepted token."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TENANT = 2**32
 
 @dataclass
 class TlsGateway:
-    """Where it listens, and what it was asked: paths with their headers."""
+    """The server's address, and the received requests: paths with their headers."""
 
     port: int
     service: FakeService
@@ -41,7 +41,7 @@ class TlsGateway:
 
 @contextmanager
 def tls_gateway() -> Iterator[TlsGateway]:
-    """Serve until the body ends."""
+    """Serve while the body runs."""
     service = FakeService()
     app = create_app(service, None, access=SocketAccess(), limits=ApiLimits(heartbeat_s=0.05))
     with socket.create_server(("127.0.0.1", 0)) as listener:

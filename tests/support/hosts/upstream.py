@@ -28,7 +28,7 @@ _PIECE = bytes(65536)
 
 
 class Upstream:
-    """The host's record: requests as they came, and what each connection was last asked for."""
+    """The record of the host: its requests, and the last path that each connection asked for."""
 
     def __init__(self) -> None:
         self.requests: list[str] = []
@@ -36,7 +36,7 @@ class Upstream:
         self._changed = threading.Condition()
 
     def wait_until_nobody_gets(self, path: str) -> None:
-        """Wait until every connection is gone that was asked for this."""
+        """Wait until every connection that asked for this path has ended."""
         with self._changed:
             gone = self._changed.wait_for(lambda: path not in self._asked.values(), timeout=20)
             assert gone, f"still connected: {sorted(self._asked.values())}"
@@ -122,7 +122,7 @@ async def _send(writer: asyncio.StreamWriter, said: int, sent: int) -> None:
 
 @contextmanager
 def upstream(namespace: str) -> Iterator[Upstream]:
-    """Serve in a thread that lives in the namespace."""
+    """Serve in a thread in the namespace."""
     host, ready = Upstream(), threading.Event()
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()

@@ -22,7 +22,7 @@ SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 
 @dataclass(frozen=True)
 class Received:
-    """One message as it came."""
+    """One received message."""
 
     path: str
     headers: dict[str, str]
@@ -31,7 +31,7 @@ class Received:
 
 @dataclass
 class WebhookReceiver:
-    """What came so far, in order."""
+    """All messages so far, in order."""
 
     port: int = 0
     scheme: str = "http"
@@ -45,7 +45,7 @@ class WebhookReceiver:
         return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def settings(self) -> dict[str, object]:
-        """Return the settings that list it, with its secret in the variable ``TEST_WEBHOOK_SECRET``."""
+        """Return settings with this receiver, whose secret is in the variable ``TEST_WEBHOOK_SECRET``."""
         listed = {
             "url": self.url,
             "secret_variable": "TEST_WEBHOOK_SECRET",
@@ -54,7 +54,7 @@ class WebhookReceiver:
         return {"receivers": {"test": listed}}
 
     def wait_for(self, count: int) -> list[Received]:
-        """Wait until so many messages came, and return all."""
+        """Wait for this number of messages; return all messages."""
         with self._changed:
             came = self._changed.wait_for(lambda: len(self.received) >= count, timeout=60)
             assert came, f"{len(self.received)} of {count} messages came"
@@ -106,7 +106,7 @@ class WebhookReceiver:
 
 @contextmanager
 def webhook_receiver(*, tls: bool = False) -> Iterator[WebhookReceiver]:
-    """Serve until the body ends; with `tls` as api.example.com, by the authority of `TLS`."""
+    """Serve while the body runs; with `tls`, as api.example.com with a certificate from `TLS`."""
     receiver, ready = WebhookReceiver(scheme="https" if tls else "http"), threading.Event()
     loop, stop = asyncio.new_event_loop(), asyncio.Event()
 

@@ -31,7 +31,7 @@ KERNEL_LINE = (
 
 
 def make_node(work: Path) -> Path:
-    """Return a folder with the kernel and the disk of a node of this checkout; made once per content."""
+    """Return a folder with the kernel and the disk of this checkout's node, built once per content."""
     subprocess.run([ROOT / "deploy/dev/packages.sh", *NEEDED], check=True, timeout=1800)
     deb = build_deb(build_wheel(work), CACHE / "deb")
     wheels = download_wheels(CACHE / "wheels", "cluster")
@@ -83,7 +83,7 @@ class EmulatedMachine:
             subprocess.run(command, check=True, timeout=120)
 
     def power_on(self) -> float:
-        """Boot it, and wait until it takes commands; return the seconds that this took."""
+        """Boot the machine and wait until it accepts commands; return the seconds that it took."""
         began = time.monotonic()
         place = self._work / "commands"
         place.unlink(missing_ok=True)
@@ -104,7 +104,7 @@ class EmulatedMachine:
             assert time.monotonic() < until, f"no boot within {BOOT_WITHIN_S:g} s: {self.console()}"
 
     def power_off(self) -> None:
-        """Take its power away: what it has not written to its disk is lost."""
+        """Cut the power; data that isn't on the disk is lost."""
         if self._commands is not None:
             self._commands.close()
             self._commands = None
@@ -114,7 +114,7 @@ class EmulatedMachine:
             self._emulator = None
 
     def sh(self, script: str, *, within_s: float = COMMAND_WITHIN_S, check: bool = True) -> str:
-        """Run one line as root in it; return what it printed."""
+        """Run one line as root in the machine; return its output."""
         assert self._commands is not None, "it has no power"
         self._commands.settimeout(within_s)
         marked = f"echo MARK{time.monotonic_ns()}; {script}"
@@ -142,7 +142,7 @@ class EmulatedMachine:
         return read.decode(errors="replace").strip()
 
     def console(self) -> str:
-        """Return the end of what its console shows."""
+        """Return the last lines of the console."""
         shown = self._work / "console"
         return "\n".join(shown.read_text(errors="replace").splitlines()[-30:]) if shown.exists() else ""
 

@@ -1,4 +1,4 @@
-"""A booted system with a container engine, and with assayd where it is asked for."""
+"""A booted system with a container engine, and optionally with assayd."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def extract(path: str) -> dict:
 
 @contextmanager
 def with_engine(root: Path, scratch: Path, engine: str, *, reads: Sequence[str] = ()) -> Iterator[Machine]:
-    """Boot a system in which this machine's engine is reached as its own would be."""
+    """Boot a system in which this machine's engine appears as its own."""
     bind = f"{engine.removeprefix('unix://')}:/mnt/engine.sock"
     with booted(root, scratch, binds=[bind], reads=reads) as machine:
         machine.write("/etc/systemd/system/docker.socket", ENGINE_SOCKET)
@@ -39,7 +39,7 @@ def with_engine(root: Path, scratch: Path, engine: str, *, reads: Sequence[str] 
 
 
 def install(machine: Machine, deb: Path) -> None:
-    """Install the package, and let alice use it."""
+    """Install the package, and give alice access."""
     machine.copy(deb, "/root/assayd.deb")
     machine.run("dpkg", "--install", "/root/assayd.deb", timeout_s=600)
     machine.run("usermod", "--append", "--groups", "assayd", "alice")
@@ -47,13 +47,13 @@ def install(machine: Machine, deb: Path) -> None:
 
 
 def wait_until_it_serves(machine: Machine) -> None:
-    """Wait until the daemon says so: ready it is also when it can only tell what it lacks."""
+    """Wait until the daemon's status is "serving"; it is ready earlier, even if something is missing."""
     shown = "systemctl show --value --property=StatusText assayd.service"
     machine.sh(f"until {shown} | grep --quiet ^serving; do sleep 0.2; done")
 
 
 def validate(machine: Machine, user: str = "alice") -> str:
-    """Validate a good extractor and give the id of its attempt."""
+    """Validate a good extractor; return the attempt's id."""
     done = machine.run(
         "assay", "validate", "extractor", "/tmp/extract.py", "--sample-path", "/acme/report.csv", user=user
     )

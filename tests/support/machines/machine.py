@@ -37,7 +37,7 @@ def make_root(folder: Path, more: Sequence[str] = ()) -> Path:
 
 
 class Machine:
-    """A booted system."""
+    """A booted machine."""
 
     def __init__(self, nspawn: subprocess.Popen[bytes], leader: int) -> None:
         self._nspawn = nspawn
@@ -46,7 +46,7 @@ class Machine:
     def run(
         self, *command: str | Path, user: str | None = None, check: bool = True, timeout_s: float = USUALLY_S
     ) -> Done:
-        """Run a program in it, as root unless a user is named."""
+        """Run a program in the machine, as root unless a user is named."""
         as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"] if user else []
         enter = ["nsenter", f"--target={self._leader}", "--mount", "--uts", "--ipc", "--net", "--pid"]
         environ = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": "/"}
@@ -69,12 +69,12 @@ class Machine:
     def sh(
         self, script: str, *, user: str | None = None, check: bool = True, timeout_s: float = USUALLY_S
     ) -> Done:
-        """Run a script in it."""
+        """Run a script in the machine."""
         command = ("bash", "-euo", "pipefail", "-c", script)
         return self.run(*command, user=user, check=check, timeout_s=timeout_s)
 
     def write(self, path: str, text: str) -> None:
-        """Write a file in it."""
+        """Write a file in the machine."""
         place = Path(f"/proc/{self._leader}/root{path}")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
@@ -90,7 +90,7 @@ class Machine:
         return self.run("journalctl", "--no-pager", "-n", "15", "-u", unit, check=False).stdout
 
     def off(self) -> None:
-        """Shut it down."""
+        """Shut the machine down."""
         self._nspawn.send_signal(signal.SIGTERM)
         self._nspawn.wait(60)
 
@@ -129,7 +129,7 @@ def booted(
 
 
 def _hear_of_the_leader(heard: socket.socket) -> int:
-    """Wait until the system has booted and give the first process in it, as seen from here."""
+    """Wait until the system has booted; return its first process, as a pid on this machine."""
     leader, ready = 0, False
     while not (leader and ready):
         for line in heard.recv(4096).decode().splitlines():

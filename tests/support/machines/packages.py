@@ -18,7 +18,7 @@ BUILD_WITH = ("pip", "setuptools", "wheel")
 
 
 def build_wheel(folder: Path) -> Path:
-    """Build the wheel; the same content gives the same bytes."""
+    """Build the wheel reproducibly."""
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -27,7 +27,7 @@ def build_wheel(folder: Path) -> Path:
 
 
 def build_deb(wheel: Path, cache: Path) -> Path:
-    """Build the Debian package, or give the one that was built of the same files."""
+    """Build the Debian package, or return the one that was built from the same files."""
     folder = cache / _digest(wheel)[:16]
     found = next(iter(folder.glob("*.deb")), None)
     if found is not None:
@@ -41,7 +41,7 @@ def build_deb(wheel: Path, cache: Path) -> Path:
 
 
 def download_wheels(cache: Path, lock_name: str = "run") -> Path:
-    """Fetch the locked packages of an installation, or of an extra, or give the folder that has them."""
+    """Download the locked packages of an installation or an extra; return their folder."""
     lock = ROOT / f"requirements/{lock_name}.txt"
     folder = cache / hashlib.sha256(lock.read_bytes() + repr(BUILD_WITH).encode()).hexdigest()[:16]
     if not folder.exists():
@@ -55,7 +55,7 @@ def download_wheels(cache: Path, lock_name: str = "run") -> Path:
 
 
 def next_version(deb: Path, work: Path) -> Path:
-    """Make a package of the same files under the next version."""
+    """Build a package of the same files with the next version."""
     subprocess.run(["dpkg-deb", "--raw-extract", deb, work / "next"], check=True, timeout=300)
     control = work / "next/DEBIAN/control"
     control.write_text(re.sub(r"^(Version: .*)-\d+$", r"\g<1>-99", control.read_text(), flags=re.MULTILINE))
@@ -66,7 +66,7 @@ def next_version(deb: Path, work: Path) -> Path:
 
 
 def _digest(wheel: Path) -> str:
-    """Return a digest of all that gets into the package."""
+    """Return a digest of everything that goes into the package."""
     files = [path for path in (ROOT / "deploy").rglob("*") if path.is_file() and "dev" not in path.parts]
     files += [*(ROOT / "docs/operating").glob("*.md"), ROOT / "CHANGELOG.md", ROOT / "requirements/run.txt"]
     digest = hashlib.sha256(wheel.read_bytes())

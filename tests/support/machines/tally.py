@@ -1,4 +1,4 @@
-"""A pytest plugin: at the end, a line for each file of tests and each engine, with how many passed."""
+"""A pytest plugin that prints a line per test file and engine, with the number of passed tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs this checkout's own tests in a virtual machine with control groups of version 2. Root only."""
+"""Runs this checkout's tests in a virtual machine with cgroup v2. Root only."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def lay_out(folder: Path, main: str, images: Sequence[str], tests: Sequence[str]
 
 
 def run(folder: Path, timeout_s: int) -> subprocess.CompletedProcess[str]:
-    """Boot a machine, run `main.sh` of the folder in it, and return how it ended and what it wrote."""
+    """Boot a machine, run `main.sh` of the folder in it, and return its exit code and output."""
     command = ["nice", "-n", "15", ROOT / "deploy/dev/vm.sh", CACHE / "vm", folder, str(timeout_s)]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
 

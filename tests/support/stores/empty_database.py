@@ -1,4 +1,4 @@
-"""A database without a row, made once: making it takes longer than most tests."""
+"""An empty database with all tables, created once, because creating it takes longer than most tests."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from assayd.store.database import FILE, open_database
+from assayd.store.access import FILE, open_database
 
 
 def lay_database(folder: Path) -> None:
-    """Put it where a store looks for its own, unless there is one."""
+    """Copy the empty database to where a store looks for its own, unless one exists."""
     path = folder / FILE
     if not path.exists():
         path.write_bytes(_empty())

@@ -30,14 +30,14 @@ _END = 'read -r _; "$0" stop "$1" "$2"; rm -rf -- "$2"'
 
 
 class ObjectStorage:
-    """A server of our own, with the bucket "assayd". It can be killed, and started again."""
+    """A server for tests, with the bucket "assayd", that can be killed and restarted."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind = kind
         self.folder = folder
 
     def start(self) -> None:
-        """Start it, unless it runs."""
+        """Start the server unless it runs."""
         done = subprocess.run(
             [SCRIPT, "start", self.kind, self.folder],
             capture_output=True,
@@ -49,21 +49,21 @@ class ObjectStorage:
             pytest.fail(f"{self.kind} does not start: {done.stderr.strip()}", pytrace=False)
 
     def kill(self) -> None:
-        """Let it die at once."""
+        """Kill the server."""
         os.kill(int((self.folder / "pid").read_text()), signal.SIGKILL)
 
     def settings(self, **changes: object) -> BundleSettings:
-        """Return how a gateway names it."""
+        """Return a gateway's settings for this server."""
         named = {"endpoint": self._text("endpoint"), "access_key_file": self.folder / "access_key"}
         named |= {"kind": "s3", "secret_key_file": self.folder / "secret_key", **changes}
         return BundleSettings.model_validate(named)
 
     def open(self, **changes: object) -> VerifiedArtifactStore:
-        """Return its bundles, as a gateway opens them."""
+        """Return the server's bundles, opened like a gateway's."""
         return open_bundles(self.settings(**changes), self.folder)
 
     def bucket(self) -> S3Store:
-        """Return the bucket, to change it behind a gateway's back."""
+        """Return the bucket, for changes without a gateway's knowledge."""
         return S3Store(
             "assayd",
             endpoint=self._text("endpoint"),
@@ -75,7 +75,7 @@ class ObjectStorage:
         )
 
     def empty(self) -> None:
-        """Remove everything that is in the bucket."""
+        """Delete everything in the bucket."""
         bucket = self.bucket()
         if names := [each["path"] for page in obstore.list(bucket) for each in page]:
             obstore.delete(bucket, names)
@@ -107,7 +107,7 @@ def _running(kind: str) -> Iterator[ObjectStorage]:
 
 @pytest.fixture(scope="session")
 def moto() -> Iterator[ObjectStorage]:
-    """Return a server that keeps all in memory, and checks signatures."""
+    """Return a server that keeps objects in memory and checks signatures."""
     with _running("moto") as storage:
         yield storage
 
@@ -121,7 +121,7 @@ def s3rver() -> Iterator[ObjectStorage]:
 
 @pytest.fixture(params=[pytest.param(kind, marks=pytest.mark.cluster) for kind in KINDS])
 def object_storage(request: pytest.FixtureRequest) -> ObjectStorage:
-    """Return one server after the other, its bucket empty."""
+    """Return each server in turn, with an empty bucket."""
     storage: ObjectStorage = request.getfixturevalue(request.param)
     storage.start()
     storage.empty()

@@ -19,9 +19,9 @@ from tempfile import mkdtemp
 import psycopg
 import pytest
 
-from assayd.store.database import open_database
+from assayd.store.access import open_database
 from assayd.store.unsynced import UNSYNCED
-from assayd_pipeline.tables import metadata
+from assayd_pipeline.stored import metadata
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "deploy/dev/postgres.sh"
@@ -37,28 +37,28 @@ needs_postgres = pytest.mark.filterwarnings("error") if INSTALLED else pytest.ma
 
 
 class PostgresServer:
-    """A server of our own. It can be killed, and started again."""
+    """A PostgreSQL server for tests that can be killed and restarted."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._numbers = count(1)
 
     def start(self) -> None:
-        """Start it, unless it runs."""
+        """Start the server unless it runs."""
         self._run("start", self.folder, *_FAST)
 
     def kill(self) -> None:
-        """Let it die at once, with all its sessions."""
+        """Kill the server with all its sessions."""
         pid = (self.folder / "data/postmaster.pid").read_text().split()[0]
         subprocess.run(["kill", "-KILL", pid], check=True)
 
     def url(self, database: str, account: str = "owner") -> str:
-        """Return SQLAlchemy's URL of a database for an account: owner, gateway or operator."""
+        """Return SQLAlchemy's URL of a database for an account (owner, gateway or operator)."""
         return self._run("url", self.folder, account, database)
 
     @contextmanager
     def database(self) -> Iterator[str]:
-        """Return the URL, for the owner, of a database with the tables in it and no rows."""
+        """Yield the owner's URL of a database that has all tables and no rows."""
         try:
             yield self._with_tables
         finally:
@@ -76,7 +76,7 @@ class PostgresServer:
 
     @contextmanager
     def empty_database(self, form: str = "") -> Iterator[str]:
-        """Make a database without tables, and drop it at the end; gives its URL for the owner."""
+        """Create a database without tables, and drop it at the end; yields its URL for the owner."""
         name = f"t{next(self._numbers)}"
         self.ask(f"CREATE DATABASE {name} OWNER assayd_owner {form}")
         try:
@@ -85,7 +85,7 @@ class PostgresServer:
             self.ask(f"DROP DATABASE {name} WITH (FORCE)")
 
     def ask(self, statement: str) -> list[tuple[object, ...]]:
-        """Run a statement beside the databases of tests, as who may make them."""
+        """Run a statement outside the tests' databases, with an account that may create databases."""
         with psycopg.connect(self._operator, autocommit=True) as connection:
             cursor = connection.execute(statement)  # type: ignore[call-overload]
             return cursor.fetchall() if cursor.description else []

@@ -21,7 +21,7 @@ def ulid(number: int) -> str:
 
 
 class Make:
-    """Values for tests, told apart by a number."""
+    """Builds values for tests that differ by a number."""
 
     def attempt(self, number: int = 1, **values: object) -> Attempt:
         given = {

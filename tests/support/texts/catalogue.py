@@ -11,7 +11,7 @@ GOLDEN = Path(__file__).with_name("catalogue.txt")
 
 
 def rules() -> dict[str, tuple[Rule, list[str]]]:
-    """Return every rule by its id, with the kinds that have it."""
+    """Return every rule by its id, with the kinds that use it."""
     found: dict[str, tuple[Rule, list[str]]] = {}
     for kind in sorted(registry.list_own_kinds()):
         for rule in registry.own(kind).rules:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedFunction:
-    """A script that is right; `slip` is a piece of it and what makes it wrong."""
+    """A correct script; `slip` is a piece of it and its faulty replacement."""
 
     name: str
     text: str
@@ -18,7 +18,7 @@ class CheckedFunction:
 
     @property
     def wrong(self) -> str:
-        """Return the script with the slip."""
+        """Return the script with the fault."""
         assert self.text.count(self.slip[0]) == 1, self.name
         return self.text.replace(*self.slip)
 

@@ -1,4 +1,4 @@
-"""A real database with a data file, and what an attempt on a copy of them came to."""
+"""A real database with a data file, and the result of an attempt on a copy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ID = "01JTC8ZK5V0000000000000000"
 
 
 class Killed(BaseException):
-    """Stands for a power cut."""
+    """Simulates a power cut."""
 
 
 def make(path: Path, *statements: str) -> bytes:
@@ -32,7 +32,7 @@ def rows(path: Path) -> list[tuple[object, ...]]:
 
 @pytest.fixture
 def real(tmp_path: Path) -> Path:
-    """Return a folder with a database and a data file, as they are in use."""
+    """Return a folder with a database and a data file in use."""
     folder = tmp_path / "real"
     (folder / "data").mkdir(parents=True)
     make(folder / "shop.db", "CREATE TABLE t (name TEXT)", "INSERT INTO t VALUES ('old')")
@@ -42,7 +42,7 @@ def real(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def result(tmp_path: Path, real: Path) -> Result:
-    """Return what an attempt on a copy of it came to: a row more, a file changed, a file made."""
+    """Return the result of an attempt on a copy: a new row, a changed file, a new file."""
     copy = tmp_path / "copy.db"
     base = (real / "shop.db").read_bytes()
     copy.write_bytes(base)

@@ -1,4 +1,4 @@
-"""What the alert rules and the dashboard ask Prometheus, read from their files."""
+"""The Prometheus queries of the alert rules and the dashboard, read from their files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def dashboard(path: Path = DASHBOARD) -> dict[str, Any]:
 
 
 def dashboard_queries(path: Path = DASHBOARD) -> Iterator[str]:
-    """Return every query of the dashboard, with the variables that Grafana would fill in filled in."""
+    """Return every query of the dashboard, with Grafana's variables filled in."""
     document = dashboard(path)
     queries = [target["expr"] for panel in document["panels"] for target in panel.get("targets", ())]
     queries += [note["expr"] for note in document["annotations"]["list"]]
@@ -43,7 +43,7 @@ def metrics_in(text: str) -> set[str]:
 
 
 def labels_in(query: str) -> Iterator[tuple[str, set[str]]]:
-    """Return each metric of a query with the labels that it is asked by."""
+    """Return each metric of a query with the labels that the query uses."""
     for name, matchers in re.findall(r"\b(assayd_[a-z_]+)\{([^}]*)\}", query):
         yield name, set(re.findall(r"(\w+)\s*[=!]~?", matchers)) - {"instance"}
 
@@ -61,7 +61,7 @@ def exposed(registry: CollectorRegistry | None = None) -> dict[str, set[str]]:
 
 
 def exposed_by_a_gateway() -> dict[str, set[str]]:
-    """Return the same of a gateway, which has a daemon's metrics too."""
+    """Return the names and labels of a gateway's metrics, which include a daemon's."""
     metrics = Metrics()
     ClusterMetrics(metrics.registry)
     return exposed(metrics.registry)

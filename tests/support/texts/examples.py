@@ -1,4 +1,4 @@
-"""The examples that prompts show, as submissions."""
+"""The examples in prompts, as submissions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POLICIES = load_policies([share("policies")])
 
 
 def example_submission(kind: Kind) -> dict[str, object]:
-    """Return the submission that a kind's example makes of its own context, under the default profile."""
+    """Return the submission that results from a kind's example, under the default profile."""
     example = kind.example
     briefed = brief(kind, json.dumps(example.context).encode(), POLICIES.get(kind.default_policy))
     patched = patch(kind, PatchRequest(payload=briefed.base, passage="", proposal=example.answer))

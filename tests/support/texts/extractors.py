@@ -1,4 +1,4 @@
-"""Submissions of the kind that needs least: what extractors do well, badly, and for long."""
+"""Submissions of the simplest kind: extractors that pass, fail, and take long."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def extract(path: str) -> dict:
 def extractor(
     code: str, *paths: str, seconds: float | None = None, labels: dict[str, str] | None = None
 ) -> dict[str, object]:
-    """Return a submission; `seconds` tightens the limit of one path."""
+    """Return a submission; `seconds` lowers the time limit per path."""
     submission: dict[str, object] = {
         "kind": "extractor",
         "payload": {"code": code, "sample_paths": list(paths or (PATH,))},
@@ -63,5 +63,5 @@ def extractor(
 
 
 def endless(paths: int = 10) -> dict[str, object]:
-    """Return a submission that runs for as long as it may."""
+    """Return a submission that runs until its limit."""
     return extractor(LOOP, *(f"{PATH}.{number}" for number in range(paths)))

@@ -1,4 +1,4 @@
-"""The corpus of Fifth programs, and what the checks find in it by layer; as a program it prints that."""
+"""The corpus of Fifth programs, and the findings by layer; run as a program, it prints them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Place = tuple[str, int]
 
 
 def cases() -> list[dict[str, object]]:
-    """Return the programs with one thing wrong each."""
+    """Return the programs with exactly one fault each."""
     listed: list[dict[str, object]] = tomllib.loads((CORPUS / "invalid.toml").read_text())["case"]
     return listed
 
@@ -31,24 +31,24 @@ def programs() -> list[Path]:
 
 
 def expected_warnings(program: Path) -> set[Place]:
-    """Return the warnings that are right in a valid program."""
+    """Return the warnings that are correct in a valid program."""
     listed = tomllib.loads((CORPUS / "valid/expected.toml").read_text())
     return {(rule, line) for rule, lines in listed.get(program.stem, {}).items() for line in lines}
 
 
 def found(code: str, libraries: object = ()) -> list[Finding]:
-    """Return the findings of a program but those for information."""
+    """Return the findings of a program, without those for information."""
     stages = analyse(code, libraries=libraries).findings  # type: ignore[arg-type]
     return [f for stage in stages.values() for f in stage if f.severity is not Severity.INFO]
 
 
 def places(findings: list[Finding]) -> set[Place]:
-    """Return what was found where."""
+    """Return the rule and line of each finding."""
     return {(finding.rule, finding.line or 0) for finding in findings}
 
 
 def figures() -> Iterator[tuple[str, int, int, int]]:
-    """Return for each layer: things to be found, found of them, and found that should not be."""
+    """Return for each layer the number of expected findings, of those found, and of wrong findings."""
     wanted: Counter[str] = Counter()
     hit: Counter[str] = Counter()
     wrong: Counter[str] = Counter()
@@ -65,7 +65,7 @@ def figures() -> Iterator[tuple[str, int, int, int]]:
 
 
 def table() -> str:
-    """Write the figures as the document has them."""
+    """Return the figures as the page's table."""
     rows = [
         "| layer | to be found | found | found wrongly | precision | recall |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -96,7 +96,7 @@ def _measured(text: str) -> float:
 
 
 def speed() -> str:
-    """Write the time for a megabyte."""
+    """Return the time for a megabyte as text."""
     times = seconds()
     return f"{times[0]:.2f} s of processor time for 1 MB, {times[len(times) // 2]:.2f} s in the middle"
 

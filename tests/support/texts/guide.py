@@ -1,4 +1,4 @@
-"""The operators' guide, read for what can be run of it."""
+"""The commands and files in the operators' guide."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTAL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A fenced block: its language, the word after it, its text."""
+    """A fenced block: its language, the word after the language, and its text."""
 
     language: str
     word: str
@@ -29,12 +29,12 @@ def blocks(page: Path) -> list[Block]:
 
 
 def commands(page: Path, word: str = "") -> list[str]:
-    """Return the shell blocks of a page that are marked with that word."""
+    """Return the shell blocks of a page that are marked with a word."""
     return [block.text for block in blocks(page) if block.language == "sh" and block.word == word]
 
 
 def write_files(page: Path, folder: Path) -> None:
-    """Write the files that a page shows under their names."""
+    """Write the files that a page shows, under their names."""
     for block in blocks(page):
         if block.language in {"toml", "json"} and block.word:
             (folder / block.word).write_text(block.text)

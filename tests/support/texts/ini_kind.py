@@ -18,7 +18,7 @@ def submission(text: str = GOOD, **more: object) -> dict[str, object]:
 
 
 def install(folder: Path) -> Path:
-    """Install it into a folder, from which Python finds it as a path of its own; fetches nothing."""
+    """Install the kind into a folder that can be added to Python's path; downloads nothing."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     alone = ["--no-deps", "--no-index", "--no-build-isolation", "--no-compile"]
     done = subprocess.run(
@@ -29,6 +29,6 @@ def install(folder: Path) -> Path:
 
 
 def environment(installed: Path) -> Mapping[str, str]:
-    """Return the variables with which a process of ours finds it, and has it enabled."""
+    """Return the environment with which a process finds and enables the kind."""
     paths = [str(installed), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {"PYTHONPATH": os.pathsep.join(paths), "ASSAYD_VALIDATORS": '["ini"]'}

@@ -1,4 +1,4 @@
-"""Pipelines and their runs, as the validator gets them."""
+"""Pipelines and their runs as the validator receives them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Analysis workers: what they answer, and what happens when one dies."""
+"""Analysis workers: their answers, and the death of one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def static(analyst: Analyst, submitted, policy: ExecutionPolicy):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def analyst() -> AsyncIterator[Analyst]:
-    """Return one with two workers to all tests that harm none: a worker takes half a second to start."""
+    """Return an analyst that all harmless tests share, because a worker takes half a second to start."""
     async with Analyst(AnalysisLimits(workers=2)).running() as analyst:
         yield analyst
 
@@ -143,7 +143,7 @@ async def test_user_with_much_to_read_leaves_a_worker_to_others(policy: Executio
 
 
 async def test_edits_of_one_long_line_do_not_make_an_answer_too_long(policy: ExecutionPolicy):
-    """Each repeats its whole line: a thousand statements on one were 128 MiB, and an error of ours."""
+    """Regression: each edit repeated its whole line, so 900 statements on one line took 128 MiB."""
     pipeline = validators.find("pipeline")
     content = "CREATE TABLE t(a);" + " " * 100_000 + "CREATE TABLE t(a);" * 900
     submitted = pipeline.payload.model_validate({"steps": [{"name": "a", "type": "sql", "content": content}]})

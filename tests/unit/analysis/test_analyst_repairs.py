@@ -1,4 +1,4 @@
-"""What analysis workers do for a repair."""
+"""The part of analysis workers in repairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the daemon and its workers remember of one another."""
+"""The state that the daemon and its workers keep about each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Analysis workers are forked by one parent, which is replaced when it may not be used any more."""
+"""Analysis workers are forked by one parent, which is replaced when it becomes unusable."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def children(pid: int) -> set[int]:
 
 
 def parents_of_workers() -> set[int]:
-    """Return which children of this process have forked workers."""
+    """Return the children of this process that have forked workers."""
     return {child for child in children(os.getpid()) if children(child)}
 
 

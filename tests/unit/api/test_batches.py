@@ -9,7 +9,7 @@ import pytest
 from assayd.api import ApiLimits, Caller, SocketAccess, create_app
 from assayd.documents.attempts import AttemptDocument
 from assayd.documents.batches import BatchDocument, BatchPageDocument, BatchResultDocument, ItemPageDocument
-from assayd.documents.operations import GarbageDocument
+from assayd.documents.discovery import GarbageDocument
 from assayd.model.submission import Peer
 from support.daemons.small_daemon import How, SmallDaemon, small_daemon, submission
 
@@ -21,7 +21,7 @@ def lines(*codes: str) -> bytes:
 
 
 class Served:
-    """An application over a small daemon, for any caller."""
+    """An application on a small daemon, for any caller."""
 
     def __init__(self, daemon: SmallDaemon, limits: ApiLimits) -> None:
         self.daemon = daemon

@@ -1,4 +1,4 @@
-"""What one connection can have the server do: pipelined, tiny and abandoned requests, on both event loops."""
+"""Limits of one connection: pipelined, tiny and abandoned requests, on both event loops."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LAST = b"GET /last HTTP/1.1\r\nConnection: close\r\n\r\n"
 
 @dataclass
 class App:
-    """Answers each request with the length of its body once the gate is open, and counts what it got."""
+    """Answers each request with the length of its body once the gate is open, and records requests."""
 
     asked: list[str] = field(default_factory=list)
     begun: threading.Event = field(default_factory=threading.Event)
@@ -102,7 +102,7 @@ def connect(port: int) -> socket.socket:
 
 
 def said(port: int, *sent: bytes) -> bytes:
-    """Send, and return everything that is answered until the connection is closed."""
+    """Send data; return all answers until the connection is closed."""
     with connect(port) as connection:
         with suppress(ConnectionError):
             for each in sent:

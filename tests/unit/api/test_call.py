@@ -1,4 +1,4 @@
-"""Bodies as they come, and as they end."""
+"""Request bodies: how they arrive and end."""
 
 from __future__ import annotations
 

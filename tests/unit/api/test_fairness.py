@@ -1,4 +1,4 @@
-"""In which turn of the event loop work is done, and whose first."""
+"""The order of work in the event loop, among users."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 
 from assayd.api.fairness import Turns
-from assayd.pace import UserThrottle
+from assayd.fair_queue import UserThrottle
 
 
 async def test_work_that_comes_alone_is_done_at_once() -> None:

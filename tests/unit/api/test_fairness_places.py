@@ -1,4 +1,4 @@
-"""Who finds a place when others hold many."""
+"""Places for waiting requests when others hold many."""
 
 from assayd.api.fairness import Places
 

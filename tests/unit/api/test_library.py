@@ -1,4 +1,4 @@
-"""Whose entries of the library a caller sees and removes, and that nothing of others is told."""
+"""Which library entries a caller sees and removes; those of others stay hidden."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the loopback port shows, and that it shows nothing else."""
+"""What the loopback port shows, and nothing else."""
 
 from __future__ import annotations
 

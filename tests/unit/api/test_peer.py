@@ -1,15 +1,31 @@
+from __future__ import annotations
+
+import asyncio
+import errno
 import os
 import select
 import socket
-from contextlib import ExitStack, suppress
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from http.client import HTTPResponse
+from pathlib import Path
 
 import httpx
 import pytest
+from starlette.types import Receive, Scope, Send
 
-from assayd.api import ApiLimits, Caller, SocketAccess, bounded_http, create_app
+from assayd.api import (
+    ApiLimits,
+    ApiServer,
+    Caller,
+    SocketAccess,
+    bounded_http,
+    create_app,
+    peer,
+    server_config,
+)
 from assayd.api.fairness import OPERATORS_SHARE, Places
-from assayd.api.peer import protocol_for, read_caller
+from assayd.api.peer import PeerHttpTools, has_left, protocol_for, read_caller
 from assayd.model.submission import Peer
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
@@ -48,6 +64,30 @@ def test_daemons_own_user_and_whoever_is_in_the_operators_group_are_operators() 
     assert access.is_operator(caller(33))
     assert access.is_operator(caller(1000, 20, 60))
     assert not access.is_operator(caller(1000, 20))
+
+
+@pytest.mark.parametrize(
+    ("who", "may"),
+    [
+        (caller(990), True),
+        (caller(33), True),
+        (caller(0), True),
+        (caller(1000), False),
+        (Caller(peer=Peer(uid=990, gid=990, pid=0), groups=frozenset(), remote=True), False),
+        (Caller(peer=Peer(uid=0, gid=0, pid=0), groups=frozenset(), remote=True, operator=True), False),
+    ],
+)
+@pytest.mark.parametrize("query", ["", "?max_runs=1"])
+async def test_only_a_nodes_worker_submits_for_a_gateway(who: Caller, may: bool, query: str) -> None:
+    service = FakeService()
+    app = create_app(service, None, access=SocketAccess(own_uid=33, worker_uid=990))
+
+    async def known(scope, receive, send):
+        await app({**scope, "state": {"caller": who}}, receive, send)
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(known), base_url="http://assayd") as client:
+        response = await client.put(f"/v1/attempts/01JTC8ZK5V7777777777777777{query}", json=GOOD)
+    assert (response.status_code, service.from_gateway) == (202, may and bool(query))
 
 
 def test_the_kernel_names_the_peer(tmp_path) -> None:
@@ -218,3 +258,121 @@ def test_head_of_a_stream_is_not_held_until_something_happens(tmp_path) -> None:
         client.connect(str(path))
         client.sendall(b"GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n")
         assert client.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+ASK = b"GET /asked HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+
+
+class App:
+    """An application that answers every request with 204 and counts them."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.asked += 1
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+class Exhausted(socket.socket):
+    """A listening socket whose process has no free descriptor at the first accept."""
+
+    failed = False
+
+    def accept(self) -> tuple[socket.socket, object]:
+        if not self.failed:
+            self.failed = True
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().accept()
+
+
+def listening(folder: Path, kind: type[socket.socket] = socket.socket) -> socket.socket:
+    server = kind(socket.AF_UNIX)
+    server.bind(str(folder / "s"))
+    server.listen(64)
+    return server
+
+
+@asynccontextmanager
+async def served(app: App, listener: socket.socket) -> AsyncIterator[ApiServer]:
+    """Serve on a socket in this event loop."""
+    server = ApiServer(server_config(app, SocketAccess(own_uid=1)))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield server
+    finally:
+        server.should_exit = True
+        await serving
+
+
+def connect(folder: Path, sent: bytes = b"") -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(str(folder / "s"))
+    connection.sendall(sent)
+    return connection
+
+
+async def answer(connection: socket.socket) -> bytes:
+    connection.setblocking(False)
+    async with asyncio.timeout(10):
+        return await asyncio.get_running_loop().sock_recv(connection, 2**16)
+
+
+def places(server: ApiServer) -> int:
+    protocol = server.config.http
+    assert isinstance(protocol, type)
+    assert issubclass(protocol, PeerHttpTools)
+    assert protocol.places is not None
+    return protocol.places.total
+
+
+async def test_client_that_left_before_its_turn_is_not_served_and_holds_no_place(tmp_path) -> None:
+    app, listener = App(), listening(tmp_path)
+    for _ in range(20):
+        connect(tmp_path, ASK).close()
+    async with served(app, listener) as server:
+        with closing(connect(tmp_path, ASK)) as patient:
+            assert (await answer(patient)).startswith(b"HTTP/1.1 204")
+        async with asyncio.timeout(10):
+            while places(server):
+                await asyncio.sleep(0)
+        assert app.asked == 1
+
+
+async def test_place_of_a_client_that_leaves_with_its_request_unanswered_is_free_again(tmp_path) -> None:
+    app, listener = App(), listening(tmp_path)
+    async with served(app, listener) as server:
+        connection = connect(tmp_path)
+        async with asyncio.timeout(10):
+            while not places(server):
+                await asyncio.sleep(0)
+            connection.sendall(ASK)
+            connection.close()
+            while places(server):
+                await asyncio.sleep(0)
+
+
+async def test_accepting_goes_on_after_the_system_could_not(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(peer, "PAUSE_S", 0.0)
+    app, listener = App(), listening(tmp_path, Exhausted)
+    async with served(app, listener):
+        with closing(connect(tmp_path, ASK)) as client:
+            assert (await answer(client)).startswith(b"HTTP/1.1 204")
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_peer_has_left_once_its_end_is_closed_whatever_it_sent_before(is_closed: bool) -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        there.sendall(ASK)
+        if is_closed:
+            there.close()
+        assert has_left(here) is is_closed
+
+
+def test_peer_that_has_only_ended_its_requests_has_not_left() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        there.shutdown(socket.SHUT_WR)
+        assert not has_left(here)

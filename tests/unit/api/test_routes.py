@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from assayd.analysis.analyst import Checked
-from assayd.attempts.check_turns import CheckTurns
+from assayd.attempts.policy_trial import CheckTurns
 from assayd.byte_budget import LARGE_BYTES
 from assayd.documents import read_json
 from assayd.errors import EngineError, RequestError, StoreError
@@ -15,7 +15,7 @@ from support.slowness import SLOWER_BY
 
 
 class HeldAnalyst:
-    """Answers once it is released, and counts the submissions that it has at once."""
+    """An analyst that answers when it is released, and counts simultaneous submissions."""
 
     def __init__(self) -> None:
         self.asked, self.released = asyncio.Event(), asyncio.Event()
@@ -31,7 +31,7 @@ class HeldAnalyst:
 
 
 class Admission:
-    """Completes nothing, and needs no policy."""
+    """An admission that completes nothing and needs no policy."""
 
     async def complete(self, submission, uid):
         return submission
@@ -42,7 +42,7 @@ class Admission:
 
 @pytest.fixture
 def analyst(app):
-    """Return the analyst of an application that has static checks during a test."""
+    """Give an application static checks with this analyst during a test."""
     analyst, kinds = HeldAnalyst(), {"extractor": registry.find("extractor")}
     app.state.trials = SimpleNamespace(
         admission=Admission(), analyst=analyst, kinds=kinds, turns=CheckTurns()

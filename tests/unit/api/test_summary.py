@@ -1,4 +1,4 @@
-"""The counts of many attempts, as the API gives them."""
+"""Summaries of many attempts through the API."""
 
 from __future__ import annotations
 

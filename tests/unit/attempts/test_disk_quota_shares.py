@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.attempts.disk_quota import excess, excess_for_room, share
+from assayd.attempts.acceptance import excess, excess_for_room, share
 
 
 @pytest.mark.parametrize(

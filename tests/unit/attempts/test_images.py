@@ -1,4 +1,4 @@
-"""Images that policies name: tried once, by isolation check and samples, before anything runs in them."""
+"""Images that policies name: checked once, by isolation check and samples, before anything runs in them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import cast
 
 import pytest
 
+from assayd.attempts.health import SelfTest
 from assayd.attempts.images import AGAIN_S, ImageTrials
-from assayd.attempts.selftest import SelfTest
 from assayd.errors import EngineError
 from assayd.ids import SystemClock
 from assayd.kind import Kind
@@ -32,7 +32,7 @@ SPEC = RunSpec(image="science", limits=CAPS, units=(PYTHON,))
 
 
 class Images:
-    """Knows one image, whose digest a test may change."""
+    """A list of one image, whose digest a test may change."""
 
     digest = "sha256:1"
     labels: Mapping[str, str] = MappingProxyType({})
@@ -42,7 +42,7 @@ class Images:
 
 
 class SteppedClock(SystemClock):
-    """A clock whose seconds a test moves."""
+    """A clock that a test advances."""
 
     seconds = 0.0
 
@@ -51,7 +51,7 @@ class SteppedClock(SystemClock):
 
 
 class Machine:
-    """Stands for sandbox, isolation check and self-test; counts what is asked of it."""
+    """Replaces sandbox, isolation check and self-test, and counts calls."""
 
     def __init__(self, leaks: Sequence[str] = (), wrong: Sequence[str] = ()) -> None:
         self.images = Images()

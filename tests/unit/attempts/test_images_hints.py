@@ -1,4 +1,4 @@
-"""Hints against missing modules: which image has them, under which policy."""
+"""Hints about missing modules: which image has them, under which policy."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from assayd.kinds import registry
 from assayd.model.finding import Finding
 from assayd.model.report import Judgement
 from assayd.ports.engine import ImageFacts
-from assayd.sandbox.images import Images
+from assayd.sandbox.sandbox import Images
 
 LABELS = {"org.assayd.modules": "numpy=1.24.2 pandas=1.5.3"}
 
 
 class Engine:
-    """Has one of two images."""
+    """An engine with one of two images."""
 
     async def get(self, name: str) -> ImageFacts:
         if name == "absent":

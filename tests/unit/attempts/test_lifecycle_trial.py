@@ -1,4 +1,4 @@
-"""The trial of a submission that has passed: where its results are decoded."""
+"""Judging a submission that has passed: where its results are decoded."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from assayd.attempts.attempt_run import Job
 from assayd.attempts.conclusion import LARGE_BYTES, Conclusion
+from assayd.attempts.execution import Job
 from assayd.attempts.lifecycle import LocalExecution
 from assayd.model.merge import Ran
 from assayd.model.policy import ExecutionPolicy
@@ -42,7 +42,7 @@ async def test_a_large_result_is_decoded_in_a_thread(size: int, elsewhere: bool)
 
 
 async def test_large_results_are_worked_on_one_at_a_time() -> None:
-    """Several threads together kept the event loop waiting for the interpreter."""
+    """Regression: several threads together kept the event loop waiting for the interpreter lock."""
     conclusion, running, most = Conclusion(artifacts=Mock(), clock=Mock()), 0, 0
 
     def work() -> None:

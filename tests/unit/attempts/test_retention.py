@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from assayd.attempts.retention import AT_ONCE, Keep, Retention, Uploads
-from assayd.model.attempt import Artifact
+from assayd.model.attempt import Artifact, Bundle
 from assayd.model.batch import Batch
-from assayd.model.bundle import Bundle
 from assayd.model.records import SweepResult
 from assayd.model.submission import Peer
 from assayd.store.artifacts import FileArtifactStore
+from assayd.store.attempt_queries import ROW_BYTES
 from assayd.store.batches import DatabaseBatchStore
-from assayd.store.expiry import ROW_BYTES
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.library import DatabaseLibrary
 
@@ -22,7 +21,7 @@ Make = Any  # the fixture's class; test folders are not a package
 
 
 class StoppedClock:
-    """A clock that stands."""
+    """A clock that doesn't advance."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now
@@ -46,7 +45,7 @@ KEEP = Keep(days=1, attempts=10**6, disk_bytes=10**12)
 
 
 def keeping(jobs: DatabaseJobStore, artifacts: FileArtifactStore, make: Make, keep: Keep) -> Retention:
-    """Return a retention at whose time what has the number 1000 is a second too young to go by its age."""
+    """Return a retention for which attempt number 1000 is one second too young to be removed."""
     now = make.attempt(999).created_at + timedelta(days=1)
     clock = StoppedClock(now)
     return Retention(jobs, DatabaseBatchStore(jobs.access), artifacts, clock, keep, Uploads(clock))
@@ -54,7 +53,7 @@ def keeping(jobs: DatabaseJobStore, artifacts: FileArtifactStore, make: Make, ke
 
 @pytest.fixture
 def retention(jobs: DatabaseJobStore, artifacts: FileArtifactStore, make: Make) -> Retention:
-    """Keep for a day."""
+    """Return a retention that keeps attempts for a day."""
     return keeping(jobs, artifacts, make, KEEP)
 
 
@@ -193,7 +192,7 @@ async def test_a_bundle_beside_the_one_that_counts_goes(
 
 
 class SmallDisk(FileArtifactStore):
-    """Has as little room as a test says."""
+    """A store on a disk with as little space as the test sets."""
 
     def __init__(self, root: Path, free: int) -> None:
         super().__init__(root)
@@ -220,7 +219,7 @@ async def large(
     peer: Peer,
     **values: object,
 ) -> str:
-    """Record a finished attempt whose bundle is said to be large."""
+    """Record a finished attempt with a bundle that claims to be large."""
     location = await write(artifacts, make, number)
     await jobs.accept(make.attempt(number, peer=peer, **values), b"{}")
     await jobs.finish(make.finished(number, peer=peer, bundle=location, artifacts=(LARGE,), **values))
@@ -258,7 +257,7 @@ async def test_who_has_the_most_attempts_loses_the_oldest_and_others_nothing(
 async def test_bundles_of_an_upload_that_broke_off_go_and_the_verdicts_stay(
     jobs: DatabaseJobStore, artifacts: FileArtifactStore, make: Make
 ) -> None:
-    """Attempts of an open batch were exempt: who left one open kept all room, at others' expense."""
+    """Regression: attempts of an open batch were exempt, so an open batch kept all space."""
     await DatabaseBatchStore(jobs.access).open(OPEN, most_unfinished=10)
     old = [await large(jobs, artifacts, make, number, MODEST) for number in (2001, 2002)]
     new = [await large(jobs, artifacts, make, n, GREEDY, batch_id=OPEN.id) for n in range(2003, 2011)]
@@ -285,7 +284,7 @@ async def test_room_that_gets_short_is_taken_from_who_holds_the_most(
 async def test_what_is_small_stays_however_full_the_disk(
     jobs: DatabaseJobStore, tmp_path: Path, make: Make
 ) -> None:
-    """Something else may have filled it: what a user holds up to `min_free_mb` is not removed for that."""
+    """Something else may have filled the disk: users keep up to `min_free_mb`."""
     disk = SmallDisk(tmp_path / "artifacts", free=0)
     await disk.sweep()
     ids = [await large(jobs, disk, make, number, MODEST) for number in range(2001, 2005)]
@@ -297,7 +296,7 @@ async def test_what_is_small_stays_however_full_the_disk(
 async def test_verdicts_of_a_batch_stay_when_its_bundles_make_room(
     jobs: DatabaseJobStore, tmp_path: Path, make: Make
 ) -> None:
-    """A batch that had finished half a second before was gone, with all of its verdicts."""
+    """Regression: a batch that had finished half a second before was removed with all of its verdicts."""
     disk, batches = SmallDisk(tmp_path / "artifacts", free=0), DatabaseBatchStore(jobs.access)
     await disk.sweep()
     await batches.open(OPEN, most_unfinished=10)
@@ -315,7 +314,7 @@ async def test_verdicts_of_a_batch_stay_when_its_bundles_make_room(
 async def test_rows_go_only_after_all_bundles_and_only_as_many_as_take_too_much(
     jobs: DatabaseJobStore, tmp_path: Path, make: Make
 ) -> None:
-    """Submissions in the database take room as well: else verdicts without bundles could fill the disk."""
+    """Submissions in the database take space too; otherwise, verdicts without bundles could fill the disk."""
     disk = SmallDisk(tmp_path / "artifacts", free=0)
     await disk.sweep()
     ids = []
@@ -334,7 +333,7 @@ async def test_rows_go_only_after_all_bundles_and_only_as_many_as_take_too_much(
 async def test_bundles_of_approved_attempts_go_after_all_others_and_the_entries_stay(
     jobs: DatabaseJobStore, tmp_path: Path, make: Make
 ) -> None:
-    """What was approved filled the disk for good: nothing could be removed, by retention or by hand."""
+    """Regression: approved attempts filled the disk: neither retention nor users could remove them."""
     disk = SmallDisk(tmp_path / "artifacts", free=0)
     await disk.sweep()
     ids = [await large(jobs, disk, make, number, GREEDY) for number in range(2001, 2006)]

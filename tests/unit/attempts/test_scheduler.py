@@ -1,4 +1,4 @@
-"""Which attempt runs when, and what stands when something of ours breaks."""
+"""The order of attempts, and the state after an internal error."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from assayd.attempts import conclusion as record
+from assayd.attempts.conclusion import ended as ended_at
 from assayd.attempts.retention import Keep
-from assayd.attempts.scheduler import LARGE_AT_ONCE, LARGE_BYTES, QueueLimits
-from assayd.attempts.verdicts import ended as ended_at
+from assayd.attempts.scheduler import ALONE_S, LARGE_AT_ONCE, LARGE_BYTES, QueueLimits
 from assayd.errors import EngineError, RequestError, StoreError
 from assayd.model.attempt import Attempt, State
 from assayd.model.records import Event
@@ -55,6 +55,26 @@ async def test_user_who_is_alone_leaves_an_eighth_of_the_places_but_at_least_one
         daemon.checks.open.set()
         for attempt in crowd:
             await daemon.finished(attempt)
+
+
+async def test_user_has_all_places_if_nobody_else_has_submitted_anything_for_minutes(tmp_path: Path) -> None:
+    async with small_daemon(tmp_path, How(queue=QueueLimits(active=8))) as daemon:
+        await daemon.finished(await daemon.accept("other", peer=OTHER))
+        daemon.checks.open.clear()
+        crowd = [await daemon.accept(f"a{n}") for n in range(20)]
+
+        def started() -> int:
+            return sum(state_of(daemon, each) is not None for each in crowd)
+
+        assert started() == 7
+        daemon.clock.looks += int((ALONE_S + 1) * 1000)
+        crowd.append(await daemon.accept("a20"))
+        assert started() == 8
+        crowd.append(await daemon.accept("other again", peer=OTHER))  # from now on, a place is left to it
+        daemon.checks.open.set()
+        for attempt in crowd:
+            await daemon.finished(attempt)
+    assert daemon.checks.passed.index("other again") <= 9
 
 
 async def test_each_further_user_leaves_an_eighth_of_what_is_left(tmp_path: Path) -> None:
@@ -220,7 +240,7 @@ async def test_attempt_that_is_lost_to_a_defect_frees_its_place_and_waits_for_th
 async def test_verdict_is_recorded_when_the_store_has_recovered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assayd.attempts.verdicts.RECORD_AGAIN_S", 0.0)
+    monkeypatch.setattr("assayd.attempts.conclusion.RECORD_AGAIN_S", 0.0)
     async with small_daemon(tmp_path) as daemon:
         jobs, finish, left = daemon.jobs, daemon.jobs.finish, [3]
 

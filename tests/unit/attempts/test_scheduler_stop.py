@@ -1,4 +1,4 @@
-"""What a stop of the daemon leaves to its next run."""
+"""The work that a stopping daemon leaves for its next run."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ async def test_engine_that_does_not_answer_an_examination_is_said_so(
 
 
 async def test_policies_that_could_not_be_read_again_are_told(tmp_path: Path) -> None:
-    """A reload that failed was one line of the log, until the next start failed."""
+    """Regression: a failed reload was a single log line until the next start failed."""
     folder = tmp_path / "policies"
     folder.mkdir()
     async with small_daemon(tmp_path, How(settings={"policy_folders": (folder,)})) as daemon:

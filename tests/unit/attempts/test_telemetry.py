@@ -1,4 +1,4 @@
-"""The line of a finished attempt, and what is counted of it."""
+"""The log line of a finished attempt, and its counters."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from assayd.attempts.attempt_run import Finished
-from assayd.attempts.telemetry import count_attempt, facts_of, summary_line, watch_disk
+from assayd.attempts.execution import Finished
+from assayd.attempts.telemetry import count, count_attempt, facts_of, summary_line, watch_disk
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
 from assayd.model.finding import Finding, Severity
@@ -28,6 +28,8 @@ from assayd.model.run import (
     UnitResult,
 )
 from assayd.model.submission import Peer
+from assayd.store.outbox import Outbox
+from support.daemons.small_daemon import small_daemon
 
 START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)
 WRITTEN = b"written by the guest"
@@ -170,3 +172,26 @@ def test_every_verdict_is_counted(verdict: Verdict) -> None:
     count_attempt(metrics, finished(verdict, result=None))
 
     assert f'cause="none",kind="extractor",verdict="{verdict.value}"}} 1.0' in metrics.render().decode()
+
+
+async def test_gauges_show_stored_bundles_and_nothing_that_waits(tmp_path: Path) -> None:
+    metrics = Metrics()
+    async with small_daemon(tmp_path) as daemon:
+        await daemon.finished(await daemon.accept())
+        await count(metrics, daemon.jobs, daemon.batch_store, Outbox(daemon.jobs.access))
+        stored = sum(usage.disk_bytes for usage in (await daemon.jobs.usage()).values())
+    values = metrics.render().decode()
+    assert stored > 0
+    assert f"assayd_bundle_bytes {float(stored)}" in values
+    assert "assayd_batch_items_waiting 0.0" in values
+    assert "assayd_webhook_messages_waiting 0.0" in values
+
+
+async def test_oldest_attempt_is_among_those_that_wait_and_those_under_way(tmp_path: Path) -> None:
+    async with small_daemon(tmp_path) as daemon:
+        assert daemon.scheduler.oldest() is None
+        daemon.checks.open.clear()
+        first = await daemon.accept()
+        await daemon.accept("x = 2")
+        assert daemon.scheduler.oldest() == first.created_at
+        daemon.checks.open.set()

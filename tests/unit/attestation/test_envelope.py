@@ -1,4 +1,4 @@
-"""The format, checked with the public packages for it."""
+"""The format, checked with public packages."""
 
 from __future__ import annotations
 

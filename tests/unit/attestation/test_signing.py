@@ -8,7 +8,7 @@ import pytest
 
 from assayd.errors import AssaydError, ConfigError
 from assayd.settings.model import AttestationSettings
-from assayd.wiring.attestation import open_attester
+from assayd.wiring.wings import open_attester
 from assayd_attestation import keys
 from assayd_attestation.envelope import open_envelope
 from assayd_attestation.signing import CommandSigner

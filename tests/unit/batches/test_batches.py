@@ -1,4 +1,4 @@
-"""Batches from their first line to their last verdict, over crashes, cancelling and sending again."""
+"""Batches from the first line to the last verdict: crashes, cancelling, sending again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PASSED, FAILED, ERROR = Verdict.VALIDATED, Verdict.FAILED, Verdict.ERROR
 
 
 async def waiting(daemon: SmallDaemon, count: int) -> None:
-    """Wait until so many attempts are at the shut gate, and see that no more come."""
+    """Wait until this number of attempts is at the closed gate, and check that no more arrive."""
     while len(daemon.checks.waiting) < count:
         await daemon.jobs.unfinished()  # lets the store's thread work
 
@@ -419,10 +419,10 @@ async def test_item_that_breaks_the_daemon_does_not_hold_up_the_others(
     async with small_daemon(tmp_path) as daemon:
         intake, read = daemon.admission, daemon.admission.read
 
-        async def breaking(document: bytes) -> Any:
+        async def breaking(document: bytes, uid: int) -> Any:
             if b"break" in document:
                 raise ZeroDivisionError("a defect")
-            return await read(document)
+            return await read(document, uid)
 
         intake.read = breaking  # type: ignore[method-assign]
         batch, _ = await sender.send(daemon, sender.lines("one", "break", "three"))

@@ -1,4 +1,4 @@
-"""Batches from their first line to their last verdict, over crashes, cancelling and sending again."""
+"""Batches from the first line to the last verdict: crashes, cancelling, sending again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from assayd.attempts.retention import Keep
+from assayd.attempts.scheduler import QueueLimits
 from assayd.errors import RequestError
+from assayd.model.attempt import Attempt
 from assayd.model.batch import BatchState
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
@@ -23,7 +25,7 @@ PASSED, FAILED, ERROR = Verdict.VALIDATED, Verdict.FAILED, Verdict.ERROR
 
 
 async def waiting(daemon: SmallDaemon, count: int) -> None:
-    """Wait until so many attempts are at the shut gate, and see that no more come."""
+    """Wait until this number of attempts is at the closed gate, and check that no more arrive."""
     while len(daemon.checks.waiting) < count:
         await daemon.jobs.unfinished()  # lets the store's thread work
 
@@ -76,7 +78,7 @@ async def test_upload_that_nobody_goes_on_with_counts_as_sent_to_its_end(
 async def test_upload_that_is_going_on_is_not_taken_as_ended_nor_removed(
     tmp_path: Path, sender: Sender
 ) -> None:
-    """Retention removed the list of lines under an upload; what came then was an internal error."""
+    """Regression: retention removed the lines during an upload, and later lines caused an internal error."""
     more, taken = asyncio.Event(), asyncio.Event()
 
     async def slow() -> AsyncIterator[bytes]:
@@ -109,3 +111,30 @@ async def broken_off(lines: list[bytes]) -> AsyncIterator[bytes]:
     for line in lines:
         yield line + b"\n"
     raise RequestError("too_slow", "no body data arrived", retryable=True)
+
+
+async def test_items_are_looked_up_only_if_their_attempts_exist(tmp_path: Path, sender: Sender) -> None:
+    def looked_up(daemon: SmallDaemon) -> list[str]:
+        found, get = list[str](), daemon.jobs.get
+
+        async def noted(attempt_id: str) -> Attempt | None:
+            found.append(attempt_id)
+            return await get(attempt_id)
+
+        daemon.jobs.get = noted  # type: ignore[method-assign]
+        return found
+
+    async with small_daemon(tmp_path, How(queue=QueueLimits(active=0))) as daemon:
+        found = looked_up(daemon)
+        await sender.send(daemon, sender.lines("a", "b"))
+        while len(await daemon.jobs.unfinished()) < 2:
+            pass
+        assert found == []
+    async with small_daemon(tmp_path) as daemon:
+        found = looked_up(daemon)
+        left = await daemon.admission.unfinished()
+        await daemon.admission.recover(left)
+        await daemon.batches.recover(left)
+        batch = await daemon.batches.find("b", uid=PEER.uid)
+        await sender.end(daemon, batch)
+        assert {attempt.id for attempt in left} <= set(found)

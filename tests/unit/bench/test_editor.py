@@ -1,4 +1,4 @@
-"""The editor's sheet (`python -m bench.hints.editor`): what is drawn, and the means of scores."""
+"""The editor's sheet (`python -m bench.hints.editor`): the drawn texts, and mean scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The harder requests and repairs of the benchmark: their form, and that prompts exist for them."""
+"""The benchmark's harder requests and repairs: their form, and that prompts exist for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The provider of the benchmark that plays recorded answers."""
+"""The benchmark's provider of recorded answers."""
 
 from __future__ import annotations
 

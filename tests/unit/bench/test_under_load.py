@@ -1,4 +1,4 @@
-"""The page about long batches, written from what `make day` has measured."""
+"""The page about long batches, written from the measurements of `make day`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DAY = {
 
 
 def test_short_day_without_a_quiet_moment_is_written_down(tmp_path: Path) -> None:
-    """Its record crashed: there was nothing to summarize."""
+    """Regression: writing the record crashed without a quiet moment to summarize."""
     (tmp_path / "day.json").write_text(json.dumps({**DAY, "interactive_without_outages": None}))
 
     write_page(tmp_path, tmp_path / "page.md")

@@ -1,4 +1,4 @@
-"""What providers' answers came to, counted from the tables of chains."""
+"""The outcomes of providers' answers, counted from the tables of chains."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ulid(number: int, at: datetime = NOW) -> str:
 
 
 class Rows:
-    """Writes rows of chains, with what a test doesn't care for filled in."""
+    """Writes rows of chains with default values."""
 
     def __init__(self, access: DatabaseAccess) -> None:
         self.access = access

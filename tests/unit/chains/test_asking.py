@@ -1,4 +1,4 @@
-"""What a provider is told when its answer had the wrong form, and that other troubles change nothing."""
+"""The provider is told when its answer had the wrong form; other errors change nothing."""
 
 from assayd.errors import ProviderError
 from assayd.ids import SystemClock
@@ -27,7 +27,7 @@ class Provider:
 
 
 async def no_pause(_: float) -> None:
-    """Go on at once."""
+    """Continue immediately."""
 
 
 async def asked(*problems: ProviderError | Reply) -> list[str]:

@@ -1,12 +1,14 @@
-"""Attempts as a repair sees them: what passes is waited out, what does not is told."""
+"""Attempts as a repair sees them: temporary errors are waited out, permanent ones are reported."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from types import SimpleNamespace
 
 import pytest
 
+from assayd.byte_budget import LARGE_BYTES, ByteBudget
 from assayd.errors import RequestError
 from assayd.model.attempt import State
 from assayd.model.submission import Peer
@@ -18,33 +20,38 @@ PEER = Peer(pid=1, uid=2, gid=3)
 
 
 class Desk:
-    """Stands for admission, scheduler and store: refuses a few times, and knows an attempt's states."""
+    """Replaces admission, scheduler and store: refuses a few times, and knows an attempt's states."""
 
     def __init__(self, *refusals: RequestError, states: tuple[State, ...] = ()) -> None:
         self._refusals = list(refusals)
         self._states = list(states)
         self.accepted: list[bytes] = []
         self.slept: list[float] = []
+        self.budget = ByteBudget(2**20)
+        self.text = b"{}"
 
     async def submit_document(self, document: bytes, origin: object) -> None:
         if self._refusals:
             raise self._refusals.pop(0)
         self.accepted.append(document)
 
-    async def read(self, document: bytes) -> object:
+    async def read_in_turn(self, document: bytes, uid: int) -> object:
         return json.loads(document)
 
     def policy(self, submission: object) -> object:
         return "policy of", submission
 
     async def wait(self, attempt_id: str, timeout_s: float) -> None:
-        """An attempt of another run of the daemon is not waited for."""
+        """Raise the error for an attempt of an earlier run of the daemon."""
 
     async def get(self, attempt_id: str) -> object:
-        return SimpleNamespace(id=attempt_id, state=self._states.pop(0))
+        return SimpleNamespace(id=attempt_id, peer=PEER, state=self._states.pop(0))
 
     async def document(self, attempt_id: str) -> bytes:
-        return b"{}"
+        return self.text
+
+    async def document_size(self, attempt_id: str) -> int:
+        return len(self.text)
 
     async def documents(self, attempt: object) -> tuple[bytes, bytes]:
         return b"{}", b"{}"
@@ -82,4 +89,14 @@ async def test_attempt_that_nobody_carries_out_is_looked_at_now_and_then() -> No
 async def test_policy_of_a_submission_is_the_one_that_admission_would_run_it_under() -> None:
     desk = Desk()
     submission = {"kind": "code", "policy": "code", "overrides": {"resources": {"unit_timeout_s": 2}}}
-    assert await desk.gateway().policy(submission) == ("policy of", submission)
+    assert await desk.gateway().policy(submission, peer=PEER) == ("policy of", submission)
+
+
+async def test_large_submission_is_fetched_only_at_its_owners_turn() -> None:
+    desk = Desk(states=(State.FINISHED,))
+    desk.text = b'{"kind": "code"}' + b" " * LARGE_BYTES
+    async with desk.budget.reading(LARGE_BYTES + 1, 7):
+        reading = asyncio.create_task(desk.gateway().submission("a"))
+        await asyncio.sleep(0)
+        desk.text = b'{"kind": "code", "of": "its turn"}' + b" " * LARGE_BYTES
+    assert await reading == {"kind": "code", "of": "its turn"}

@@ -1,4 +1,4 @@
-"""How many fixes a chain of attempts gets, over all of its repairs, and who may grant more."""
+"""The number of fixes per chain of attempts, across its repairs, and who may raise it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_earlier_answers_come_with_what_was_found_after_them() -> None:
 
 
 class Attempts:
-    """Two attempts: the second follows the first."""
+    """Two attempts, the second of which follows the first."""
 
     def __init__(self) -> None:
         first = Attempt(
@@ -96,7 +96,7 @@ class Attempts:
         )
         self.known = {FIRST: first, SECOND: replace(first, id=SECOND, parent_id=FIRST)}
 
-    async def policy(self, submission: Mapping[str, object]) -> ExecutionPolicy:
+    async def policy(self, submission: Mapping[str, object], *, peer: Peer) -> ExecutionPolicy:
         return ExecutionPolicy(name="policy")
 
     async def finished(self, attempt_id: str) -> FinishedSubmission:
@@ -104,7 +104,7 @@ class Attempts:
 
 
 class Store:
-    """Keeps repairs in memory."""
+    """Stores repairs in memory."""
 
     def __init__(self, *repairs: Repair) -> None:
         self.repairs = list(repairs)
@@ -117,7 +117,7 @@ class Store:
 
 
 class Daemon:
-    """Repairs that are recorded and not carried out."""
+    """Records repairs without performing them."""
 
     def __init__(
         self, *earlier: Repair, providers: tuple[str, ...] = ("rules", "local"), most: int = 3

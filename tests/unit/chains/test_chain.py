@@ -1,4 +1,4 @@
-"""What the bundle of an attempt tells of the repair that it belongs to."""
+"""The bundle of an attempt describes the repair that it belongs to."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CODES = {"A": "one\n", "B": "two\n", "D": "three\n"}
 
 
 class Attempts:
-    """Only what was submitted."""
+    """Knows only the submission."""
 
     def __init__(self, codes: Mapping[str, str]) -> None:
         self._codes = codes
@@ -80,7 +80,7 @@ class Store:
 
 
 class Jobs:
-    """Knows what was submitted."""
+    """Knows the submissions."""
 
     async def get(self, attempt_id: str) -> bool | None:
         return True if attempt_id in CODES else None

@@ -1,4 +1,4 @@
-"""What a chain does next, as a table of histories."""
+"""The next step of a chain, as a table of histories."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Which earlier answers count as failed on the passage in question."""
+"""Which earlier answers count as failed for the current passage."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""From words to a verdict: attempts in memory, real analysis workers, real stores, a scripted provider."""
+"""From a request to a verdict: in-memory attempts, real analysis workers and stores, a scripted provider."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_answers_that_never_fit_use_it_up(analyst: Analyst, access: Databa
 async def test_operator_is_told_of_a_generation_without_any_submission(
     analyst: Analyst, access: DatabaseAccess, tmp_path: Path
 ) -> None:
-    """Only the end of a repair was told, and none had begun."""
+    """Regression: operators were told of repairs only, and no repair had started."""
     bench = Bench(analyst, access, Scripted([ProviderError("provider.refused", "no")]))
     told_to = ("/bin/sh", "-c", f"cat > {tmp_path}/alert")
     bench.new_parts(ChainLimits(on_exhausted=told_to))
@@ -203,7 +203,7 @@ async def test_request_that_cannot_be_met_is_refused(
 
 
 class Streaming(Scripted):
-    """Is heard while it answers, and ends its answers when it may."""
+    """A provider whose answers are streamed and end when it is released."""
 
     def __init__(self, answers: Iterable[str | Reply | Exception]) -> None:
         super().__init__(answers)

@@ -1,4 +1,4 @@
-"""What becomes of an answer."""
+"""The processing of an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of an answer that is under way."""
+"""What is kept of an unfinished answer."""
 
 from __future__ import annotations
 

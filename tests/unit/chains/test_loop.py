@@ -1,4 +1,4 @@
-"""The loop over attempts in memory, real analysis workers and a scripted provider."""
+"""The repair loop with in-memory attempts, real analysis workers and a scripted provider."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Judge = Callable[[str], tuple[Verdict, str]]
 
 
 def judge(code: str) -> tuple[Verdict, str]:
-    """`x = good` is validated; anything else fails with what stands right of the equals sign."""
+    """Judge code: `x = good` is validated; anything else fails with the word after the equals sign."""
     word = code.split("=")[1].strip()
     if word == "good":
         return Verdict.VALIDATED, "completed"
@@ -41,7 +41,7 @@ def judge(code: str) -> tuple[Verdict, str]:
 
 
 class Attempts:
-    """Implements `attempts.Attempts`: each attempt is judged as soon as it is submitted."""
+    """Implements `attempts.Attempts`: each attempt is judged on submission."""
 
     def __init__(self) -> None:
         self.known: dict[str, FinishedSubmission] = {}
@@ -73,7 +73,7 @@ class Attempts:
         parent = self.known[submission["parent_id"]].attempt
         self._add(attempt_id, submission, parent.attempt_number + 1)
 
-    async def policy(self, submission: Document) -> ExecutionPolicy:
+    async def policy(self, submission: Document, *, peer: Peer) -> ExecutionPolicy:
         return ExecutionPolicy(name="policy")
 
     async def finished(self, attempt_id: str) -> FinishedSubmission:
@@ -86,11 +86,11 @@ class Attempts:
 
 
 class Power(Exception):
-    """The power went out."""
+    """A simulated power cut."""
 
 
 class Store:
-    """A store of one repair in memory; the power goes out at the given save."""
+    """An in-memory store of one repair; the power is cut at a given save."""
 
     def __init__(self, *, fails_at: int | None = None) -> None:
         self.saves: list[Chain] = []
@@ -119,7 +119,7 @@ class Store:
 
 
 class Scripted:
-    """Implements `provider.Provider`: one word after the other, or a problem."""
+    """Implements `provider.Provider`: gives one word after the other, or raises an error."""
 
     name = "scripted"
 
@@ -147,7 +147,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class Bench:
-    """Everything that one repair needs."""
+    """All parts that one repair needs."""
 
     def __init__(self, analyst: Analyst, *words: str | Exception | Reply) -> None:
         self.attempts, self.store, self.provider = Attempts(), Store(), Scripted(words)

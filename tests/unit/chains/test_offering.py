@@ -1,4 +1,4 @@
-"""What is offered at the end of a repair: attempts in memory, a real analysis worker."""
+"""Offering edits at the end of a repair: in-memory attempts, a real analysis worker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RAISED: Mapping[str, object] = {"stage_reached": "sandbox", "findings": [{"rule"
 
 
 class Attempts:
-    """As much of `ports.repairs.Attempts` as is needed: attempts by id, each with its code."""
+    """The needed part of `ports.repairs.Attempts`: attempts by id, with their code."""
 
     def __init__(self, **codes: str) -> None:
         self._codes = codes

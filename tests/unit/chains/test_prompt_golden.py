@@ -27,7 +27,7 @@ REWRITE = os.environ.get("ASSAYD_REWRITE_GOLDEN") == "1"
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A submission that failed at a stage, and how a fix is asked for."""
+    """A submission that failed at a stage, and the prompt for its fix."""
 
     kind: str
     payload: Mapping[str, object]
@@ -228,7 +228,7 @@ def prompt_of(case: Case) -> str:
 
 
 def abridged(text: str) -> str:
-    """Leave out the filler of a large source, which says nothing."""
+    """Remove the filler lines of a large source."""
     lines = text.splitlines(keepends=True)
     kept = [one for one in lines if not one.startswith("filler_") or one == lines[-1]]
     return "".join(kept)

@@ -1,4 +1,4 @@
-"""Repairs that submissions ask for: checked, recorded once, begun once."""
+"""Repairs that submissions ask for: checked, recorded once, started once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ATTEMPT = Attempt(
 
 
 class Store:
-    """Repairs in memory."""
+    """In-memory repairs."""
 
     def __init__(self) -> None:
         self.saved: list[Chain] = []
@@ -45,7 +45,7 @@ class Store:
 
 
 class Unending:
-    """Attempts that are never finished."""
+    """Attempts that never finish."""
 
     def __init__(self) -> None:
         self.followed: list[str] = []

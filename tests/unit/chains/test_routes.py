@@ -1,4 +1,4 @@
-"""What is told of a generation over HTTP while an answer comes."""
+"""A generation's HTTP documents while an answer arrives."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENDED = replace(GENERATION, rounds=(Round(outcome=Outcome.PROVIDER_FAILED, finis
 
 
 class Heard:
-    """A generation of which so much is heard, one after the other, and which then ends."""
+    """A generation whose answer arrives in parts, and which then ends."""
 
     def __init__(self, *heard: str) -> None:
         self._heard = heard

@@ -34,14 +34,14 @@ REPAIR = Repair(
 
 
 class Forgotten:
-    """As much of `attempts.Attempts` as is needed: no submission is kept any more."""
+    """The needed part of `attempts.Attempts`, without any stored submission."""
 
     async def submission(self, attempt_id: str) -> None:
         return None
 
 
 class Store:
-    """As much of `DatabaseChainStore` as is needed."""
+    """The needed part of `DatabaseChainStore`."""
 
     def __init__(self, repair: Repair) -> None:
         self.held = repair

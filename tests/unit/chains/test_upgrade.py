@@ -1,4 +1,4 @@
-"""Chains in a state directory of an earlier version, which wrote `rows_0010.sql`."""
+"""Chains in a state directory of an earlier version, which `rows_0010.sql` contains."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from assayd.store.access import DatabaseAccess, open_access
-from assayd.store.database import FILE, HEAD
+from assayd.store.access import FILE, HEAD, DatabaseAccess, open_access
 from assayd.store.migrations import upgrade
 from assayd_chains.decide import Ask, Stop, decide
 from assayd_chains.documents import generation_document

@@ -1,4 +1,4 @@
-"""Providers as they are configured; what they say over the wire is tested beside them."""
+"""Configured providers; their requests are tested separately."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ from assayd.errors import RequestError
 from assayd.model.submission import RepairOptions
 from assayd.ports.chains import missing_chains
 from assayd.settings import Settings
-from assayd.wiring.chains import open_chains
+from assayd.wiring.wings import open_chains
 
 async def main():
     async with AsyncExitStack() as stack:

@@ -76,7 +76,7 @@ def test_every_golden_file_has_its_case() -> None:
 
 
 def outside_of_markers(prompt: str) -> list[str]:
-    """Return the lines of a prompt that aren't quoted."""
+    """Return the unquoted lines of a prompt."""
     outside, name = [], None
     for line in prompt.splitlines():
         if name is None and line.startswith("\u27e6data "):

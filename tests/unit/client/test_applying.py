@@ -1,4 +1,4 @@
-"""An extractor applied to paths, before a daemon in memory."""
+"""Applying an extractor to paths, with an in-memory daemon."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def case(path: str, **changes: Any) -> dict[str, Any]:
 
 
 class Daemon:
-    """As much of a client as is needed: it answers each submission with a case per path."""
+    """The needed part of a client: it answers each submission with a case per path."""
 
     def __init__(self) -> None:
         self.submitted: list[dict[str, Any]] = []

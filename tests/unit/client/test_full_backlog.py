@@ -1,4 +1,4 @@
-"""Connections to a socket at which as many wait as it lets wait."""
+"""Connecting to a socket whose backlog is full."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def listener(path: Path) -> Iterator[socket.socket]:
-    """Return a listening socket that lets one connection wait, and one waits."""
+    """Return a listening socket with a backlog of one, which is full."""
     with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as first:
         listening.bind(str(path))
         listening.listen(0)
@@ -33,7 +33,7 @@ def listener(path: Path) -> Iterator[socket.socket]:
 
 
 def serve_once(listener: socket.socket) -> None:
-    """Take the connection that waits, and answer the next one."""
+    """Close the waiting connection, and answer the next one."""
     listener.accept()[0].close()
     connection, _ = listener.accept()
     with connection:
@@ -42,7 +42,7 @@ def serve_once(listener: socket.socket) -> None:
 
 
 def blocked_threads() -> int:
-    """Return how many threads of this process wait in the system call `connect`."""
+    """Return the number of threads of this process that are blocked in `connect`."""
     calls = Path("/proc/self/task").glob("*/syscall")
     return sum(call.read_text().startswith(f"{CONNECT} ") for call in calls)
 

@@ -1,4 +1,4 @@
-"""The tree of installed modules: one whole version at every moment, and nothing through links."""
+"""The tree of installed modules: always one complete version, and nothing through links."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAME = "weather/open_meteo"
 
 
 class Killed(Exception):
-    """Stands for the end of the process at a checkpoint."""
+    """Simulates the end of the process at a checkpoint."""
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def module(tmp_path: Path) -> Callable[[str], Path]:
-    """Write a module of a version whose three files all name it."""
+    """Return a function that writes a module whose three files contain its version."""
 
     def write(version: str, name: str = NAME) -> Path:
         folder = tmp_path / f"module-{version}-{name.replace('/', '-')}"
@@ -64,7 +64,7 @@ def put(
 
 
 def versions(tree: Path) -> set[str]:
-    """Return the versions that the files of the installed module name."""
+    """Return the versions in the installed module's files."""
     place = tree / NAME
     manifest = json.loads((place / "manifest.json").read_text())["version"]
     adapter = (place / "adapter.py").read_text().split("'")[1]

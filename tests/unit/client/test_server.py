@@ -1,4 +1,4 @@
-"""The three clients, and `assay`, against the API behind TLS."""
+"""The three clients and `assay` with the API behind TLS."""
 
 import ssl
 import sys

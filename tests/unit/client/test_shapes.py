@@ -1,4 +1,4 @@
-"""Counts of results by shape, and what changed between two of them."""
+"""Counts of results by shape, and the changes between two sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests continue the trace that the caller is in, and send nothing else that the environment has."""
+"""Requests continue the caller's trace, and send nothing else from the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A walk of a folder: its order, what it leaves out, and where it continues."""
+"""Walking a folder: order, exclusions, and where a walk continues."""
 
 from __future__ import annotations
 

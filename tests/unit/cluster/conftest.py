@@ -1,4 +1,4 @@
-"""Tokens in a database of the test's own, and a gateway's API before a daemon in memory."""
+"""Tokens in a test's database, and a gateway's API with an in-memory daemon."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from support.daemons.fake_service import FakeService
 
 @dataclass
 class SetClock:
-    """A clock that stands until it is moved."""
+    """A clock that a test sets."""
 
     seconds: float = 1000.0
 
@@ -36,7 +36,7 @@ class SetClock:
 
 @dataclass
 class Gateway:
-    """A gateway's API, and what it stands on."""
+    """A gateway's API with its parts."""
 
     tokens: DatabaseTokens
     verifier: TokenVerifier
@@ -62,7 +62,7 @@ class Gateway:
             return await client.request(method, path, headers=headers, **more)
 
     async def _with_state(self, scope: Any, receive: Any, send: Any) -> None:
-        """Bring the state of a connection, as the server does."""
+        """Add the connection's state, like the server."""
         scope["state"] = {"caller": None}
         await self.gate(scope, receive, send)
 

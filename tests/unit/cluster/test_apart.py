@@ -1,4 +1,4 @@
-"""The list of tests that a gateway is not tried with."""
+"""The list of tests that don't run on a gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker is who its URL names, before it gets a password."""
+"""The broker's identity is checked before it gets a password."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TLS = Path(__file__).parents[2] / "support" / "tls"
 
 @contextmanager
 def broker(address: str) -> Iterator[tuple[int, list[bytes]]]:
-    """Serve TLS for localhost at an address; gives the port, and what a client said first."""
+    """Serve TLS for localhost at an address; yields the port and the client's first bytes."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(TLS / "gateway.pem", TLS / "gateway.key")
     said: list[bytes] = []

@@ -1,4 +1,4 @@
-"""What the page about clusters shows of tokens is run against a gateway."""
+"""The cluster page's token commands, run against a gateway."""
 
 import os
 import subprocess

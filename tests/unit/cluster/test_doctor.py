@@ -72,7 +72,9 @@ def test_messages_that_someone_takes_are_shown() -> None:
     queue.note(waiting=0, unclaimed=20)
     assert queue.taken == 20
     assert message_row(queue).status is HealthStatus.FAIL
+    assert queue.is_empty
     queue.note(waiting=20, unclaimed=20)  # they wait: nodes are busy
+    assert not queue.is_empty
     assert message_row(queue).status is HealthStatus.OK
 
 

@@ -1,4 +1,4 @@
-"""What leaves this host is encrypted."""
+"""Connections that leave this host are encrypted."""
 
 from collections.abc import Callable
 

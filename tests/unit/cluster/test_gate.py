@@ -1,4 +1,4 @@
-"""Who may ask what: scopes, tenants, nodes, and how tokens could be got around."""
+"""Permissions: scopes, tenants, nodes, and attempts to bypass tokens."""
 
 import asyncio
 from typing import Any
@@ -137,7 +137,7 @@ async def test_operator_makes_a_token_that_is_shown_once(gateway) -> None:
 
 
 class Accounts:
-    """Accounts of a broker whose management API can be away."""
+    """Accounts of a broker whose management API can be unavailable."""
 
     def __init__(self) -> None:
         self.away = False

@@ -1,4 +1,4 @@
-"""A gateway's API behind real TLS on loopback, and what is tried against it before a token is shown."""
+"""A gateway's API behind real TLS on loopback, and attacks before a token is shown."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ def served(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SecureGat
 
 
 def gone(connection: socket.socket) -> bool:
-    """Wait until the other end has closed, whatever it says before."""
+    """Wait until the other end has closed, and ignore what it sends before."""
     try:
         while connection.recv(2**16):
             pass
@@ -147,7 +147,7 @@ def client_is_refused(client: httpx.Client) -> bool:
     ],
 )
 def test_head_that_two_could_read_differently_is_refused(served: SecureGateway, head: bytes) -> None:
-    """What stands behind the head is a whole second request; it is never answered."""
+    """A second request follows the header; it is never answered."""
     inner = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
     with served.secured() as secured:
         token = f"Authorization: Bearer {served.token}\r\n\r\n".encode()

@@ -1,4 +1,4 @@
-"""What whoever has a node's token, or reads the queue, can do at a real gateway: nothing more."""
+"""What a thief of a node's token, or a reader of the queue, can do at a real gateway: nothing more."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OTHER_ATTEMPT = "01JTC8ZK5V7777777777777777"
 
 @dataclass
 class Attacked:
-    """A gateway with two nodes that live, `mine` being stolen; requests go through gate and API."""
+    """A gateway with two live nodes, of which `mine` is stolen; requests pass the gate and the API."""
 
     gateway: OneGateway
     app: Any
@@ -56,7 +56,7 @@ class Attacked:
         await self.app(scope, receive, send)
 
     async def message(self) -> Message:
-        """Accept an attempt, and return the message that the broker would hand out."""
+        """Accept an attempt; return the message that the broker would deliver."""
         await self.gateway.submit()
         return await self.gateway.messages.next()
 
@@ -252,7 +252,7 @@ def unit_event(seq: int, **changes: object) -> dict[str, object]:
 
 
 def with_file(said: dict[str, object], prefix: str, content: bytes) -> dict[str, object]:
-    """Return a verdict with another content of a file."""
+    """Return a verdict in which a file has other content."""
     files: Any = said["files"]
     (file,) = [file for file in files if file["name"].startswith(prefix)]
     file.update(

@@ -1,4 +1,4 @@
-"""The service in this process, with an executor that answers as the test says."""
+"""The service in this process, with a scripted executor."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ PROGRAM = Program(language=BY_NAME["python"], source="print(1)", client="piston"
 
 
 class SlowDaemon:
-    """A daemon that never finishes an attempt, and knows it only once it was asked `late` times for it."""
+    """A daemon that never finishes an attempt, and that knows it only after `late` requests for it."""
 
     address = None
 
@@ -42,7 +42,7 @@ class SlowDaemon:
 
 
 async def cancelled(daemon: SlowDaemon) -> list[str]:
-    """Cancel a program that is under way; return what the daemon was asked."""
+    """Cancel a running program; return the daemon's requests."""
     executor = Executor(cast("AsyncClient", daemon), at_once=1, policies={})
     running = asyncio.create_task(executor.run(PROGRAM))
     await daemon.submitted.wait()

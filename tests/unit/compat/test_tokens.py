@@ -1,4 +1,4 @@
-"""Requests of other machines, with the tokens that a gateway accepts."""
+"""Requests of other machines, with tokens that a gateway accepts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROGRAM = {"language": "python", "code": "print(1)"}
 
 
 class GatewaysExecutor(ScriptedExecutor):
-    """An executor before a gateway that knows one token."""
+    """An executor in front of a gateway that knows one token."""
 
     answers = True
 

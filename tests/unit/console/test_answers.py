@@ -1,4 +1,4 @@
-"""The page of models' mistakes, and attempts with many cases, before a daemon that answers as told."""
+"""The page of models' mistakes, and attempts with many cases, with a scripted daemon."""
 
 from __future__ import annotations
 

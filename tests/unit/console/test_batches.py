@@ -1,14 +1,16 @@
-"""Why items of a batch fail, as its page tells it."""
+"""A batch's page shows why its items fail."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from assayd.errors import RequestError
+from assayd_client import NotFound
 from assayd_client.cli.evaluate import TASK_LABEL
 from assayd_client.requests import ClientRequest
 from assayd_console.pages.batches import (
@@ -33,7 +35,7 @@ def item(line: int, *rules: str, cause: str | None = None, verdict: str = "faile
 
 
 class Daemon:
-    """Answers with attempts that have labels and findings."""
+    """A daemon whose attempts have labels and findings."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -70,7 +72,7 @@ async def test_failures_say_what_one_was_told_and_what_all_that_were_looked_at_s
 
 
 class Pages:
-    """Answers with pages of a batch's attempts."""
+    """A daemon that returns a batch's attempts in pages."""
 
     def __init__(self, *pages: list[dict[str, object]]) -> None:
         self.pages = pages
@@ -108,7 +110,7 @@ async def test_batch_of_other_attempts_has_no_tasks_and_is_read_once() -> None:
 
 
 class OwnedDaemon:
-    """Answers with a finished batch of a user, and remembers the names of sent batches."""
+    """A daemon with a user's finished batch, which records the names of submitted batches."""
 
     def __init__(self, uid: int) -> None:
         self.batch = {
@@ -155,6 +157,43 @@ async def test_failed_lines_that_are_run_again_twice_at_once_become_two_batches(
         await run_again(request_to(daemon))
     first, second = daemon.sent
     assert first != second
+
+
+class ForgetfulDaemon(OwnedDaemon):
+    """Has three failed lines; the bundle of one is gone, and the record of another."""
+
+    def __init__(self) -> None:
+        super().__init__(os.geteuid())
+        self.lines_sent: list[bytes] = []
+
+    async def ask(self, request: ClientRequest[Any]) -> dict[str, Any]:
+        if request.method == "POST":
+            self.lines_sent = [line async for line in cast("Any", request.content)]
+        return await super().ask(request)
+
+    async def lines(self, request: ClientRequest[Any]) -> AsyncIterator[dict[str, Any]]:
+        for number in (1, 2, 3):
+            attempt = {"id": f"A{number}", "artifacts": [{"name": "submission_1.json", "bytes": 2}]}
+            yield {**item(number), "error": None, "attempt": None if number == 3 else attempt}
+        yield {**item(4), "error": {"code": "malformed"}, "attempt": None}
+
+    async def fetch(self, request: ClientRequest[Any]) -> bytes:
+        if "A1" in request.path:
+            raise NotFound("artifact.missing", "the bundle doesn't exist", status=404)
+        return b"{}"
+
+
+async def test_failed_lines_without_a_stored_submission_are_named_and_the_others_run() -> None:
+    daemon = ForgetfulDaemon()
+    response = await run_again(request_to(daemon))
+    assert daemon.lines_sent == [b"{}\n"]
+    assert response.headers["location"].endswith("?missing=1,3")
+
+    request = request_to(daemon)
+    request.query_params = {"missing": "1,3"}
+    assert b"removed: lines 1, 3 of the earlier batch" in (await show_batch(request)).body
+    request.query_params = {"missing": "all, call 555"}
+    assert b"earlier batch" not in (await show_batch(request)).body
 
 
 @pytest.mark.parametrize(("others", "shown"), [(0, True), (1, False)])

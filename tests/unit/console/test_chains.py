@@ -1,4 +1,4 @@
-"""Why an answer of a chain failed, next to that answer."""
+"""The reason why a chain's answer failed, next to the answer."""
 
 from __future__ import annotations
 

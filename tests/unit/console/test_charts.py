@@ -1,4 +1,4 @@
-"""Pictures: what they show of counts, and that names in them are text."""
+"""Charts: their counts, and that names in them are escaped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run used: one row for each figure that was measured."""
+"""The usage of a run: one row for each measured figure."""
 
 from __future__ import annotations
 

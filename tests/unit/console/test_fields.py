@@ -1,4 +1,4 @@
-"""Fields of a form from a schema, and back to the value that was typed."""
+"""Form fields from a schema, and the typed values from a form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is answered, and what answers carry."""
+"""Who is answered, and the headers of answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Colors of source code, whose text stays as it is."""
+"""Colored source code, with unchanged text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from html import unescape
 
 import pytest
 
-from assayd_console.highlight import colored, opened_after
+from assayd_console.sources import colored, opened_after
 
 QUOTES = '"' * 3
 

@@ -12,7 +12,7 @@ from assayd_console.live import LivePage, Tell, follow
 
 
 async def answered(page: LivePage) -> str:
-    """Return all that a page sends to a browser that stays."""
+    """Return everything that a page sends to a browser that stays."""
     sent: list[bytes] = []
 
     async def send(message: Any) -> None:

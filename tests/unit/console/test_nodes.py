@@ -1,4 +1,4 @@
-"""The page of nodes of a cluster, before a gateway that answers what a test says."""
+"""The page of a cluster's nodes, with a scripted gateway."""
 
 from __future__ import annotations
 

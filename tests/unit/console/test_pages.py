@@ -1,4 +1,4 @@
-"""Pages before a daemon that answers what a test says."""
+"""Pages with a scripted daemon."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ KIND = {
 
 
 class Told:
-    """Answers by path, and remembers what was sent."""
+    """Answers by path, and records requests."""
 
     def __init__(self, answers: dict[str, Any]) -> None:
         self._answers = answers
@@ -80,7 +80,7 @@ class Told:
         return [KIND]
 
     async def close(self) -> None:
-        """Leave nothing."""
+        """Do nothing."""
 
 
 @asynccontextmanager

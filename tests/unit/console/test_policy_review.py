@@ -1,4 +1,4 @@
-"""The page that shows what a profile would change; its text is of submitted code."""
+"""The page that shows the effect of a profile; it contains text of submitted code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Foreign text on a page: visible and harmless, whatever template prints it."""
+"""Untrusted text on a page: visible and harmless in every template."""
 
 from __future__ import annotations
 

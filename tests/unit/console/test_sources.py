@@ -1,4 +1,4 @@
-"""Where findings stand beside the source."""
+"""The position of findings beside the source."""
 
 from __future__ import annotations
 

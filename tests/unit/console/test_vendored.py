@@ -1,4 +1,4 @@
-"""What the console has of others is what it says, byte for byte, with its licence."""
+"""The console's third-party files match their listed digests, and their licenses are included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alert rules and dashboard ask for what the daemon has, and nothing that it measures is forgotten."""
+"""Alert rules and dashboard use existing metrics, and every metric is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documents of an installation: whatever they link to is there."""
+"""The documents of an installation: all their links work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The locked packages: those of an installation are among those of a checkout, and all are hashed."""
+"""The locked packages: an installation's are part of a checkout's, and all have hashes."""
 
 from __future__ import annotations
 

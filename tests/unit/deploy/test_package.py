@@ -1,4 +1,4 @@
-"""What the Debian package asks for, and what can be added to what it installs."""
+"""The Debian package's dependencies, and the extras that can be added to an installation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_extra_can_be_added() -> None:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> dict[str, str]:
-    """Return the environment of a script that adds to an installation of nothing."""
+    """Return the environment of a script that adds extras to an empty installation."""
     venv.create(tmp_path / "lib", with_pip=False)
     (tmp_path / "locks").mkdir()
     (tmp_path / "locks/run.txt").write_text("none==1 \\\n")
@@ -53,7 +53,7 @@ def extras(*words: str, environ: dict[str, str]) -> subprocess.CompletedProcess[
 
 
 def wheel(folder: Path) -> Path:
-    """Make a wheel of one module, with the standard library alone."""
+    """Build a wheel of one module with only the standard library."""
     import zipfile
 
     path = folder / "added_thing-1.0-py3-none-any.whl"

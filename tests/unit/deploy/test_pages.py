@@ -1,4 +1,4 @@
-"""Manual pages and completions: everything that the programs take, in the words of their help."""
+"""Manual pages and completions contain every option, in the words of the programs' help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be seen of the profile without running it."""
+"""Properties of the seccomp profile that can be checked without running it."""
 
 import json
 from collections import Counter

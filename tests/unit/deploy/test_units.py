@@ -1,4 +1,4 @@
-"""What the units say, and what systemd's own tool says of them."""
+"""The systemd units, and systemd's own check of them."""
 
 from __future__ import annotations
 

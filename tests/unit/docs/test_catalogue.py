@@ -1,4 +1,4 @@
-"""Titles and helps of all rules, as reviewers read them in a diff, and the shape of titles and hints."""
+"""Titles and helps of all rules, as a reviewable text, and the form of titles and hints."""
 
 from __future__ import annotations
 

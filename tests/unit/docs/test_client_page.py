@@ -1,4 +1,4 @@
-"""What the page about the client shows can be run."""
+"""The examples on the client's page can be run."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""No command gets stale: a test runs each make target and each script of the benchmark."""
+"""Every make target and every benchmark script is run by a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exit codes of `assay`, as the contract and the manual page have them."""
+"""The exit codes of `assay`, according to the contract and the manual page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operators' guide shows is marked, so that the tests know what to run of it."""
+"""Blocks in the operators' guide are marked, so that tests know which to run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of modules names every field of a manifest, and no other."""
+"""The page of modules lists every field of a manifest, and no other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs/kinds/module.md"
 
 
 def _fields(model: type[BaseModel]) -> dict[str, bool]:
-    """Return the fields with those of nested tables as `table.field`, and whether each is required."""
+    """Return the fields, nested ones as `table.field`, and whether each is required."""
     found: dict[str, bool] = {}
     for name, field in model.model_fields.items():
         nested = [one for one in get_args(field.annotation) if one is not NoneType]

@@ -1,4 +1,4 @@
-"""What the documents show works, and what they refer to exists."""
+"""The examples in the documentation work, and its references exist."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ LIMITS = Limits(timeout_s=10, unit_timeout_s=2, memory_bytes=2**26, max_processe
 
 @pytest.fixture(scope="module")
 def example() -> Kind:
-    """Return the validator that the guide shows."""
+    """Return the guide's validator."""
     validator: Kind = run_block(0)["validator"]
     return validator
 
 
 def run_block(number: int) -> dict[str, Any]:
-    """Run a block of Python that the guide shows, and return what it defines."""
+    """Run one of the guide's Python blocks; return its definitions."""
     text = (ROOT / "docs/adding-a-validator.md").read_text()
     code = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[number]
     module = types.ModuleType("example")

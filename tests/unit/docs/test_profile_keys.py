@@ -1,4 +1,4 @@
-"""The reference of profile files names every key that there is, and no other."""
+"""The reference of profile files lists every key, and no other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs/operating/profile-keys.md"
 
 
 def _documented() -> dict[str, set[str]]:
-    """Return the keys of each section of the page; those before the first section stand under ''."""
+    """Return the keys of each section of the page; those before the first section are under ''."""
     found: dict[str, set[str]] = {"": set()}
     section = ""
     for line in PAGE.read_text().splitlines():

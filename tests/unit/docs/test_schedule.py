@@ -1,4 +1,4 @@
-"""The timer and the cron line of docs/scheduled-pipelines.md: their form, and the command in them."""
+"""The timer and the cron line in docs/scheduled-pipelines.md: their form and their command."""
 
 from __future__ import annotations
 

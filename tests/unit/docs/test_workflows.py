@@ -1,4 +1,4 @@
-"""What a host of the repository reads: workflows, forms of issues, updates."""
+"""The files for the repository's host: workflows, issue forms, dependency updates."""
 
 from __future__ import annotations
 

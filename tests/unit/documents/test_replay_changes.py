@@ -1,4 +1,4 @@
-"""What two submissions differ in, as `diff -u` would tell it."""
+"""The differences between two submissions, in the form of `diff -u`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports that are not allowed, as the report lists them."""
+"""Forbidden imports in the report."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_module_that_is_computed_has_no_name() -> None:
     ],
 )
 def test_import_by_name_is_a_violation(line: str, module: str | None) -> None:
-    """It was missing among the violations."""
+    """Regression: it was missing from the violations."""
     finding = Finding(
         rule="builtin.not_allowed",
         category="builtin",
@@ -82,7 +82,7 @@ def test_import_by_name_is_a_violation(line: str, module: str | None) -> None:
 
 
 def test_import_by_name_in_a_module_is_a_violation() -> None:
-    """Its rule is another one, so it was missing."""
+    """Regression: it was missing, because it has a different rule."""
     finding = Finding(
         rule="forbidden.name",
         category="forbidden_name",

@@ -1,18 +1,26 @@
+from __future__ import annotations
+
 import json
 import tracemalloc
 from collections.abc import Iterator
+from typing import Annotated
 
 import pytest
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from assayd.documents import read_submission
 from assayd.documents.strict_json import (
     MAX_CONTAINERS,
     MAX_DEPTH,
     MAX_VALUES,
+    MOST,
     canonical,
     digest,
     read_json,
+    refuse_many_errors,
 )
 from assayd.errors import RequestError
+from assayd.kinds import registry
 
 
 @pytest.mark.parametrize(
@@ -130,7 +138,7 @@ def test_what_is_written_in_pieces_is_what_is_written_at_once(value: object) -> 
 
 
 def test_large_values_are_written_without_holding_many_times_their_text() -> None:
-    """All pieces of a text were held at once: ten times its size, for each of three copies."""
+    """Regression: all pieces of a text were held at once, ten times its size, for each of three copies."""
     value = [{"name": str(number), "value": number} for number in range(100_000)]
     tracemalloc.start()
     try:
@@ -142,7 +150,7 @@ def test_large_values_are_written_without_holding_many_times_their_text() -> Non
 
 
 class _Counted(list[object]):
-    """A list that counts how often a value is taken out of it."""
+    """A list that counts how often a value is read from it."""
 
     taken = 0
 
@@ -158,3 +166,66 @@ def test_a_long_list_is_not_looked_through_at_each_level_above_it() -> None:
         value = [value]
     canonical(value)
     assert numbers.taken <= 2 * len(numbers)
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    sizes: list[int] = []
+
+
+class Whole(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    part: Part | None = None
+    parts: Annotated[tuple[Part, ...], Field(max_length=10)] = ()
+    texts: dict[str, str] = {}
+    either: str | list[str] = ""
+    free: dict[str, JsonValue] = {}
+
+
+MANY = range(MOST + 1)
+UNKNOWN = {f"x{n}": n for n in MANY}
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        (UNKNOWN, "x0"),
+        ({"part": UNKNOWN}, "part.x0"),
+        ({"parts": [UNKNOWN]}, "parts.0.x0"),
+        ({"part": {"name": "a", "sizes": [None for _ in MANY]}}, "part.sizes.0."),
+        ({"texts": {f"t{n}": n for n in MANY}}, "texts.t0."),
+        ({"either": list(MANY)}, "either.0."),
+        ({"parts": [1 for _ in MANY]}, "parts.0."),
+    ],
+)
+def test_many_misfits_are_refused_by_the_first(value: dict[str, object], field: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        refuse_many_errors(Whole, value)
+    assert refused.value.code == "invalid"
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"part": None, "either": ["a"] * 500},
+        {"free": UNKNOWN, "texts": {f"t{n}": "" for n in range(500)}},
+        {"free": {"list": list(range(5000))}},
+        {"part": {"name": 1, "other": 2}},
+    ],
+)
+def test_what_fits_and_few_misfits_are_left_to_the_model(value: dict[str, object]) -> None:
+    refuse_many_errors(Whole, value)
+
+
+@pytest.mark.parametrize("where", ["", "overrides", "payload"])
+def test_submission_of_a_hundred_thousand_unknown_fields_is_refused_at_once(where: str) -> None:
+    crowd = {f"x{n}": 1 for n in range(100_000)}
+    body: dict[str, object] = {"kind": "script", "payload": {"code": "pass"}}
+    body |= {where: crowd} if where else crowd
+    with pytest.raises(RequestError, match=f"more than {MOST} fields"):
+        read_submission(json.dumps(body).encode(), registry.load([]))

@@ -1,4 +1,4 @@
-"""Every row of docs/egress-decisions.md and of decision_table.md, tried."""
+"""Every row of docs/egress-decisions.md and of decision_table.md, tested."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One row: what is asked under which profile, and the rule that must decide."""
+    """One row: a request, a profile, and the rule that must decide."""
 
     profile: str
     request: str

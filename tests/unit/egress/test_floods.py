@@ -18,7 +18,7 @@ COUNT = 5000
 
 
 class CountingStream(MemoryStream):
-    """A connection of guest code that counts how often it is written to, and rounds of the loop."""
+    """A connection of guest code that counts writes and rounds of the event loop."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class CountingStream(MemoryStream):
 
 
 async def rounds_until(stream: MemoryStream, end: bytes) -> int:
-    """Count the rounds of the event loop until the guest has heard an end."""
+    """Return the number of event loop rounds until the guest has received an end."""
     rounds = 0
     while not (stream.heard.endswith(end) or stream.ended or stream.broken):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Plain HTTP through a session: what the host gets, what the guest is told, what goes on record."""
+"""Plain HTTP through a session: the host's request, the guest's answer, and the record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def get(port: int, path: str = "/", name: str = HOST, *headers: str) -> bytes:
 
 
 def answering(answer: bytes, heads: list[bytes]) -> Handle:
-    """Return a host that notes each head and gives the same answer."""
+    """Return a host that records each header and always gives the same answer."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heads.append(await reader.readuntil(b"\r\n\r\n"))

@@ -1,4 +1,4 @@
-"""A session as a whole: addresses, budgets, units, and what cancelling it leaves."""
+"""A whole session: addresses, budgets, units, and the leftovers of a cancelled session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one user takes of the relay, and another finds."""
+"""One user's use of the relay, and its effect on another user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GREEDY, STRANGER = 1, 2
 
 
 def ways(port: int, look_up=lambda host, port: ("127.0.0.1",), **limits: float) -> tuple[RelaySession, ...]:
-    """Return the ways out of an attempt of each user, through one relay."""
+    """Return the sessions of each user's attempt, through one relay."""
     relay = Relay(
         EgressLimits(**limits),  # type: ignore[arg-type]
         SystemClock(),
@@ -32,7 +32,7 @@ def ways(port: int, look_up=lambda host, port: ("127.0.0.1",), **limits: float) 
 
 
 async def stalling(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer whoever asks for /fast, and nobody else."""
+    """Answer requests for /fast only."""
     if b" /fast " in await reader.readuntil(b"\r\n\r\n"):
         writer.write(OK)
         await writer.drain()

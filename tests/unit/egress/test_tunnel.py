@@ -161,7 +161,7 @@ def connect(port: int, name: str = HOST) -> bytes:
 
 
 def echoing(seen: list[bytes]) -> Handle:
-    """Return a host that sends back what it gets, and notes it."""
+    """Return a host that sends back and records what it receives."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):

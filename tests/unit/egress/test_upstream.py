@@ -1,4 +1,4 @@
-"""What nothing happens on for too long."""
+"""Connections without activity for too long."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from assayd.egress.refusal import NotServed
+from assayd.egress.decision import NotServed
 from assayd.egress.upstream import idle_after
 
 

@@ -1,4 +1,4 @@
-"""The provider that waits for a person: prompts and answers as files."""
+"""The provider that waits for a person: prompts and answers are files."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ TIMEOUT_S = 20.0
 
 
 def request(user: str) -> str:
-    """Return what the daemon writes on the program's standard input."""
+    """Return the daemon's request on the program's standard input."""
     return json.dumps({"kind": "code", "attempt": 0, "prompt": {"system": "Answer JSON.", "user": user}})
 
 
 class Asked:
-    """The program, waiting for an answer."""
+    """The program while it waits for an answer."""
 
     def __init__(self, folder: Path, text: str) -> None:
         self._process = subprocess.Popen(
@@ -41,12 +41,12 @@ class Asked:
         self._process.stdin = None
 
     def answer(self) -> str:
-        """Return what it prints."""
+        """Return the program's output."""
         said, _ = self._process.communicate(timeout=TIMEOUT_S)
         return said
 
     def kill(self) -> None:
-        """End it, as the daemon does."""
+        """Kill the program, like the daemon."""
         self._process.kill()
         if self._process.stdout is not None and not self._process.stdout.closed:
             self._process.communicate()
@@ -54,7 +54,7 @@ class Asked:
 
 @pytest.fixture
 def asked(tmp_path: Path) -> Iterator[list[Asked]]:
-    """Programs that are ended after the test."""
+    """Return a list of programs that are killed after the test."""
     programs: list[Asked] = []
     yield programs
     for program in programs:

@@ -1,4 +1,4 @@
-"""`make run` before its first container: a socket that is taken, and a step that fails."""
+"""`make run` before its first container: a socket in use, and a step that fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout whose set-up fails after it has printed much."""
+    """Return a checkout whose set-up fails after printing much."""
     (tmp_path / "examples").mkdir()
     shutil.copy(ROOT / "examples" / "run.py", tmp_path / "examples")
     (tmp_path / "Makefile").write_text("runtime:\n\t@seq 1 1000; exit 7\nengine:\n\t@true\n")
@@ -43,7 +43,7 @@ def test_failed_step_shows_the_end_of_its_output_and_where_the_rest_is(checkout:
 
 
 def test_daemon_that_serves_there_already_is_not_used_and_nothing_is_set_up(checkout: Path) -> None:
-    """It validated the examples by the other daemon, and reported success."""
+    """Regression: the examples were validated by the other daemon, and it reported success."""
     (checkout / ".run").mkdir()
     with serving(FakeService(), checkout / ".run" / "assayd.sock"):
         done = run(checkout)

@@ -13,7 +13,7 @@ Check = Callable[..., list[Finding]]
 
 @pytest.fixture
 def check() -> Check:
-    """Return what checks a program, and leaves out what is only for information."""
+    """Return a function that checks a program, and omits findings for information."""
 
     def run(code: str, *libraries: str, **how: object) -> list[Finding]:
         found = analyse(code, libraries=libraries, **how).findings  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Confidence by its formula, and what another try is told."""
+"""The formula of confidence, and the content of the retry context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The corpus: valid programs pass, each wrong thing is found where it is, and edits that are offered work."""
+"""The corpus: valid programs pass, each fault is found at its place, and the offered edits work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is followed on the stack, and the legitimate neighbours of what is refused."""
+"""Findings about the stack's contents, and similar programs that are correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines in the form of other languages."""
+"""Lines in the syntax of other languages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The YAML form of a Fifth report, from documents as the daemon gives them."""
+"""The YAML form of a Fifth report, made from the daemon's documents."""
 
 from __future__ import annotations
 

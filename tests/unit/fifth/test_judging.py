@@ -1,4 +1,4 @@
-"""What gforth says, as findings."""
+"""gforth's errors as findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules are data: another one of an existing sort, a word or a library needs no code."""
+"""The rules are data: a rule of an existing sort, a word or a library needs no code."""
 
 from __future__ import annotations
 

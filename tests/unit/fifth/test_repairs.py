@@ -1,4 +1,4 @@
-"""The one change of a program with which the checks find fewer errors."""
+"""The single change of a program that reduces its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators add to Fifth's tables: it counts like the package's own, what is wrong in it is named."""
+"""Operators' additions to Fifth's tables: they work like the built-in ones, and their errors are reported."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ shop = ["str"]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """Return a folder for tables, and forget them afterwards."""
+    """Return a folder for tables; they are reset afterwards."""
     yield tmp_path
     use_tables(())
 

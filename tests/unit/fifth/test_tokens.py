@@ -1,4 +1,4 @@
-"""How a text is cut: by the language's own rules, whatever the text is."""
+"""Splitting a text into tokens by the language's own rules, for any text."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ _HOSTILE = {
 
 @pytest.mark.parametrize("text", _HOSTILE.values(), ids=_HOSTILE)
 def test_hostile_text_is_read_to_its_end(text: str) -> None:
-    """Nothing that is done for one word may grow with the text: then these would take minutes."""
+    """The work per word may not grow with the text; otherwise, these would take minutes."""
     found = analyse(text).findings
     assert all(f.line is not None for findings in found.values() for f in findings)
 

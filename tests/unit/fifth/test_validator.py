@@ -1,4 +1,4 @@
-"""The kind `fifth`: stages, workflows of its source, what is planned, and how a run is judged."""
+"""The kind `fifth`: stages, workflows in its source, plans, and judgement of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the abstract interpretation decides, and what it keeps quiet about. The document lists the same."""
+"""What the abstract interpretation decides and ignores, as listed in the documentation."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_word_that_gives_another_number_than_it_takes_is_named_with_what_to_writ
 
 
 def test_many_definitions_are_read_in_time_that_grows_with_their_number(check: Check) -> None:
-    """Each went through all words before it: a text at its cap took half a minute."""
+    """Regression: each definition searched all earlier words, so a text at the limit took half a minute."""
 
     def took_s(count: int) -> float:
         began = time.process_time()

@@ -1,7 +1,7 @@
 import re
 
+from assayd_fifth.generating import CHARS, list_words, topics
 from assayd_fifth.language import language
-from assayd_fifth.word_lists import CHARS, list_words, topics
 
 
 def test_words_stand_behind_the_effect_that_they_share() -> None:

@@ -1,4 +1,4 @@
-"""What helps against an exception: its type, its text, and the name that was nearest decide."""
+"""Hints for an exception: its type, its text and the nearest name decide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a case expects beside what it got: what is equal, where it differs first, how that is told."""
+"""A case's expected and actual values: equality, first difference, and message."""
 
 from __future__ import annotations
 

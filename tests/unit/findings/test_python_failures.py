@@ -218,7 +218,7 @@ def test_exception_in_the_second_file_is_shown_there() -> None:
 def test_exception_of_the_harness_is_not_shown_as_the_submissions(
     around: ExceptionContext, record: Raised
 ) -> None:
-    """Its line was shown in the submitted text, with "Handle this case in the code"."""
+    """Regression: its line was shown in the submitted text, with "Handle this case in the code"."""
     finding = failure_finding(record, around)
     assert (finding.file, finding.line, finding.snippet, finding.edit) == (None, None, None, None)
     assert finding.message == "The kind's own code failed: ZeroDivisionError: division by zero"

@@ -1,4 +1,4 @@
-"""The values of the names of a failing line: built-in types are shown, and nothing of a guest's runs."""
+"""The values of names on a failing line: built-in types are shown, and no guest code runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILE = "<submitted>"
 
 
 def values(text: str, **names: object) -> dict[str, str]:
-    """Run a text that raises, and return the values that its line had."""
+    """Run a text that raises; return the values of its line."""
     texts = {FILE: ShownText(name="main.py", text=text)}
     try:
         exec(compile(text, FILE, "exec"), {"__name__": "x", **names})
@@ -24,14 +24,14 @@ def values(text: str, **names: object) -> dict[str, str]:
 
 
 class Hostile:
-    """Ends the process when it is shown."""
+    """Ends the process if it is printed."""
 
     def __repr__(self) -> str:
         raise SystemExit(3)
 
 
 class Text(str):
-    """A text with code of its own."""
+    """A string with code of its own."""
 
     __slots__ = ()
 

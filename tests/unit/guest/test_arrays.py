@@ -1,4 +1,4 @@
-"""Values of numpy and pandas, by stand-ins: what is rendered hangs on names in loaded modules alone."""
+"""Values of numpy and pandas, with stand-ins: rendering depends only on names in loaded modules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assayd.guest.values import render
 
 
 class Generic:
-    """A scalar of numpy's."""
+    """A numpy scalar."""
 
     def __init__(self, held: object, kind: str = "i") -> None:
         self.held, self.dtype = held, SimpleNamespace(kind=kind)
@@ -26,25 +26,25 @@ class Generic:
 
 
 class Float64(Generic, float):
-    """A scalar that is a float as well."""
+    """A numpy scalar that is also a float."""
 
     def __new__(cls, held: float) -> Float64:
         return float.__new__(cls, held)
 
 
 class Array(Generic):
-    """An array of numpy's."""
+    """A numpy array."""
 
     def tolist(self) -> object:
         return self.held
 
 
 class Labels(Array):
-    """An index of pandas'."""
+    """A pandas index."""
 
 
 class Series:
-    """A series of pandas'."""
+    """A pandas series."""
 
     def __init__(self, values: list[object]) -> None:
         self.name, self.values, self.dtype = "n", values, "int64"
@@ -55,7 +55,7 @@ class Series:
 
 
 class Frame:
-    """A table of pandas'."""
+    """A pandas table."""
 
     columns, index = Labels(["a", "b"]), Labels([0])
     dtypes = ("int64", "float64")
@@ -68,7 +68,7 @@ class Frame:
 
 
 class Columns(Labels):
-    """Columns that know how many they are."""
+    """A column index that knows its length."""
 
     def __len__(self) -> int:
         return 2
@@ -147,7 +147,7 @@ def test_module_that_is_none_changes_nothing(monkeypatch: pytest.MonkeyPatch, fa
 
 
 class Broken(Array):
-    """An array whose reading fails."""
+    """An array that can't be read."""
 
     def tolist(self) -> object:
         raise MemoryError("too much")

@@ -1,4 +1,4 @@
-"""The guard for attributes whose name is computed: what it lets pass, what it refuses."""
+"""The guard for computed attribute names: which ones it permits and refuses."""
 
 from __future__ import annotations
 

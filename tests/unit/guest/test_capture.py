@@ -1,4 +1,4 @@
-"""A stream's head, tail and count."""
+"""A stream's beginning, end and length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The container's counters, of both versions of control groups."""
+"""The container's counters, for both cgroup versions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from assayd.guest.cgroup import Cgroup, Counters
 
 
 def write(root: Path, files: dict[str, str]) -> Cgroup:
-    """Lay files of a control group and read them."""
+    """Write the files of a control group and read them."""
     for name, content in files.items():
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(content)

@@ -1,4 +1,4 @@
-"""What a unit's time went into, by scripted looks of 50 ms at scripted tasks."""
+"""What a unit's time is spent on, measured by scripted samples of scripted tasks every 50 ms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIMIT_S = 1.0
 
 @dataclass
 class Machine:
-    """One processor that gives tasks their shares; what one does not get of what it wants, it waits for."""
+    """One processor that divides its time among tasks; a task waits for what it doesn't get."""
 
     now_s: float = 0.0
     used_s: float = 0.0
@@ -28,7 +28,7 @@ class Machine:
         return self.now_s
 
     def pass_time(self, time_s: float, **shares: tuple[float, float]) -> None:
-        """Let time pass in which tasks, by names like ``t1``, run and wait for parts of it."""
+        """Advance the time, in which tasks with names like ``t1`` run and wait for parts of it."""
         self.now_s += time_s
         for name, (ran, waited) in shares.items():
             tid = int(name.removeprefix("t"))
@@ -38,17 +38,17 @@ class Machine:
 
 
 class Below:
-    """What the clock asks of the runner."""
+    """The clock's source of figures."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
 
     def used_s(self) -> float:
-        """Return what all have used."""
+        """Return the time used by all tasks."""
         return self._machine.used_s
 
     def tasks(self) -> Iterator[KernelTask]:
-        """Return the tasks of the machine."""
+        """Yield the machine's tasks."""
         machine = self._machine
         for tid, ran_s in machine.ran.items():
             yield KernelTask(
@@ -68,7 +68,7 @@ def machine() -> Machine:
 
 
 def run(machine: Machine, most_s: float = 10.0, **shares: tuple[float, float]) -> UnitClock:
-    """Let a unit go on in the same way until its time is up."""
+    """Let a unit continue in the same way until its time is up."""
     clock = UnitClock(LIMIT_S, Below(machine), now=machine.clock)
     while not clock.is_over():
         assert machine.now_s < most_s, "it does not end"
@@ -155,7 +155,7 @@ def test_task_that_is_new_and_sleeps_says_nothing_of_waiting(machine: Machine) -
 
 
 def test_unit_that_the_runner_keeps_waiting_has_that_time_to_come() -> None:
-    """On a busy machine a flood of output ended as a timeout: it waited for a runner without a processor."""
+    """Regression: on a busy machine, much output ended as a timeout while the runner waited to run."""
     machine, kept = Machine(), [0.8 * LOOK_S]
     clock = UnitClock(LIMIT_S, Below(machine), lambda: kept[0], machine.clock)
     while not clock.is_over():

@@ -1,4 +1,4 @@
-"""The frame codec: what goes in comes out, and nothing else gets through."""
+"""The frame codec: frames are encoded and decoded without loss, and nothing else is accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was meant by a misspelt attribute, key or imported name: the objects themselves are asked."""
+"""The intended name of a misspelt attribute, key or import, found by asking the objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILE = "<submitted>"
 
 
 def meant(text: str, **names: object) -> tuple[str, bool] | None:
-    """Run a text that raises, and return what was meant."""
+    """Run a text that raises; return the intended name."""
     texts: Mapping[str, ShownText] = {FILE: ShownText(name="main.py", text=text)}
     try:
         exec(compile(text, FILE, "exec"), {"__name__": "x", **names})
@@ -23,7 +23,7 @@ def meant(text: str, **names: object) -> tuple[str, bool] | None:
 
 
 class Thing:
-    """One with a field of its own, and one that answers for none."""
+    """A class with a field, and one attribute that raises."""
 
     kind = "thing"
 

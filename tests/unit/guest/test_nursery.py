@@ -14,7 +14,7 @@ COMMON = {"text": TESTS, "texts": [], "context": "", "entry_point": "total", "na
 
 
 def printed_by_solution(work: Path, *, read_before: bytes) -> bytes:
-    """Run the tests twice, after the runner has read something else; return what the second solution printed."""
+    """Run the tests twice after the runner has read something; return the second solution's output."""
     with guest_runner(work) as runner:
         runner.begin(mode="observe", hidden_tests=True, max_processes=8)
         if read_before:

@@ -1,4 +1,4 @@
-"""Declared outputs: what leaves the work directory, and what stays behind and why."""
+"""Declared outputs: which files are collected, and why others aren't."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def collect(
     max_bytes: int = 10_000,
     known: Mapping[str, bytes] | None = None,
 ) -> tuple[dict[str, bytes], list[str]]:
-    """Return the collected files, and the reasons for what was dropped."""
+    """Return the collected files, and the reasons for dropped ones."""
     root = os.open(folder, os.O_RDONLY)
     found: dict[str, bytes] = {}
     try:

@@ -1,4 +1,4 @@
-"""A child's reports: counted, capped, passed on."""
+"""A child's reports: counted, limited, forwarded."""
 
 from __future__ import annotations
 

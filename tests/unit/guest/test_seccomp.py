@@ -1,4 +1,4 @@
-"""The system call filters of a child, run as the kernel would."""
+"""The system call filters of a child, interpreted like the kernel does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALLOWED = None
 
 
 def judge(programs: tuple[bytes, ...], number: int, *arguments: int, architecture: int = X86) -> int | None:
-    """Interpret the filters for one call; return the errno of the first that refuses it, or None."""
+    """Interpret the filters for one call; return the errno of the first filter that refuses it, or None."""
     answers = (_judge(program, number, *arguments, architecture=architecture) for program in programs)
     return next((answer for answer in answers if answer is not ALLOWED), ALLOWED)
 
@@ -192,7 +192,7 @@ KEPT_APART = {
 
 
 def filters() -> tuple[bytes, bytes, bytes]:
-    """Return a child's own filter, and the same for a solution and for its tests."""
+    """Return a child's filter, a solution's, and its tests'."""
     _, own = build_filters(allow_exec=False, allow_inet=False, machine="x86_64")
     made = (separated(own, OWN, writes=writes, machine="x86_64") for writes in (True, False))
     return own, *made  # type: ignore[return-value]

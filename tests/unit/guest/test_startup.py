@@ -1,4 +1,4 @@
-"""What the runner does once: which handlers of forks its children are spared."""
+"""The runner's one-time set-up: fork handlers that its children don't run."""
 
 from __future__ import annotations
 

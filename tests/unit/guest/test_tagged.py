@@ -1,4 +1,4 @@
-"""Values beyond JSON, out and in again."""
+"""Values beyond JSON, encoded and decoded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from assayd.guest.values import MAX_DEPTH, Rendered
 
 
 def there_and_back(value: object) -> tuple[object, Rendered]:
-    """Send a value out as text, and take it in again."""
+    """Encode a value as text, and decode it."""
     rendered = render_tagged(value)
     return restore(json.loads(json.dumps(rendered.value, allow_nan=False))), rendered
 

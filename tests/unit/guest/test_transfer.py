@@ -1,4 +1,4 @@
-"""Values that cross, and forms that stand for none."""
+"""Values that can be transferred, and forms that stand for none."""
 
 from __future__ import annotations
 

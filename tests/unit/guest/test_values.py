@@ -1,4 +1,4 @@
-"""Rendering: any value as JSON, without running any code of it."""
+"""Rendering any value as JSON without running its code."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Level(enum.IntEnum):
 
 
 class Touched(BaseException):
-    """Raised when code of a guest's class is run."""
+    """Raised when the code of a guest's class runs."""
 
 
 def touch(*_args: object) -> None:
@@ -52,13 +52,13 @@ HOOKS = (
 
 
 def hostile(base: type) -> type:
-    """Return a subclass whose every method, `__class__` included, raises."""
+    """Return a subclass that raises in every method, including `__class__`."""
     methods: dict[str, object] = dict.fromkeys(HOOKS, touch)
     return type("Hostile", (base,), {**methods, "__class__": property(touch)})
 
 
 def problems(value: object) -> list[tuple[str, str]]:
-    """Return path and problem of every note."""
+    """Return the path and problem of every note."""
     return [(note["path"], note["problem"]) for note in render(value).notes]
 
 
@@ -102,7 +102,7 @@ class Colour(enum.Enum):
 
 @dataclass
 class Client:
-    """A dataclass of the guest's."""
+    """A guest's dataclass."""
 
     name: str
     since: date

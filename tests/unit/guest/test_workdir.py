@@ -1,4 +1,4 @@
-"""The work directory: emptied whatever is in it, laid whatever was put in the way."""
+"""The work directory: emptied of everything, and written despite obstacles."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def work(folder: Path) -> WorkDirectory:
-    """Return it as the runner has it."""
+    """Return the runner's object for the directory."""
     return WorkDirectory(str(folder))
 
 
 @pytest.fixture
 def folder_for_depth() -> Iterator[Path]:
-    """Return a directory that pytest does not clear, which goes no deeper than Python's recursion."""
+    """Return a directory outside pytest's clean-up, which is limited by Python's recursion depth."""
     path = Path(tempfile.mkdtemp(prefix="assayd-deep-"))
     yield path
     subprocess.run(["rm", "-rf", path], check=True)

@@ -1,4 +1,4 @@
-"""Archives: the same bytes for the same content, nothing of the building machine inside."""
+"""Archives: the same bytes for the same content, and nothing of the building machine inside."""
 
 import json
 import os

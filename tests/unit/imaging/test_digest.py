@@ -1,4 +1,4 @@
-"""Digests: stable over places and times, different for different code."""
+"""Digests: the same in other places and at other times, and different for different code."""
 
 import os
 from pathlib import Path

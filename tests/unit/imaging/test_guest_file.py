@@ -1,4 +1,4 @@
-"""The one file that images start."""
+"""The single file that images start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILES = {
 
 
 def built(folder: Path, files: dict[str, str]) -> Path:
-    """Return the file made of these sources."""
+    """Return the file built from these sources."""
     for name, text in files.items():
         path = folder / "sources" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ def built(folder: Path, files: dict[str, str]) -> Path:
 
 
 def run(file: Path) -> str:
-    """Start the file as an image does."""
+    """Start the file like an image."""
     command = [sys.executable, "-I", "-S", str(file)]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
 

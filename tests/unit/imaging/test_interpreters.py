@@ -1,4 +1,4 @@
-"""The Python of an adopted image: found by its files alone, and never outside of its root."""
+"""The Python of an adopted image is found by its files only, and never outside its root."""
 
 from __future__ import annotations
 

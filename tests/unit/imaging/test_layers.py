@@ -1,4 +1,4 @@
-"""Layers of somebody else's image: what they come to, and that none of it lands outside."""
+"""Layers of foreign images: their contents, and that nothing is written outside."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_later_layer_replaces_takes_away_and_clears(tmp_path: Path) -> None:
 
 
 def test_folders_that_are_nested_too_deeply_are_refused_and_the_rest_can_be_removed(tmp_path: Path) -> None:
-    """A layer with 1,500 nested folders ended in a RecursionError."""
+    """Regression: a layer with 1,500 nested folders ended in a RecursionError."""
     applied(tmp_path / "fine", files({"a/" * (CAPS.depth - 1) + "b": b""}))
     with pytest.raises(ConfigError, match="nested folders") as refused:
         applied(tmp_path / "deep", files({"a/" * 1_500 + "b": b""}))
@@ -64,7 +64,7 @@ def test_folders_that_are_nested_too_deeply_are_refused_and_the_rest_can_be_remo
 
 
 def test_folders_that_are_nested_by_links_are_refused(tmp_path: Path) -> None:
-    """1,800 nested folders that links had made could not be removed again."""
+    """Regression: 1,800 folders that were nested through links could not be removed."""
     step = "a/" * 50
     members = []
     for number in range(36):

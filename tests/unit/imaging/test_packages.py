@@ -1,4 +1,4 @@
-"""Package sources: the distribution's own, trusted, of this architecture."""
+"""Package sources: only the distribution's own, trusted, for this architecture."""
 
 from pathlib import Path
 

@@ -10,7 +10,7 @@ from assayd.imaging.paths import matching, resolved
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return a root folder with links like those of a distribution, beside a file of the machine's."""
+    """Return a root folder with links like a distribution's, next to a file of the machine."""
     root = tmp_path / "root"
     for folder in ("usr/lib/ssl", "etc/ssl/certs"):
         (root / folder).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Recipes: what is read, and how a mistake is reported."""
+"""Recipes: how they are read, and how mistakes are reported."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Recipes of the operator's: what they add to those that are shipped, and how a mistake is told."""
+"""An operator's recipes: how they extend the shipped ones, and how mistakes are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Root folders: the allow-list decides which programs stay."""
+"""Root folders: the allowlist decides which programs stay."""
 
 import sys
 from pathlib import Path

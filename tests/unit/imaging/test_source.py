@@ -1,4 +1,4 @@
-"""Images of somebody else's as they lie on disk: every part is the one that the image names, and small."""
+"""Foreign images on disk: every part has the digest that the image names, and an allowed size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One digest for an image's files, from its layers and from what they unpack to."""
+"""One digest for an image's files, computed from its layers and from the unpacked files."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_what_no_image_holds_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """Return a folder with a file that has three links, as one that two images share."""
+    """Return a folder with a file that has three links, as if two images shared it."""
     root = files(tmp_path / "root")
     for name in ("kept", "other"):
         os.link(root / "usr/data", tmp_path / name)

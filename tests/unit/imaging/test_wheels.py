@@ -1,4 +1,4 @@
-"""Wheels: chosen once by pip from an index, locked by their hashes, and taken by those alone."""
+"""Wheels: chosen once by pip from an index, locked by their hashes, and installed by hash only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REQUIRED = ("shout>=1",)
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Let pip know one index, on this disk, and keep nothing."""
+    """Make pip use a single index on this disk, without a cache."""
     for name, value in {"INDEX_URL": make_index(tmp_path / "index"), "NO_CACHE_DIR": "1"}.items():
         monkeypatch.setenv(f"PIP_{name}", value)
     for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX"):

@@ -1,4 +1,4 @@
-"""The kind `ini` of tests/plugins: found by its entry point, and known nowhere else."""
+"""The kind `ini` of tests/plugins is found by its entry point, and mentioned nowhere else."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.package_data import share
 from assayd.settings import Settings
 from assayd.store.jobs import DatabaseJobStore, open_jobs
-from assayd.wiring.from_kinds import recorders_of, routers_of
 from assayd.wiring.profiles import load_profiles
+from assayd.wiring.wings import recorders_of, routers_of
 from assayd_client import PlainClient
 from assayd_client.cli import main
 from assayd_client.cli.submitting import ValidateRequest, build_submission
@@ -197,7 +197,7 @@ def test_kinds_describes_it(assay, service, ini, capsys) -> None:
 def test_installed_kind_needs_no_setting_on_the_command_line(
     installed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, assay, service, ini, capsys
 ) -> None:
-    """The client said that there is no such kind, though the daemon had it; the help lacked its commands."""
+    """Regression: the client denied that the kind exists, and the help lacked its commands."""
     monkeypatch.delenv("ASSAYD_VALIDATORS")
     service.kinds = {"ini": ini}
     file = tmp_path / "server.ini"

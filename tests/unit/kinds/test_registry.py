@@ -34,7 +34,7 @@ OTHER = _Other()
 
 @pytest.fixture
 def offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand in for installed distributions, with an entry point that must never be loaded unasked."""
+    """Replace the installed distributions, with an entry point that must never be loaded unasked."""
 
     def entry_points(*, group: str) -> EntryPoints:
         assert group == validators.GROUP
@@ -127,7 +127,7 @@ def test_nothing_outside_of_a_kind_names_it() -> None:
 
 
 def _said(node: ast.AST) -> list[str]:
-    """Return the texts and the imported modules of a node."""
+    """Return the texts and imported modules of a syntax node."""
     match node:
         case ast.Constant(value=str(text)):
             return [text]
@@ -162,7 +162,7 @@ def test_daemon_without_wings_has_the_core_kinds_and_names_the_missing_ones(
     program = (
         f"import sys\nsys.path[:] = [{str(tmp_path)!r}, *(p for p in sys.path if p[-7:] != '/daemon')]\n"
         "from assayd.kinds import registry\n"
-        "from assayd.attempts.health_rows import kinds_row\n"
+        "from assayd.attempts.health import kinds_row\n"
         "import assayd.wiring.build\n"
         "print(*registry.load([]))\n"
         "print(kinds_row(registry.missing_packages(), {}).detail)\n"

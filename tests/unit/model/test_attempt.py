@@ -1,4 +1,4 @@
-"""The moves of an attempt."""
+"""The state transitions of an attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which attempts a listing wants, told of an attempt in memory."""
+"""The filters of a listing, applied to an in-memory attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers that name a trace: what is valid is continued, everything else is ignored."""
+"""Trace headers: valid ones are continued, and everything else is ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a step beyond its class."""
+"""Advice about a step beyond its error class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that read hostile text: what comes back, and what ends them."""
+"""Programs that read hostile text: their results, and their limits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from assayd_pipeline.bounded_program import ProgramLimits, ask
+from assayd_pipeline.shell_programs import ProgramLimits, ask
 
 LIMITS = ProgramLimits(cpu_s=1, wall_s=5.0, output_bytes=1000)
 

@@ -1,4 +1,4 @@
-"""Real texts of bash, its tools and SQLite, as the image's programs write them, and their classes."""
+"""Real error texts of bash, its tools and SQLite from the image, and their classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts about data, and the findings when the next run's data differ."""
+"""Facts about data, and the findings if the next run's data differ."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_run_without_expectations_has_no_findings() -> None:
 
 
 def test_hostile_expectations_take_little_time() -> None:
-    """The sender chooses them: each file with as many columns as it may have, none of which exists."""
+    """Senders choose the expectations: here, every file expects the maximum of columns, and none exists."""
     gone, now = ({f"{at}{n}": f"{n}" * 9 for n in range(500)} for at in "ab")
     then = Facts(columns=tuple(gone), types=tuple(gone.values()))
     found = Facts(columns=tuple(now), types=tuple(now.values()))

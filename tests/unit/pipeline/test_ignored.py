@@ -16,7 +16,7 @@ MISSING = "grep: data/x: No such file or directory\n"
 def severities(
     content: str, stderr: str, level: IgnoredErrors | None = IgnoredErrors.UNCAUGHT
 ) -> list[Severity]:
-    """Return the severities of the findings of a step that passed."""
+    """Return the severities of a passing step's findings."""
     step = StepText(number=1, name="a", program=ErrorSource.BASH, content=content)
     return [one.severity for one in ignored_errors(step, stderr, level)]
 

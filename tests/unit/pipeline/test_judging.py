@@ -1,4 +1,4 @@
-"""How the run of a pipeline is judged."""
+"""The judgement of a pipeline's run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assayd.model.run import Cause, Output
 from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.shfmt import read_shell
+from assayd_pipeline.shell_programs import read_shell
 from assayd_pipeline.validator import validator
 from support.texts.pipeline_runs import (
     BASH,

@@ -1,4 +1,4 @@
-"""What error messages of bash and its tools mean."""
+"""The meaning of error messages from bash and its tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns on text that a submitter chooses take little time on any text of the length that is searched."""
+"""Patterns on submitted text take little time on any text of the searched length."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assayd_pipeline import messages
 from assayd_pipeline.errors import ErrorSource, classify
 from assayd_pipeline.ignored import ignored_errors
 from assayd_pipeline.judging import StepText
-from assayd_pipeline.shell.parse import repairs as shell_repairs
+from assayd_pipeline.shell.parse import mending as shell_repairs
 from assayd_pipeline.shell.parse import source as shell_source
 from assayd_pipeline.shell.slips import _assigned_names
 from assayd_pipeline.sql.dialects import MOST_CHARS, explain, slips
@@ -39,7 +39,7 @@ HEADS = (
 
 
 def texts(size: int) -> Iterator[str]:
-    """Return texts of a size that make careless patterns slow."""
+    """Return texts of a given size that make careless patterns slow."""
     half = " " * (size // 2 - 3)
     for each in REPEATED:
         yield (each * size)[:size]
@@ -56,7 +56,7 @@ def texts(size: int) -> Iterator[str]:
 
 
 def slowest(patterns: list[str] | list[re.Pattern[str]], size: int) -> tuple[float, str, str]:
-    """Return the longest search of a text, with its pattern and text."""
+    """Return the longest search, with its pattern and text."""
     worst = (0.0, "", "")
     for pattern in map(re.compile, patterns):
         for text in texts(size):

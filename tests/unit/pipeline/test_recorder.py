@@ -1,4 +1,4 @@
-"""The records of pipelines: written with the attempts, in their transactions, and never in their way."""
+"""The records of pipelines are written with the attempts, in their transactions, without blocking them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ import pytest
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
-from assayd.documents import read_submission, with_payload
+from assayd.documents import read_submission, with_fields
 from assayd.errors import RequestError
 from assayd.kinds.registry import all_validators
 from assayd.model.records import Event
 from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.model.submission import Peer
 from assayd.store.jobs import DatabaseJobStore, open_jobs
-from assayd_pipeline.reader import PipelineReader
 from assayd_pipeline.recorder import PipelineRecorder
-from assayd_pipeline.stored import PipelineQuery, PipelineStatus, StoredPipeline
+from assayd_pipeline.stored import PipelineQuery, PipelineReader, PipelineStatus, StoredPipeline
 from support.stores.empty_database import lay_database
 
 Make = Any  # the fixture's class; test folders are not a package
@@ -107,7 +106,7 @@ async def test_attempt_of_another_kind_makes_none(
 async def test_step_that_was_refused_is_logged_with_the_reasons(
     jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make
 ) -> None:
-    """A command that is blocked stopped the pipeline and left no row."""
+    """Regression: a blocked command stopped the pipeline without leaving a row."""
     pipeline_id = await submit(jobs, make, 1, document())
     refusals = ["Step 1 (clean): The command rm is blocked.", "Step 1 (clean): b", "The file ../x is bad."]
     attempt = make.finished(1, kind="pipeline", verdict=Verdict.FAILED)
@@ -292,11 +291,11 @@ async def test_submission_that_names_a_pipeline_gets_its_steps(
     pipeline_id = await submit(jobs, make, 1, document())
     named = submission({"pipeline_id": pipeline_id, "files": {"data/a": "1"}})
 
-    payload = await pipelines.complete(named, 1000)
+    fields = await pipelines.complete(named, 1000)
 
-    assert payload is not None
-    completed = with_payload(named, payload, all_validators())
-    assert json.loads(completed.document)["payload"] == payload
+    assert fields is not None
+    completed = with_fields(named.document, fields, all_validators())
+    payload = json.loads(completed.document)["payload"]
     assert payload == {"pipeline_id": pipeline_id, "files": {"data/a": "1"}, "steps": list(STEPS)}
     assert [step.name for step in completed.payload.steps] == ["clean", "load"]
     assert completed.input_digest != named.input_digest
@@ -311,11 +310,12 @@ async def test_submission_with_steps_of_its_own_stays_as_it_is(
     assert await pipelines.complete(named, 1000) is None
 
 
-async def test_unknown_pipeline_whose_steps_are_given_is_new(
+async def test_unknown_pipeline_whose_steps_come_from_a_gateway_is_new(
     jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make
 ) -> None:
     unknown = "0" * 26
-    assert await pipelines.complete(submission({"pipeline_id": unknown, "steps": [STEPS[1]]}), 1000) is None
+    named = submission({"pipeline_id": unknown, "steps": [STEPS[1]]})
+    assert await pipelines.complete(named, 1000, from_gateway=True) is None
     attempt_id = await submit(jobs, make, 1, document(pipeline_id=unknown))
     assert await pipelines.belongs_to(attempt_id) == {"pipeline_id": unknown}
 
@@ -331,14 +331,21 @@ async def test_attempt_does_not_join_another_users_pipeline_with_its_id(
     assert (stored.uid, [step.name for step in stored.steps]) == (1001, ["clean"])
 
 
+@pytest.mark.parametrize("steps", [{}, {"steps": [STEPS[1]]}], ids=["without steps", "with steps"])
 @pytest.mark.parametrize(("pipeline_id", "uid"), [("0" * 26, 1000), (None, 1001)], ids=["none", "another's"])
 async def test_pipeline_that_one_may_not_use_is_unknown(
-    jobs: DatabaseJobStore, pipelines: PipelineReader, make: Make, pipeline_id: str | None, uid: int
+    jobs: DatabaseJobStore,
+    pipelines: PipelineReader,
+    make: Make,
+    pipeline_id: str | None,
+    uid: int,
+    steps: dict[str, object],
 ) -> None:
     there = await submit(jobs, make, 1, document())
-    named = submission({"pipeline_id": pipeline_id or there})
+    wanted = pipeline_id or there
 
     with pytest.raises(RequestError) as caught:
-        await pipelines.complete(named, uid)
+        await pipelines.complete(submission({"pipeline_id": wanted, **steps}), uid)
     assert (caught.value.code, caught.value.field) == ("pipeline.unknown", "payload.pipeline_id")
+    assert caught.value.message == f"pipeline {wanted} doesn't exist"
     assert await pipelines.complete(submission({"pipeline_id": there}), 0)

@@ -58,7 +58,7 @@ def stored(number: int = 1, uid: int = 1000) -> StoredPipeline:
 
 
 class KnownFixes:
-    """As much of `ports.chains.Chains` as is needed."""
+    """The needed part of `ports.chains.Chains`."""
 
     def __init__(self, **known: AttemptFix) -> None:
         self._known = known
@@ -190,7 +190,7 @@ class Runs:
         self._reports[attempt.id] = json.dumps({"feedback": feedback, "findings": []}).encode()
 
     def expected_rows(self) -> int:
-        """Return what the newest attempt is compared with."""
+        """Return the row count that the newest attempt is compared with."""
         (*_, newest) = self._service.submissions.values()
         return newest.payload.expects.tables["t"].rows
 

@@ -1,4 +1,4 @@
-"""Runs of approved pipelines: the submission of each, and the row that the history shows."""
+"""Runs of approved pipelines: the submission of each, and its row in the history."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assayd.errors import RequestError
-from assayd.model.library import LibraryEntry
+from assayd.model.records import LibraryEntry
 from assayd_pipeline.facts import DataFacts, Facts
 from assayd_pipeline.payload import Step, steps_digest
 from assayd_pipeline.runs import Judged, PipelineRunBody, expected, steps_of, submission_of

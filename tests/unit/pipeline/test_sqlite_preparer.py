@@ -1,4 +1,4 @@
-"""Statements prepared against a submission's tables: nothing of them is run."""
+"""Statements are prepared against a submission's tables, and never run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from assayd_pipeline.sql.preparer import Tables
-from assayd_pipeline.sqlite_preparer import SqlitePreparer
+from assayd_pipeline.sqlite_reader import SqlitePreparer
 
 
 def test_tables_come_from_schema_statements_and_csv_heads() -> None:

@@ -1,4 +1,4 @@
-"""Pipelines: what is accepted, and what is planned."""
+"""Pipelines: which are accepted, and their plans."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from assayd.ports.command_line import FileOptions
 from assayd_pipeline.from_files import SQLITE_HEADER, from_files
 from assayd_pipeline.payload import PipelinePayload
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.shfmt import read_shell
+from assayd_pipeline.shell_programs import read_shell
 from assayd_pipeline.validator import validator
 from support.texts.pipeline_runs import (
     BASH,

@@ -17,7 +17,7 @@ SALES = {"data/sales.csv": b"id,region\n1,north\n2,south\n"}
 def judged(
     *steps: str, outputs: Mapping[str, bytes], files: Mapping[str, bytes] = SALES, printed: bool = False
 ) -> list[Finding]:
-    """Return what is found in bash steps that left these outputs."""
+    """Return the findings for bash steps that left these outputs."""
     texts = [
         StepText(number=number, name=f"step{number}", program=ErrorSource.BASH, content=content)
         for number, content in enumerate(steps, start=1)

@@ -18,7 +18,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def load(folder: Path) -> Callable[..., PolicySet]:
-    """Load profiles given as keyword arguments: name = text of the file."""
+    """Return a function that loads profiles from keyword arguments: name = text of the file."""
 
     def write_and_load(**profiles: str) -> PolicySet:
         for name, text in profiles.items():

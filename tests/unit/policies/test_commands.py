@@ -1,4 +1,4 @@
-"""``[commands]``: how lists are read, united and tightened."""
+"""``[commands]``: how lists are read, merged and tightened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mode of a profile: what it inherits, composes to and may be overridden with."""
+"""The mode of a profile: inheritance, composition and allowed overrides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The profiles that come with the program, against the table of the contract."""
+"""The shipped profiles match the contract's table."""
 
 from __future__ import annotations
 

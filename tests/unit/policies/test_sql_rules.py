@@ -1,4 +1,4 @@
-"""``[sql.rules]``: how levels are read, inherited, united and tightened."""
+"""``[sql.rules]``: how levels are read, inherited, merged and tightened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The baseline of an image: what its second container takes, with what it preloads."""
+"""The baseline of an image: the memory use of its second container, with its preloads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIB = 2**20
 
 
 def guest(taken: list[int], failed: tuple[str, ...] = ()):
-    """Return guests that say, one after the other, how much they take."""
+    """Return guests that report these memory uses, one after the other."""
     sizes = itertools.chain(taken)
 
     async def answer(peer: Peer) -> None:

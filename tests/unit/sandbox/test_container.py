@@ -1,4 +1,4 @@
-"""Opening a container: what fails is told as it was, also where the clean-up fails after it."""
+"""Opening a container: the original error is reported even if cleaning up fails as well."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNREACHABLE = EngineError("engine.unreachable", "the engine is gone", retryable=
 
 
 async def silent_guest(peer: Peer) -> None:
-    """Read to the end, and say nothing."""
+    """Read to the end without answering."""
     while await peer.read():
         pass
 

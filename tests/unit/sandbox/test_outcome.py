@@ -1,4 +1,4 @@
-"""Evidence in, cause out: a table over every line of the closed list."""
+"""From evidence to cause: a table of every line in the closed list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readiness over the fake engine: what keeps the daemon from serving."""
+"""Readiness on the fake engine: what keeps the daemon from serving."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from assayd.imaging.digest import guest_digest
 from assayd.model.health import HealthRow, HealthStatus
 from assayd.model.run import Limits, RunSpec
 from assayd.ports.engine import EngineInfo, ImageFacts
-from assayd.sandbox.images import LABEL_GUEST, Images
-from assayd.sandbox.pool.pool import STUCK_AGAIN_S, Pool
-from assayd.sandbox.pool.reaper import Reaper
+from assayd.sandbox.pool.pool import STUCK_AGAIN_S, Pool, Reaper
 from assayd.sandbox.readiness import IsolationCheck, ReadinessSupervisor
-from assayd.sandbox.sandbox import Sandbox
+from assayd.sandbox.sandbox import LABEL_GUEST, Images, Sandbox
 from support.engines.sandboxes import no_way_out
 from support.engines.warm_pool import IMAGE, A, polite_guest, running, until
 from support.fakes.engine import FakeEngine
@@ -29,7 +27,7 @@ LIMITS = Limits(timeout_s=5, unit_timeout_s=1, memory_bytes=2**20, max_processes
 
 
 class FrozenClock(SystemClock):
-    """A clock that stands until it is moved."""
+    """A clock that a test sets."""
 
     at = 0.0
 
@@ -38,7 +36,7 @@ class FrozenClock(SystemClock):
 
 
 class HoledEngine(FakeEngine):
-    """An engine of a version with a known hole."""
+    """An engine version with a known vulnerability."""
 
     async def info(self) -> EngineInfo:
         return EngineInfo(
@@ -47,7 +45,7 @@ class HoledEngine(FakeEngine):
 
 
 async def held(_: Sandbox) -> list[str]:
-    """Find every wall holding."""
+    """Report that every protection holds."""
     return []
 
 
@@ -126,7 +124,7 @@ async def test_all_images_that_are_to_be_built_are_named_at_once() -> None:
 
 
 def built(name: str) -> ImageFacts:
-    """Return an image whose guest code is ours."""
+    """Return an image with the current guest code."""
     labels = {LABEL_GUEST: guest_digest(GUEST)}
     return ImageFacts(name=f"assayd/{name}", digest=f"sha256:{name}", size_bytes=1, labels=labels)
 
@@ -205,13 +203,13 @@ async def test_images_are_looked_up_while_the_isolation_is_checked() -> None:
 
 
 async def looked_up(house: ReadinessSupervisor) -> Sequence[str]:
-    """Wait until the last image is known; find no fault."""
+    """Wait until the last image is known; report no fault."""
     await until(lambda: "forth" in house.sandbox.images._known)
     return []
 
 
 async def test_image_that_only_a_profile_needs_is_no_fault_and_has_its_command() -> None:
-    """Doctor said "ok … the engine lacks the image"."""
+    """Regression: doctor said "ok … the engine lacks the image"."""
     engine = FakeEngine(polite_guest, images=[built("python")])
     async with running(engine) as pool:
         house = supervisor(engine, pool, "python")

@@ -16,7 +16,7 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Write a settings file and name it in the environment."""
+    """Return a function that writes a settings file and names it in the environment."""
 
     def write(text: str) -> Path:
         path = tmp_path / "assayd.toml"

@@ -79,7 +79,7 @@ PROVIDER = '[repair.providers.local]\ntype = "openai"\nmodel = "m"\nbase_url = "
     ],
 )
 def test_provider_without_encryption_on_a_public_host_is_refused(config: Config, url: str) -> None:
-    """Key and prompts would have been sent unencrypted."""
+    """Otherwise, key and prompts would be sent unencrypted."""
     config(PROVIDER.format(url))
     with pytest.raises(ConfigError, match="unencrypted to a public host"):
         load_settings()

@@ -1,4 +1,4 @@
-"""The settings file that documents every setting: complete, true, and without effect."""
+"""The settings file that documents every setting is complete, correct, and without effect."""
 
 from __future__ import annotations
 

@@ -9,5 +9,5 @@ from assayd.policies import load_policies
 
 @pytest.fixture(scope="session")
 def policy() -> ExecutionPolicy:
-    """The shipped profile for extractors."""
+    """Return the shipped profile for extractors."""
     return load_policies([share("policies")]).get("extractor")

@@ -1,4 +1,4 @@
-"""Patterns on foreign text take time by its length, not by the square of it."""
+"""Patterns on untrusted text take time in proportion to its length, not to its square."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import StoreError
-from assayd.model.bundle import Bundle
+from assayd.model.attempt import Bundle
 from assayd.ports.artifacts import ArtifactStore
-from assayd.store.artifacts import FileArtifactStore
+from assayd.store.artifacts import OTHER, FileArtifactStore, media_type
 
 ID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 LOCATION = f"weather/open_meteo/20260301T120000.000123Z_{ID}"
@@ -271,3 +271,39 @@ async def test_many_files_do_not_leak_descriptors(store: ArtifactStore) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     await store.write(bundle(files={f"files/{n}/{n}": b"x" for n in range(100)}))
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "wanted"),
+    [
+        ("files/plot.png", PNG, "image/png"),
+        ("files/a.b/photo.jpg", b"\xff\xd8\xff\xe0", "image/jpeg"),
+        ("files/moves.gif", b"GIF89a", "image/gif"),
+        ("files/page.pdf", b"%PDF-1.7", "application/pdf"),
+        ("files/p.webp", b"RIFF\x00\x00\x00\x00WEBP", "image/webp"),
+        ("files/rows.csv", b"a,b", "text/csv; charset=utf-8"),
+        ("report.json", b"{}", "application/json"),
+    ],
+)
+def test_file_that_is_what_its_name_says_has_its_type(name: str, content: bytes, wanted: str) -> None:
+    assert media_type(name, content) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("files/plot.png", b"<script>"),
+        ("files/plot.png", b""),
+        ("files/plot.jpg", PNG),
+        ("files/plot", PNG),
+        ("files/.png", PNG),
+        ("files/plot.svg", b"<svg/>"),
+        ("files/page.html", b"<html>"),
+        ("files/p.webp", b"RIFF\x00\x00\x00\x00WAVE"),
+    ],
+)
+def test_anything_else_goes_as_bytes(name: str, content: bytes) -> None:
+    assert media_type(name, content) == OTHER

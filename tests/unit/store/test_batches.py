@@ -11,8 +11,8 @@ from assayd.model.attempt import Failure
 from assayd.model.batch import Batch, BatchState, Line, Tally
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
+from assayd.store.attempt_queries import Removable
 from assayd.store.batches import SMALL_BYTES, DatabaseBatchStore
-from assayd.store.expiry import Removable
 from assayd.store.jobs import DatabaseJobStore
 
 Make = Any  # the fixture's class; test folders are not a package
@@ -78,7 +78,8 @@ async def test_waiting_items_are_those_without_a_verdict_in_line_order(
     await jobs.accept(make.attempt(1, batch_id=new.id), b"x")
     await jobs.accept(make.attempt(2, batch_id=new.id), b"x")
     await jobs.finish(make.finished(2))
-    assert [each.line for each in await batches.waiting(new.id, after=0, limit=10)] == [1, 4]
+    found = [(each.line, each.accepted) for each in await batches.waiting(new.id, after=0, limit=10)]
+    assert found == [(1, True), (4, False)]
     assert [each.line for each in await batches.waiting(new.id, after=1, limit=10)] == [4]
     assert await batches.document((await batches.waiting(new.id, after=0, limit=1))[0].submission) == b"x"
 

@@ -13,7 +13,7 @@ from assayd.model.attempt import Failure, State
 from assayd.model.records import Query
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.store.expiry import ROW_BYTES, Removable, StoredUsage
+from assayd.store.attempt_queries import ROW_BYTES, Removable, StoredUsage
 from assayd.store.jobs import DatabaseJobStore, open_jobs
 
 Make = Any  # the fixture's class; test folders are not a package

@@ -1,4 +1,4 @@
-"""What was approved: versions by user and name, and that it stays."""
+"""The library of approved code: versions by user and name, which persist."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assayd.model.attempt import Artifact, Attempt
 from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.store.expiry import Removable
+from assayd.store.attempt_queries import Removable
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.library import ENTRY_BYTES, DatabaseLibrary
 
@@ -27,7 +27,7 @@ ROOMY = 10**12
 def library_of(
     jobs: DatabaseJobStore, *, most_bytes: int = ROOMY, left_bytes: int = ROOMY
 ) -> DatabaseLibrary:
-    """Return a library on a disk that has so much left."""
+    """Return a library on a disk with this much free space."""
 
     async def room() -> int:
         return left_bytes
@@ -36,7 +36,7 @@ def library_of(
 
 
 async def finished(jobs: DatabaseJobStore, make: Make, number: int, **changes: object) -> Attempt:
-    """Record a finished attempt."""
+    """Record a finished attempt; return it."""
     accepted = replace(make.attempt(number), **changes)
     await jobs.accept(accepted, b'{"kind": "k", "payload": {"code": "x"}}')
     verdict = {"verdict": make.finished(number).verdict, "bundle": f"b/{number}"}
@@ -107,7 +107,7 @@ async def test_entry_whose_bundle_was_removed_stays_with_its_document(
 
 
 async def large(jobs: DatabaseJobStore, make: Make, number: int, **changes: object) -> Attempt:
-    """Record a validated attempt whose bundle takes a megabyte."""
+    """Record a validated attempt with a bundle of one megabyte."""
     files = (Artifact(name="a", bytes=MIB, sha256="e" * 64, media_type="text/plain"),)
     await jobs.accept(make.attempt(number, **changes), b"{}")
     ended: Attempt = make.finished(number, artifacts=files, **changes)
@@ -118,7 +118,7 @@ async def large(jobs: DatabaseJobStore, make: Make, number: int, **changes: obje
 async def test_approvals_of_a_user_beyond_its_limit_are_refused_and_those_of_others_are_not(
     jobs: DatabaseJobStore, make: Make
 ) -> None:
-    """One user could fill the disk for good: no limit counted what the library keeps."""
+    """Regression: one user could fill the disk permanently, because no limit counted library entries."""
     library, other = library_of(jobs, most_bytes=3 * MIB), Peer(uid=2000, gid=2000, pid=1)
     attempts = [await large(jobs, make, number) for number in (1, 2, 3)]
     for attempt in attempts[:2]:

@@ -1,4 +1,4 @@
-"""Counts of attempts by result, as the database counts it."""
+"""Counts of attempts by result, computed by the database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MINUTE = START.replace(second=0, microsecond=0)
 
 
 async def _laid(jobs, make: Make) -> None:
-    """Record three failures of two kinds, one that is validated, and one that waits."""
+    """Record three failures of two kinds, a validated attempt, and a waiting one."""
     failed = {"verdict": Verdict.FAILED, "cause": "timeout", "rules": ("a.b", "c.d")}
     attempts = [
         make.finished(1, **failed),
@@ -74,7 +74,7 @@ async def test_slowest_are_named_from_their_start(jobs, make) -> None:
 
 
 class Watched:
-    """Access to a database that notes how many read at once."""
+    """A database access that records how many readers there were at once."""
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access

@@ -1,4 +1,4 @@
-"""Messages to webhooks are on record exactly when what they tell is."""
+"""Webhook messages are recorded in the same transaction as their subject."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sqlalchemy import select
 
 from assayd.model.batch import Batch, Line
 from assayd.model.submission import Peer
+from assayd.store.attempt_queries import Removable
 from assayd.store.batches import DatabaseBatchStore
-from assayd.store.expiry import Removable
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.outbox import Outbox
 from assayd.store.tables import webhook_messages
@@ -26,7 +26,7 @@ PEER = Peer(uid=1000, gid=1000, pid=42)
 
 
 async def told(jobs: DatabaseJobStore) -> list[tuple[str, dict[str, Any]]]:
-    """Return id and content of every message on record."""
+    """Return the id and content of every recorded message."""
     rows = await jobs.access.read(lambda connection: connection.execute(select(webhook_messages)).all())
     return [(row.id, json.loads(row.body)) for row in rows]
 

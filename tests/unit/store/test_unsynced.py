@@ -1,4 +1,4 @@
-"""Bundles whose contents stand beside the verdict until the disk has them."""
+"""Bundles whose contents are kept in the database until they are on disk."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, event, func, select
 
-from assayd.model.attempt import Attempt
-from assayd.model.bundle import Bundle
+from assayd.model.attempt import Attempt, Bundle
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.jobs import DatabaseJobStore, open_jobs
 from assayd.store.unsynced import MOST_BYTES, UNSYNCED, UnsyncedBundles, pack, unpack
@@ -38,7 +37,7 @@ def bundle(attempt: Attempt, files: dict[str, bytes] = FILES) -> Bundle:
 
 
 async def ended(store: DatabaseJobStore, bundles: FileArtifactStore, make: Make, **of: Any) -> Attempt:
-    """Take an attempt from its accept to its verdict, as the daemon does."""
+    """Take an attempt from its acceptance to its verdict, like the daemon."""
     attempt = make.finished()
     await store.accept(make.attempt(), b"{}")
     await store.lease(make.run())
@@ -49,13 +48,13 @@ async def ended(store: DatabaseJobStore, bundles: FileArtifactStore, make: Make,
 
 
 async def held(store: DatabaseJobStore) -> int:
-    """Count the bundles whose contents stand in the database."""
+    """Count the bundles whose contents are in the database."""
     count = select(func.count()).select_from(UNSYNCED)
     return int(await store.access.read(lambda connection: connection.execute(count).scalar() or 0))
 
 
 def unsynced_of(store: DatabaseJobStore) -> UnsyncedBundles:
-    """Return the store's own."""
+    """Return the store's unsynced bundles."""
     assert store.unsynced is not None
     return store.unsynced
 
@@ -70,7 +69,7 @@ def bundles(jobs: DatabaseJobStore, tmp_path: Path) -> FileArtifactStore:
 
 @pytest.fixture
 def flushed(jobs: DatabaseJobStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every wait for the disk, in order: commits that flush, and files."""
+    """Return every wait for the disk, in order: flushing commits, and files."""
     waits: list[str] = []
     real = os.fsync
 
@@ -111,12 +110,12 @@ async def test_a_large_bundle_is_flushed_by_itself(
 
 
 def lose_all(folder: Path) -> None:
-    """Take away a folder, as if its name had never reached the disk."""
+    """Delete a folder, as if its name had never reached the disk."""
     shutil.rmtree(folder)
 
 
 def lose_contents(folder: Path) -> None:
-    """Empty the files, as a file system does that had written names before contents."""
+    """Empty the files, like a file system that writes names before contents."""
     for path in folder.rglob("*"):
         if path.is_file():
             path.chmod(0o600)
@@ -124,13 +123,13 @@ def lose_contents(folder: Path) -> None:
 
 
 def lose_a_file(folder: Path) -> None:
-    """Take away one file."""
+    """Delete one file."""
     folder.chmod(0o700)
     (folder / "stdout.log").unlink()
 
 
 def lose_nothing(folder: Path) -> None:
-    """Leave all as it is."""
+    """Delete nothing."""
 
 
 @pytest.mark.parametrize(

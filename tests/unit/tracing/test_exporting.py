@@ -1,4 +1,4 @@
-"""What happens to spans while the collector is slow, or away."""
+"""Spans while the collector is slow or unavailable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST = 600
 
 
 class Exporter(SpanExporter):
-    """Delivers once it may, with a result that a test decides."""
+    """Delivers when it is released, with a result that the test sets."""
 
     def __init__(self, result: SpanExportResult = SpanExportResult.SUCCESS) -> None:
         self.free = threading.Event()
@@ -38,7 +38,7 @@ class Exporter(SpanExporter):
 
 
 class Spans:
-    """Ends spans, and counts what becomes of them."""
+    """Ends spans, and counts their outcomes."""
 
     def __init__(self, exporter: Exporter) -> None:
         self.counts: Counter[str] = Counter()

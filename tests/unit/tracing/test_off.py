@@ -1,4 +1,4 @@
-"""The processor time that tracing takes of an attempt when it is off."""
+"""The processor time that disabled tracing costs per attempt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STEPS = ("queued", "static", "lease", "journal", "run", "report", "record")
 
 
 def one_attempt() -> None:
-    """Begin and end the spans of an attempt with ten units, as the lifecycle does."""
+    """Begin and end the spans of an attempt with ten units, like the lifecycle."""
     span = NO_TRACING.begin("attempt", {"attempt_id": "01A", "kind": "code", "policy": "code"})
     span.past("accept", 0.001, kind="code")
     for step in STEPS:

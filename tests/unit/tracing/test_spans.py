@@ -1,4 +1,4 @@
-"""Spans by the SDK: names, times, kinds, and what is sampled."""
+"""Spans of the SDK: names, times, kinds, and sampling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNSAMPLED = parse_headers(["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331
 
 
 class Traced:
-    """A tracing, and what it delivers."""
+    """A tracer and its delivered spans."""
 
     def __init__(self, **settings: object) -> None:
         self.exporter = InMemorySpanExporter()
@@ -33,7 +33,7 @@ class Traced:
         )
 
     async def spans(self) -> dict[str, ReadableSpan]:
-        """Return what was delivered up to the end, by name."""
+        """Close the tracer; return the delivered spans by name."""
         await self.stack.aclose()
         return {span.name: span for span in self.exporter.get_finished_spans()}
 
@@ -141,7 +141,7 @@ async def test_ratio_bounds_what_callers_sample(ratio: float, sampled: bool) -> 
 
 
 async def test_ratio_is_kept_for_any_trace_id_of_a_caller() -> None:
-    """The caller chooses the id: one of zeros is in each share that is decided by the id."""
+    """The caller chooses the id: an id of zeros would always be sampled if the id decided."""
     chosen = parse_headers([f"00-{1:032x}-b7ad6b7169203331-01"])
     tracing = Traced(sample_ratio=0.5).tracing
     decisions = [tracing.of_caller(chosen) for _ in range(1000)]

@@ -1,4 +1,4 @@
-"""Settings of traces: which collector, with which headers."""
+"""Trace settings: the collector and its headers."""
 
 from __future__ import annotations
 

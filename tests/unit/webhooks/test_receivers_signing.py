@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from assayd.webhooks.receivers import read_secret, signed_headers
+from assayd.webhooks.delivering import read_secret, signed_headers
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 

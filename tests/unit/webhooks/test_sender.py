@@ -30,7 +30,7 @@ LISTED = (
 
 
 class HandClock:
-    """A clock that a test moves."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.time = START
@@ -43,7 +43,7 @@ class HandClock:
 
 
 class FakeCourier:
-    """Delivers as told; `sent` are the posts that came so far."""
+    """Delivers as configured; `sent` are the posts so far."""
 
     def __init__(self) -> None:
         self.sent: list[OutgoingMessage] = []
@@ -103,7 +103,7 @@ class World:
         self.access.messages_added.set()
 
     async def until(self, settled: Callable[[], object]) -> None:
-        """Wait until what the sender counts is so."""
+        """Wait until a condition on the sender's counters holds."""
         async with asyncio.timeout(10):
             while not settled():
                 await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What is wrong with a workflow before anything runs."""
+"""Errors in a workflow before anything runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OUTPUT = "outputs: {x: use.result}\n"
 
 
 def use(declaration: str, source: str = "load.result", result: str = "int") -> str:
-    """Return a node that uses the result of the first."""
+    """Return a node that uses the first node's result."""
     return f"""  - id: use
     code: |
       {declaration}

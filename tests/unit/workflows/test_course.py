@@ -1,4 +1,4 @@
-"""A workflow that is carried out: what a node may take, and which earlier results it may reuse."""
+"""Running a workflow: what a node may use, and which earlier results it may reuse."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def attempt(attempt_id: str, **changes: Any) -> Attempt:
 
 
 class Daemon:
-    """The parts of a daemon that a course uses; each submission is validated at once."""
+    """The parts of a daemon that a course uses; each submission is validated immediately."""
 
     def __init__(self, results: Mapping[str, object], *, digest: str = "p1") -> None:
         self.attempts = {f"attempt-{name}": attempt(f"attempt-{name}") for name in results}
@@ -61,7 +61,7 @@ class Daemon:
         case = {"result": self.results[one.id]}
         return json.dumps({"policy_digest": "p1", "runtime_results": {"cases": [case]}}).encode(), b""
 
-    async def read(self, document: bytes) -> SimpleNamespace:
+    async def read_in_turn(self, document: bytes, uid: int) -> SimpleNamespace:
         self.reading += 1
         self.most_reading = max(self.most_reading, self.reading)
         if self.reading >= self.wait_for:
@@ -98,7 +98,7 @@ class Daemon:
 
 
 def course_of(daemon: Daemon, *nodes: Node, done: Mapping[str, NodeState] | None = None) -> Course:
-    """Return the course of a plan; the nodes that the daemon has results of have ended."""
+    """Return the course of a plan; the nodes with results at the daemon have ended."""
     plan = Plan(nodes=nodes, outputs={"x": Reference(node=nodes[-1].id)})
     states = {name.removeprefix("attempt-"): NodeState.VALIDATED for name in daemon.attempts} | dict(
         done or {}
@@ -173,11 +173,11 @@ async def test_values_and_parts_within_the_room_are_submitted() -> None:
 
 
 async def test_submission_with_too_many_values_fails_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def read(_: bytes) -> None:
+    async def read(_: bytes, uid: int) -> None:
         raise RequestError("too_large", "too many values")
 
     daemon = Daemon({})
-    monkeypatch.setattr(daemon, "read", read)
+    monkeypatch.setattr(daemon, "read_in_turn", read)
     course = course_of(daemon, Node(id="a"))
 
     await course.run()

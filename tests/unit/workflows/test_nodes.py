@@ -1,4 +1,4 @@
-"""Parts of results, and what a repair is told of the other nodes."""
+"""Parts of results, and a repair's description of the other nodes."""
 
 from __future__ import annotations
 

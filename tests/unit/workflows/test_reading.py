@@ -1,4 +1,4 @@
-"""Which texts are workflows, and what is said of those that aren't."""
+"""Which texts are workflows, and the errors of those that aren't."""
 
 from __future__ import annotations
 

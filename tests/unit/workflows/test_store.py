@@ -1,4 +1,4 @@
-"""Workflows as rows: read as they were written, and bounded per user."""
+"""Workflows as rows: read back unchanged, and limited per user."""
 
 from __future__ import annotations
 

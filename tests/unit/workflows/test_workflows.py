@@ -1,4 +1,4 @@
-"""Workflows of a daemon: library entries are looked up once, and every workflow gets an end."""
+"""Workflows of a daemon: library entries are read once, and every workflow ends."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ONE = "nodes: [{id: a, code: 'result: int = 1'}]\noutputs: {x: a.result}\n"
 
 
 class Analyst:
-    """Reads here what a worker would read."""
+    """Reads in this process what a worker would read."""
 
     async def read(self, reader: str, body: bytes, **_: object) -> bytes:
         answer: bytes = resolve_name(reader)(body)
@@ -40,7 +40,7 @@ class Analyst:
 
 
 class Library:
-    """Has one entry, with one version."""
+    """Has one entry with one version."""
 
     def __init__(self, code: str) -> None:
         self.document = json.dumps({"payload": {"code": code}}).encode()
@@ -79,7 +79,7 @@ class Parts:
 
     async def require_quota(self, *_: object) -> None: ...
 
-    async def read(self, _: bytes) -> None:
+    async def read_in_turn(self, _: bytes, uid: int) -> None:
         assert self.trouble is not None
         raise self.trouble
 

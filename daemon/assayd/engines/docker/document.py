@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from assayd.engines.docker.api import Document
+from assayd.engines.docker.calls import Document
 from assayd.ports.engine import (
     GUEST_UID,
     HOST_NAME,

@@ -19,8 +19,7 @@ from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import RequestException
 
 from assayd.engines.docker import document, host, images
-from assayd.engines.docker.api import Closable, DockerApi, Document
-from assayd.engines.docker.calls import AttachedStream, Calls
+from assayd.engines.docker.calls import AttachedStream, Calls, Closable, DockerApi, Document
 from assayd.engines.docker.document import EngineHost, ImageSettings
 from assayd.errors import ConfigError, EngineError
 from assayd.ports.engine import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from assayd.engines.docker.api import Document
+from assayd.engines.docker.calls import Document
 from assayd.engines.docker.document import EngineHost
 from assayd.errors import EngineError
 from assayd.ports.engine import EngineInfo

@@ -11,7 +11,7 @@ from typing import IO, cast
 
 from docker.errors import APIError, NotFound
 
-from assayd.engines.docker.api import DockerApi, Document
+from assayd.engines.docker.calls import DockerApi, Document
 from assayd.engines.docker.document import ImageSettings
 from assayd.errors import EngineError
 from assayd.ports.engine import ImageFacts, ListedImage, file_missing

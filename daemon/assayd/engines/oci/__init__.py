@@ -5,8 +5,8 @@
                   inspection compares the running process with the request, before its first byte is passed
                   on
 
-No registry is involved. `cgroup` manages control groups, `images` stores root filesystems, `ranges` assigns
-exclusive user ids to each container, `records` stores created containers, `process` holds the streams,
+No registry is involved. `cgroup` manages control groups, `images` stores root filesystems, `user` assigns
+exclusive user ids to each container, `container` stores records of containers, `process` holds the streams,
 `engine` implements the port.
 """
 

@@ -15,8 +15,22 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from assayd.engines.oci.kernel_files import read_text
 from assayd.errors import EngineError
+
+_PIECE_BYTES = 64 * 1024
+
+
+def read_text(path: str) -> str:
+    """Return the content of a kernel file; replace non-ASCII bytes. Raises: OSError."""
+    pieces = []
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        while piece := os.read(descriptor, _PIECE_BYTES):
+            pieces.append(piece)
+    finally:
+        os.close(descriptor)
+    return b"".join(pieces).decode("ascii", "replace")
+
 
 ROOT = Path("/sys/fs/cgroup")
 CONTROLLERS = ("memory", "pids", "cpu")

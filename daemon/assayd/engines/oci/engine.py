@@ -17,16 +17,15 @@ from assayd.engines.oci.config import LONG_RUN_WEIGHT
 from assayd.engines.oci.container import (
     HAS_ENDED,
     OciContainer,
+    Record,
     find_config_differences,
     find_process_differences,
 )
 from assayd.engines.oci.images import ImageStore
-from assayd.engines.oci.making import ContainerMaker, Ids, group_of
+from assayd.engines.oci.making import ContainerMaker, Ids, Threads, group_of
 from assayd.engines.oci.process import PipeStream, make_pipes
-from assayd.engines.oci.records import Record
 from assayd.engines.oci.runtime import CANDIDATES
 from assayd.engines.oci.templates import Templates
-from assayd.engines.oci.threads import Threads
 from assayd.errors import EngineError
 from assayd.ports.engine import (
     LABEL_CONTAINER,

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from assayd.engines.oci.cgroup import read_text
 from assayd.engines.oci.config import CGROUPS, DEVICES, HostShare, rlimits, work_options
-from assayd.engines.oci.kernel_files import read_text
 from assayd.engines.oci.template_config import CAPABILITIES
 from assayd.ports.engine import MASKED_PATHS, READONLY_PATHS, SHM_BYTES, WORK_DIRECTORY, ContainerSpec
 

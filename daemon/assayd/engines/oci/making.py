@@ -1,6 +1,12 @@
 """The steps of a container on this host: it is planned, created, launched, ended and discarded.
 
 Other modules decide when each step is taken, and which containers are clones.
+
+A record contains a mark of its daemon, so that another daemon can check whether it has exited. The mark
+identifies a process by its PID and start time, within one boot and one PID namespace.
+
+Source: proc(5), proc_pid_stat(5), pid_namespaces(7).
+
 """
 
 from __future__ import annotations
@@ -10,28 +16,107 @@ import json
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
 from assayd.engines.oci.cgroup import ControlGroup
 from assayd.engines.oci.config import HostShare, resources, startup_limits
-from assayd.engines.oci.container import OciContainer, document
+from assayd.engines.oci.container import OciContainer, Record, Records, document
 from assayd.engines.oci.control import StartFailed
-from assayd.engines.oci.host import Host, find_host
 from assayd.engines.oci.images import ImageStore, StoredImage
 from assayd.engines.oci.mounts import read_only_tree
-from assayd.engines.oci.owner import has_process_ended, own_process_mark
 from assayd.engines.oci.process import LauncherProcess, LaunchRequest
-from assayd.engines.oci.ranges import Ranges
-from assayd.engines.oci.records import Record, Records
-from assayd.engines.oci.threads import Threads, timed_out
+from assayd.engines.oci.runtime import Host, find_host
+from assayd.engines.oci.user import Ranges
 from assayd.errors import EngineError
 from assayd.ports.engine import LABEL_CONTAINER, ContainerSpec
+
+T = TypeVar("T")
+
+
+class Threads:
+    """A runner of blocking steps. Args: at most `count` concurrent steps, of `timeout_s` seconds each."""
+
+    def __init__(self, count: int, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix="assayd-oci")
+
+    async def run(self, act: Callable[..., T], *arguments: object, timeout_s: float | None = None) -> T:
+        """Run a step in a thread.
+
+        Raises: EngineError ``engine.timeout``, ``engine.closed``, or an error of the step.
+        """
+        try:
+            job = asyncio.get_running_loop().run_in_executor(self._pool, partial(act, *arguments))
+        except RuntimeError as problem:
+            raise EngineError("engine.closed", "the engine was closed") from problem
+        try:
+            async with asyncio.timeout(timeout_s or self.timeout_s):
+                return await job
+        except TimeoutError as problem:
+            raise timed_out() from problem
+
+    def close(self) -> None:
+        """Release the threads; queued steps are never started."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def timed_out() -> EngineError:
+    """Return the error for a step that took too long."""
+    return EngineError("engine.timeout", "the engine didn't finish a step in time", retryable=True)
+
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_STARTED = 19
+"""Index of the start time among the fields after the name in ``/proc/PID/stat`` (field 22, counted from
+1).
+"""
+
+
+@cache
+def own_process_mark() -> str:
+    """Return the mark of this process."""
+    return ":".join((*_boot_and_namespace(), str(os.getpid()), _start_time(os.getpid())))
+
+
+def has_process_ended(mark: str) -> bool:
+    """Return whether the process with this mark has certainly exited.
+
+    Return False for a process in another namespace and for a malformed mark, because the state is unknown.
+    """
+    try:
+        boot, namespace, pid, started = mark.split(":")
+        number = int(pid)
+    except ValueError:
+        return False
+    own_boot, own_namespace = _boot_and_namespace()
+    if boot != own_boot:
+        return True
+    if namespace != own_namespace:
+        return False
+    try:
+        return _start_time(number) != started
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def _boot_and_namespace() -> tuple[str, str]:
+    namespace = Path("/proc/self/ns/pid").readlink()
+    return _BOOT.read_text(encoding="ascii").strip(), str(namespace).strip("pid:[]")
+
+
+def _start_time(pid: int) -> str:
+    # The name can contain any characters, including parentheses.
+    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    return text.rpartition(") ")[2].split()[_STARTED]
+
 
 log = structlog.get_logger()
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from assayd.engines.oci import launcher
 from assayd.engines.oci.control import Control, Process, StartFailed
 from assayd.engines.oci.mounts import mapping_error
-from assayd.engines.oci.ranges import IdRange
+from assayd.engines.oci.user import IdRange
 from assayd.errors import EngineError
 
 _READ_BYTES = 256 * 1024

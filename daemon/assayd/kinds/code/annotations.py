@@ -6,7 +6,7 @@
     data: [int]                                annotations.unreadable
     data: Frame                                annotations.unchecked        (info)
 
-`type_names` checks the names in annotations. Annotations inside functions and classes don't declare anything.
+`types` checks the names in annotations. Annotations inside functions and classes don't declare anything.
 Source: docs/kinds/code.md.
 """
 
@@ -18,12 +18,11 @@ from dataclasses import replace
 from itertools import islice
 
 from assayd.findings.source_text import line_at, snippet
-from assayd.kinds.code import type_names as code_type_names
 from assayd.kinds.code import types as code_types
-from assayd.kinds.code.type_names import Declaration, check_names, finding_at
+from assayd.kinds.code.types import Declaration, check_names, finding_at
 from assayd.model.finding import Edit, Finding, Rule, Severity
-from assayd.static.python.annotations import alternatives, annotation_aliases
-from assayd.static.python.module_scope import annotated, insertion_line, is_variable, module_statements
+from assayd.static.python.scopes import annotated, insertion_line, is_variable, module_statements
+from assayd.static.python.signature import alternatives, annotation_aliases
 
 RESULT = "result"
 _MOST_READ = 300
@@ -45,7 +44,7 @@ RULES = (
         title="Two different declarations of one name",
         help="Bad: result: int = 0 and result: str = ''. Good: result: int | str, once.",
     ),
-    *code_type_names.RULES,
+    *code_types.RULES,
     Rule(
         id="annotations.unreadable",
         title="An annotation isn't a type",

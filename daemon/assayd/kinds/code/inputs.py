@@ -20,11 +20,11 @@ from assayd.findings.python_failures import IMAGE_MODULES, guess_module, instead
 from assayd.guest.tagged import TAGS, restore
 from assayd.kinds.code import types as code_types
 from assayd.kinds.code.annotations import RESULT, declarations
-from assayd.kinds.code.type_names import Declaration, finding_at
+from assayd.kinds.code.types import Declaration, finding_at
 from assayd.model.finding import Finding, Rule, Severity
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import shorten
-from assayd.static.python.module_scope import annotated, bound_names, is_variable
+from assayd.static.python.scopes import annotated, bound_names, is_variable
 
 _MOST_AWAITED = 100
 

@@ -12,8 +12,7 @@ from assayd.findings.python_failures import ExceptionContext
 from assayd.findings.python_unit import judge_end, never_started, read
 from assayd.findings.runs import cause_finding, grouped, unfinished
 from assayd.findings.source_text import SplitText
-from assayd.guest_results.json_reader import GuestJsonError
-from assayd.guest_results.record import Bound, Value
+from assayd.guest_results.record import Bound, GuestJsonError, Value
 from assayd.kinds.code.annotations import RESULT
 from assayd.kinds.code.payload import CodeCase, CodePayload, PreparedCode
 from assayd.kinds.code.result import Wanted, check_result

@@ -16,8 +16,7 @@ from assayd.kinds.code.annotations import RESULT
 from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.policy import ExecutionPolicy, NetworkMode
 from assayd.model.submission import JsonValue
-from assayd.static.python.module_scope import annotated
-from assayd.static.python.scopes import ScopedTree, build_scoped_tree, resolve
+from assayd.static.python.scopes import ScopedTree, annotated, build_scoped_tree, resolve
 
 RULES = (
     Rule(

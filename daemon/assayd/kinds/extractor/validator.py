@@ -15,8 +15,7 @@ from types import MappingProxyType
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
 from assayd.findings.briefing import allowances
-from assayd.findings.call_unit import Tried, judge_call
-from assayd.findings.each_unit import EachJudge
+from assayd.findings.call_unit import EachJudge, Tried, judge_call
 from assayd.findings.expected import VALUES_COMPARED, describe_cases, judge_value
 from assayd.findings.retry_context import strip_layout
 from assayd.findings.runs import cause_finding, grouped
@@ -43,7 +42,7 @@ from assayd.static.python import model_answer
 from assayd.static.python import security as python_security
 from assayd.static.python import signature as python_signature
 from assayd.static.python import source as python_source
-from assayd.static.python.import_edits import MAIN_RULE, PACKAGE_RULE, with_import_edits
+from assayd.static.python.imports import MAIN_RULE, PACKAGE_RULE, with_import_edits
 from assayd.static.python.inferred_names import check_undefined_names
 from assayd.static.python.names import BUILTINS, PACKAGE_NAMES
 from assayd.static.python.signature import ExpectedFunction, check_signature

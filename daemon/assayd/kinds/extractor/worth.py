@@ -18,8 +18,14 @@ from itertools import islice
 
 from assayd.findings.source_text import snippet
 from assayd.kinds.extractor import generalization
-from assayd.kinds.extractor.generalization import Misfit, Result, SimilarResult, UnmovedField
-from assayd.kinds.extractor.similar_paths import SimilarPath, similar_paths
+from assayd.kinds.extractor.generalization import (
+    Misfit,
+    Result,
+    SimilarPath,
+    SimilarResult,
+    UnmovedField,
+    similar_paths,
+)
 from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.policy import ExecutionPolicy, NetworkMode
 from assayd.model.submission import JsonValue

@@ -14,11 +14,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from assayd.findings.exception_hints import exception_hint, misspelling_edit
-from assayd.findings.runs import LEAVING, NOT_COMPILED_RULE, cause_finding, file_events, limit_details
+from assayd.findings.runs import (
+    LEAVING,
+    NOT_COMPILED_RULE,
+    add_endless_parts,
+    cause_finding,
+    file_events,
+    limit_details,
+    timeout_finding,
+)
 from assayd.findings.source_text import snippet
-from assayd.findings.timeout import add_endless_parts, timeout_finding
-from assayd.guest_results.json_reader import GuestJsonError
-from assayd.guest_results.record import Bound, NotCompiled, Raised, Record, read_record
+from assayd.guest_results.record import Bound, GuestJsonError, NotCompiled, Raised, Record, read_record
 from assayd.kinds.module.explained import explained
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.policy import AdapterContract

@@ -20,7 +20,7 @@ from assayd.findings.source_text import SplitText, line_at
 from assayd.kinds.module.always_true import NameBindings, is_always_true, repeats_method_call
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.imports import finding_at
-from assayd.static.python.nodes import nodes_of
+from assayd.static.python.scopes import nodes_of
 
 RULES = (
     Rule(

@@ -1,12 +1,14 @@
 """Finds the tests in a file's source that pytest must collect, and the tests that it could collect.
 
-two functions test_a              tests.duplicate      (the first never runs)
-class TestA with __init__         tests.not_collectable
-async def test_a in a TestCase    tests.never_runs     (unittest calls it and doesn't await it)
-def test_a(): yield               tests.never_runs     (the framework skips generators)
-pytest_plugins = ["x"]            tests.hook
-def pytest_runtest_call(…)        tests.hook
-no test in any file               tests.none_found
+    two functions test_a              tests.duplicate      (the first never runs)
+    class TestA with __init__         tests.not_collectable
+    async def test_a in a TestCase    tests.never_runs     (unittest calls it and doesn't await it)
+    def test_a(): yield               tests.never_runs     (the framework skips generators)
+    pytest_plugins = ["x"]            tests.hook
+    def pytest_runtest_call(…)        tests.hook
+    no test in any file               tests.none_found
+
+This module also defines the payload of a module, with the facts read from it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,10 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from assayd.kinds.module.imports import absolute
+from assayd.kinds.module.mutants import Mutant
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.imports import finding_at
 
@@ -377,3 +382,24 @@ def _check_constructors(text: str, tree: ast.Module) -> Iterator[Finding]:
                     suggestion="Write setup_method(self), or a fixture.",
                     severity=Severity.WARNING,
                 )
+
+
+class ModulePayload(BaseModel):
+    """An adapter with its manifest and tests."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="none")
+
+    manifest: dict[str, object] = Field(description="The manifest of the adapter.")
+    files: dict[str, str] = Field(min_length=1, description="The adapter and its tests, by file name.")
+
+
+class PreparedModule(ModulePayload):
+    """A parsed module. `expected` contains the tests of each file.
+
+    `methods` lists the methods of the adapter's classes with their first and last lines. `mutants` lists
+    the changes that the tests should detect.
+    """
+
+    expected: dict[str, ExpectedTests]
+    methods: dict[str, list[list[int]]] = Field(default_factory=dict)
+    mutants: list[Mutant] = Field(default_factory=list)

@@ -20,8 +20,7 @@ from dataclasses import replace
 from assayd.did_you_mean import close_names
 from assayd.guest_results.record import Raised
 from assayd.kinds.module.explained_calls import CALLS, PROGRAMMING_ERRORS, add_data_keys
-from assayd.kinds.module.explained_patches import PATCHES
-from assayd.kinds.module.explained_results import RESULTS
+from assayd.kinds.module.explained_results import PATCHES, RESULTS
 from assayd.kinds.module.files import is_test, module_name
 from assayd.kinds.module.mistakes import word_edit
 from assayd.kinds.module.places import (

@@ -1,21 +1,34 @@
-"""Attributes a failed comparison to the code that computes the value, if that code is a single line.
+"""Explains failed comparisons, and patches of a name in the wrong module.
 
-assert grade(3) == "good"                   the only statement of grade()
-Differing items: {'share': 1} != …          the only statement of `share`, or the line that writes the key
+A failed comparison is attributed to the code that computes the value, if that code is a single line:
+
+    assert grade(3) == "good"                   the only statement of grade()
+    Differing items: {'share': 1} != …          the only statement of `share`, or the line that writes the key
+
+If a test patches a name in the wrong module, the tested code doesn't use the patch:
+
+    patch("adapter.request.get")        adapter.py has no `request`        adapter.requests.get
+    patch("adapter.get")                it calls requests.get              adapter.requests.get
+    patch("requests.get")               it has `from requests import get`  adapter.get
+    patch("httpx.get")                  it calls requests.get              adapter.requests.get
+
+Because the submitter controls the texts, they can affect the wording of a finding and an edit of the
+submitted lines, but never the verdict.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from assayd.did_you_mean import close_names
 from assayd.findings.source_text import snippet
 from assayd.guest_results.record import Raised
-from assayd.kinds.module.files import is_test
+from assayd.kinds.module.files import is_python, is_test, module_name
 from assayd.kinds.module.places import ModuleFiles, moved
-from assayd.model.finding import Finding
+from assayd.model.finding import Edit, Finding
 from assayd.model.text_limits import shorten
 
 Texts = ModuleFiles
@@ -97,3 +110,120 @@ RESULTS: tuple[tuple[re.Pattern[str], Explain], ...] = (
     (re.compile(r"^assert (?!<)[^\n]{1,500} == "), _explain_wrong_result),
 )
 """Patterns of assertion messages with their explanations, tried after all others."""
+
+
+_PATCHED = re.compile(r"\b(?:patch|setattr)\(\s*+([\"'])([A-Za-z_][\w.]{0,150}+)\1")
+_IMPORTED = re.compile(r"\s*+import\s++([\w., ]{1,200}+)$")
+_FROM = re.compile(r"\s*+from\s++[\w.]{1,100}+\s++import\s++\(?([\w, ]{1,200}+)\)?\s*+$")
+_CALLED = re.compile(r"(?<![\w.])(\w{1,60}+)(?:\.(\w{1,60}+))?\(")
+_MOST_TARGETS = 200
+_SHOWN = 3
+
+
+def _get_patch_targets(texts: ModuleFiles) -> list[tuple[str, str, int]]:
+    """Return the ``patch()`` targets for calls in the module's files, with the files and lines."""
+    if texts.patch_targets is None:
+        texts.patch_targets = _find_patch_targets(texts)
+    return texts.patch_targets
+
+
+def _find_patch_targets(texts: ModuleFiles) -> list[tuple[str, str, int]]:
+    found: list[tuple[str, str, int]] = []
+    for file in sorted(name for name in texts if is_python(name) and not is_test(name)):
+        lines = texts.lines(texts[file])
+        modules, names = set(_imported_names(lines, _IMPORTED)), set(_imported_names(lines, _FROM))
+        for number, line in enumerate(lines, 1):
+            for owner, name in _CALLED.findall(line):
+                if owner in modules and name:
+                    found.append((f"{module_name(file)}.{owner}.{name}", file, number))
+                elif owner in names:
+                    target = f"{module_name(file)}.{owner}"
+                    found.append((f"{target}.{name}" if name else target, file, number))
+                if len(found) >= _MOST_TARGETS:
+                    return found
+    return found
+
+
+def _imported_names(lines: Sequence[str], pattern: re.Pattern[str]) -> Iterator[str]:
+    """Yield the names bound by imports that match a pattern."""
+    for line in lines:
+        if (found := pattern.match(line)) is not None:
+            yield from (part.split()[-1] for part in found[1].split(",") if part.split())
+
+
+def _explain_missing_target(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: ModuleFiles, test: str
+) -> Finding | None:
+    """Explain that the patched name doesn't exist."""
+    text = texts.get(raised.file or "", "")
+    patched = _PATCHED.search(texts.line(text, raised.line))
+    if patched is None or raised.file is None or raised.line is None:
+        return None
+    targets = list(dict.fromkeys(target for target, _, _ in _get_patch_targets(texts)))
+    return _suggest_target(
+        finding, texts, raised.file, raised.line, patched, _find_similar_targets(patched[2], targets)
+    )
+
+
+def _explain_wrong_target(
+    finding: Finding, raised: Raised, found: re.Match[str], texts: ModuleFiles, test: str
+) -> Finding | None:
+    """Explain that a call used the network because the test patched a different name."""
+    file, _, name = test.partition("::")
+    here = [
+        target for target, at, line in _get_patch_targets(texts) if (at, line) == (raised.file, raised.line)
+    ]
+    lines = texts.lines(texts.get(file, ""))
+    begins = [n for n, line in enumerate(lines) if re.match(rf"\s*+(?:async )?def {re.escape(name)}\(", line)]
+    if not here or len(begins) != 1:
+        return None
+    for number, line in enumerate(lines[begins[0] :], begins[0] + 1):
+        if number > begins[0] + 1 and re.match(r"(?:async )?def |class |@", line):
+            break
+        patched = _PATCHED.search(line)
+        if patched is not None and patched[2] not in here:
+            return _suggest_target(finding, texts, file, number, patched, here)
+    return None
+
+
+def _find_similar_targets(patched: str, targets: Sequence[str]) -> list[str]:
+    """Return the targets whose last part equals or resembles the patched name's; if none, return all."""
+    last = patched.rpartition(".")[2]
+    same = [target for target in targets if target.rpartition(".")[2] == last]
+    near = close_names(last, sorted({target.rpartition(".")[2] for target in targets}))
+    return same or [target for target in targets if target.rpartition(".")[2] in near[:1]] or list(targets)
+
+
+def _suggest_target(
+    finding: Finding, texts: ModuleFiles, file: str, line: int, patched: re.Match[str], meant: Sequence[str]
+) -> Finding | None:
+    if not meant or patched[2] in meant:
+        return None
+    text = texts[file]
+    shown = " or ".join(f'"{target}"' for target in meant[:_SHOWN])
+    hint = f'Replace the name where the code looks it up. Write {shown} instead of "{patched[2]}".'
+    edit = None
+    if len(meant) == 1:
+        whole = texts.line(text, line)
+        new = whole[: patched.start(2)] + meant[0] + whole[patched.end(2) :]
+        edit = Edit(start_line=line, end_line=line, replacement=new)
+    return moved(finding, file, line, text, hint, edit)
+
+
+_Explain = Callable[[Finding, Raised, re.Match[str], ModuleFiles, str], Finding | None]
+PATCHES: tuple[tuple[re.Pattern[str], _Explain], ...] = (
+    (
+        re.compile(
+            r"^(?:module '[\w.]{1,200}' has no|<module '[\w.]{1,200}'[^>]{0,300}+> does not have the)"
+            r" attribute"
+        ),
+        _explain_missing_target,
+    ),
+    (
+        re.compile(
+            r"Max retries exceeded|All connection attempts failed|[Nn]ame (?:or service not known|resolution)"
+            r"|Cannot connect to host|Network is unreachable|Connection refused"
+        ),
+        _explain_wrong_target,
+    ),
+)

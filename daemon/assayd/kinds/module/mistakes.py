@@ -26,10 +26,9 @@ from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.policy import AdapterContract
 from assayd.model.text_limits import shorten
 from assayd.static.python.imports import finding_at
-from assayd.static.python.module_scope import bound_names
-from assayd.static.python.nodes import nodes_of
 from assayd.static.python.returns import return_edit
 from assayd.static.python.safe_fixes import CompileBudget
+from assayd.static.python.scopes import bound_names, nodes_of
 
 RULES = (
     Rule(

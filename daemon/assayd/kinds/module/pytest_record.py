@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from assayd.guest_results.json_reader import DEFAULT_LIMITS, GuestJsonError, decode
-from assayd.guest_results.record import Raised, read_raised
+from assayd.guest_results.record import DEFAULT_LIMITS, GuestJsonError, Raised, decode, read_raised
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import MESSAGE_CHARS, shorten
 

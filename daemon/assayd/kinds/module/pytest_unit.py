@@ -12,19 +12,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assayd.findings.exception_hints import exception_hint, hint_by_type, misspelling_edit
-from assayd.findings.network_errors import network_hint
+from assayd.findings.network_rules import network_hint
 from assayd.findings.runs import (
     LEAVING,
     NOT_COMPILED_RULE,
     cause_finding,
+    describe_time_use,
     file_events,
     grouped,
     limit_details,
+    time_hint,
 )
 from assayd.findings.source_text import snippet
-from assayd.findings.timeout import describe_time_use, time_hint
-from assayd.guest_results.json_reader import GuestJsonError
-from assayd.guest_results.record import Raised
+from assayd.guest_results.record import GuestJsonError, Raised
 from assayd.kinds.module.expected_tests import ExpectedTests
 from assayd.kinds.module.explained import explain_unexpected_exception, explained
 from assayd.kinds.module.files import is_python, is_test, module_name

@@ -14,7 +14,7 @@ from dataclasses import replace
 from assayd.findings.source_text import line_at
 from assayd.model.finding import Edit, Finding
 from assayd.static.python.imports import finding_at
-from assayd.static.python.nodes import nodes_of
+from assayd.static.python.scopes import nodes_of
 
 _SELF_NAMES = frozenset({"self", "cls", "mcs", "_", "this"})
 

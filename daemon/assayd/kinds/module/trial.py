@@ -16,9 +16,8 @@ from dataclasses import replace
 from assayd.findings.source_text import snippet
 from assayd.kinds.module import pytest_unit
 from assayd.kinds.module.coverage import merge_lines_run
-from assayd.kinds.module.expected_tests import ExpectedTests
+from assayd.kinds.module.expected_tests import ExpectedTests, PreparedModule
 from assayd.kinds.module.mutants import Mutant
-from assayd.kinds.module.payload import PreparedModule
 from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.run import RunResult, RunSpec, Unit, UnitEnd, UnitResult
 from assayd.model.text_limits import shorten

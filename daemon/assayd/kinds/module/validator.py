@@ -31,7 +31,7 @@ from assayd.kinds.module import forbidden as module_forbidden
 from assayd.kinds.module import manifest as module_manifest
 from assayd.kinds.module import mistakes as module_mistakes
 from assayd.kinds.module import trial as module_trial
-from assayd.kinds.module.expected_tests import ExpectedTests
+from assayd.kinds.module.expected_tests import ExpectedTests, ModulePayload, PreparedModule
 from assayd.kinds.module.explained import add_file_hints
 from assayd.kinds.module.files import (
     find_adapter_file,
@@ -45,7 +45,6 @@ from assayd.kinds.module.generating import ModuleContext
 from assayd.kinds.module.imports import OwnModules, check_module_imports
 from assayd.kinds.module.instructions import MANIFEST, TESTS_STAY, instructions
 from assayd.kinds.module.mutants import generate_mutants
-from assayd.kinds.module.payload import ModulePayload, PreparedModule
 from assayd.kinds.module.places import ModuleFiles
 from assayd.kinds.module.samples import SAMPLES
 from assayd.model.finding import Finding, Layer, Rule, has_errors, keyed

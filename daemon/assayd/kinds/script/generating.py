@@ -11,7 +11,7 @@ from assayd.findings.briefing import describe_file_head
 from assayd.findings.expected import CASES, describe_cases
 from assayd.kinds.script.payload import ScriptCase
 from assayd.model.prompting import Example, PromptContext, Proposal
-from assayd.static.work_files import FileContent, decode_content
+from assayd.static.work_paths import FileContent, decode_content
 
 _HEAD_BYTES = 2048
 TASK = (

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from assayd.findings.expected import CASES, ExpectedCase, require_unique_names
-from assayd.static.work_files import FileContent
+from assayd.static.work_paths import FileContent
 
 _MOST_ARGUMENTS = 256
 

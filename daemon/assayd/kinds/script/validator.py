@@ -37,8 +37,7 @@ from assayd.static.python import model_answer
 from assayd.static.python import source as python_source
 from assayd.static.python.inferred_names import check_undefined_names
 from assayd.static.python.source import normal_form as python_normal_form
-from assayd.static.work_files import decode_content
-from assayd.static.work_paths import check_paths
+from assayd.static.work_paths import check_paths, decode_content
 
 FILENAME = "script.py"
 _ENVIRONMENT = {"HOME": "/sandbox", "TMPDIR": "/sandbox"}

@@ -14,8 +14,7 @@ from assayd.findings.expected import difference
 from assayd.findings.python_failures import ExceptionContext, failure_finding
 from assayd.findings.runs import cause_finding, limit_details, unfinished
 from assayd.findings.source_text import SplitText
-from assayd.guest_results.json_reader import GuestJsonError, decode
-from assayd.guest_results.record import Raised
+from assayd.guest_results.record import GuestJsonError, Raised, decode
 from assayd.kinds.solution.payload import PreparedSolution, RevealLevel, SolutionCase
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus, Judgement

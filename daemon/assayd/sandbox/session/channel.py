@@ -1,15 +1,28 @@
 """Exchanges frames over a container's standard streams with the guest, a hostile peer.
 
 This module checks the form of frames: their size, and the types and ranges of header fields. `conversation`
-checks their order and meaning.
+checks their order and meaning. The module also builds the frames that the daemon sends.
+
+Units are sent in advance, as long as they fit into a pipe. The runner doesn't read a unit that was sent in
+advance until the previous unit has ended; until then, no process in the container holds the unit's data.
+Units are not sent in advance if the end of a unit determines the next step, or under an allowlist, because
+connections need the stream. If the last unit can be repeated without its check, the final frame isn't sent
+in advance.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from assayd.documents import canonical
 from assayd.guest import frames
+from assayd.guest.frames import MAX_BODY, PROTOCOL, chunks, encode
+from assayd.model.policy import NetworkMode
+from assayd.model.run import RunSpec, Unit
+from assayd.ports.egress import EgressLimits
 from assayd.ports.engine import Duplex
 
 Header = frames.Header
@@ -98,3 +111,174 @@ def boolean(header: Header, field: str) -> bool:
     if type(value) is not bool:
         raise GuestFault(f"{header['type']}.{field} is not a boolean")
     return value
+
+
+FINISH = encode({"type": "finish"})
+LEAVE = encode({"type": "leave"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A runner's report that it is ready. `memory_bytes` is the container's memory use at that time."""
+
+    python: str
+    memory_bytes: int
+    cgroup: int
+    not_preloaded: tuple[str, ...] = ()
+
+
+async def greet(channel: Channel, preload: Sequence[str]) -> Ready:
+    """Open the conversation, and wait for the runner's report that it is ready.
+
+    Raises: GuestFault, if the answer violates the protocol; StreamEnded.
+    """
+    await channel.send(encode({"type": "hello", "protocol": PROTOCOL, "preload": list(preload)}))
+    header, _ = await channel.receive()
+    if header["type"] == "fault":
+        raise GuestFault(f"the runner can't start: {text(header, 'message')}")
+    if header["type"] != "ready" or header.get("protocol") != PROTOCOL:
+        raise GuestFault("the runner speaks another protocol; rebuild the image")
+    return Ready(
+        python=text(header, "python", most=32),
+        memory_bytes=integer(header, "memory_bytes"),
+        cgroup=integer(header, "cgroup", most=2),
+        not_preloaded=_confirmed_modules(preload, header.get("preload_failed")),
+    )
+
+
+def _confirmed_modules(preload: Sequence[str], named: object) -> tuple[str, ...]:
+    """Return the preloaded modules that the runner has confirmed."""
+    return tuple(name for name in preload if name in named) if isinstance(named, list) else ()
+
+
+def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
+    """Return the frame that begins an attempt and contains its rules.
+
+    The frame contains no submitted code and starts no unit.
+
+    Args:
+        spec: the run spec.
+        relay: the relay's limits, or None if the policy has no allowlist. The allowlist itself isn't sent.
+    """
+    limits, imports = spec.limits, spec.imports
+    return encode(
+        {
+            "type": "begin",
+            "limits": {
+                "max_processes": limits.max_processes,
+                "open_files": limits.open_files,
+                "output_kept_bytes": limits.output_kept_bytes,
+                "output_read_bytes": limits.output_read_bytes,
+                "unit_result_bytes": limits.unit_result_bytes,
+                "outputs_files": limits.outputs_files,
+                "outputs_bytes": limits.outputs_bytes,
+                "work_bytes": limits.work_bytes,
+            },
+            "imports": {
+                "mode": imports.mode.value,
+                "allowed": sorted(imports.allowed),
+                "denied": sorted(imports.denied),
+                "submodules": imports.submodules.value,
+                "enforce_forbidden": imports.enforce_forbidden,
+            },
+            "network": {"mode": "blocked"}
+            if relay is None
+            else {"mode": "allowlist", "streams": relay.streams, "connections": relay.connections},
+            "allow_exec": spec.allow_exec,
+            "folders": list(spec.folders),
+            "collect": list(spec.collect),
+            "changed_only": spec.changed_only,
+            "programs": sorted({unit.program.value for unit in spec.units}),
+            "preload": list(spec.needed),
+        }
+    )
+
+
+def content_frames(spec: RunSpec) -> Iterator[bytes]:
+    """Yield the frames with the content for all units: solution, tests, files and database."""
+    if spec.paired is not None:
+        # First, because the solution's processes must not hold any of its tests.
+        yield encode({"type": "solution"}, canonical(spec.paired.solution))
+        for part in chunks(canonical(spec.paired.tests)):
+            yield encode({"type": "common"}, part)
+    yield from file_frames(spec.files)
+    for part in chunks(spec.database) if spec.database else ():
+        yield encode({"type": "database"}, part)
+
+
+def file_frames(files: Mapping[str, bytes]) -> Iterator[bytes]:
+    """Yield the frames that stage files."""
+    for path, content in files.items():
+        for index, part in enumerate(chunks(content)):
+            yield encode({"type": "file", "path": path, "append": index > 0}, part)
+
+
+def unit_frames(index: int, unit: Unit, *, more: bool) -> Iterator[bytes]:
+    """Yield a unit's frames; the last frame starts the unit. `more` is true if another unit follows."""
+    yield from file_frames(unit.files)
+    for part in chunks(unit.stdin) if unit.stdin else ():
+        yield encode({"type": "stdin"}, part)
+    arguments = canonical(unit.arguments)
+    whole, last = divmod(max(len(arguments) - 1, 0), MAX_BODY)
+    for part in list(chunks(arguments))[:whole]:
+        yield encode({"type": "arguments"}, part)
+    yield encode(
+        {
+            "type": "unit",
+            "unit": index,
+            "name": unit.name[:256],
+            "program": unit.program.value,
+            "deadline_s": unit.deadline_s,
+            "fresh_cwd": unit.fresh_cwd,
+            "more": more,
+        },
+        arguments[whole * MAX_BODY : whole * MAX_BODY + last + 1],
+    )
+
+
+AHEAD_BYTES = 32 * 2**10
+"""Maximum bytes to send in advance: half a pipe, so that sending never blocks."""
+
+
+class SendAheadWindow:
+    """The frames of an attempt's units and of its end, in portions that can be sent in advance."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self._spec = spec
+        self._alone = (
+            spec.stop_on_failure
+            or spec.network.mode is NetworkMode.ALLOWLIST
+            or any(unit.log is not None for unit in spec.units)
+        )
+        self._frames = self._all_frames()
+        self._next: bytes | None = next(self._frames, None)
+        self._under_way: deque[int] = deque()
+
+    def due(self) -> bytes:
+        """Return the frames to send now: at least the next unit's frames, unless they were already sent."""
+        portion = []
+        while self._next is not None and self._can_send(self._next):
+            portion.append(self._next)
+            self._under_way.append(len(self._next))
+            self._next = next(self._frames, None)
+        return b"".join(portion)
+
+    def ended(self) -> None:
+        """Record that the oldest unit in progress has ended."""
+        self._under_way.popleft()
+
+    def finish(self) -> bytes:
+        """Return the frame that ends the conversation, unless it was sent in advance."""
+        return b"" if self._under_way else FINISH
+
+    def _can_send(self, frames: bytes) -> bool:
+        if not self._under_way:
+            return True
+        return not self._alone and sum(self._under_way) + len(frames) <= AHEAD_BYTES
+
+    def _all_frames(self) -> Iterator[bytes]:
+        last = len(self._spec.units) - 1
+        for index, unit in enumerate(self._spec.units):
+            yield b"".join(unit_frames(index, unit, more=index < last))
+        if not self._alone and not any(unit.without_check for unit in self._spec.units[-1:]):
+            yield FINISH

@@ -1,6 +1,6 @@
 """One attempt's conversation with a runner: the begin frame, the units in order, and the final frame.
 
-This module determines the order of messages; `ahead` decides which units are sent in advance.
+This module determines the order of messages; `channel` decides which units are sent in advance.
 `sandbox.outcome` classifies the end.
 """
 
@@ -28,18 +28,21 @@ from assayd.model.run import (
 )
 from assayd.ports.egress import EgressSession
 from assayd.sandbox.outcome import unit_outcome
-from assayd.sandbox.session.ahead import SendAheadWindow
 from assayd.sandbox.session.channel import (
     Channel,
     GuestFault,
     Header,
+    SendAheadWindow,
     StreamEnded,
+    begin_frame,
     boolean,
+    content_frames,
+    file_frames,
     integer,
     number,
     text,
+    unit_frames,
 )
-from assayd.sandbox.session.handshake import begin_frame, content_frames, file_frames, unit_frames
 from assayd.sandbox.session.streams import StreamSet, open_streams
 from assayd.sandbox.session.unit_log import Transcript
 

@@ -26,9 +26,8 @@ from assayd.static.python.names import (
     is_dunder,
     normal,
 )
-from assayd.static.python.own import has_known_fields, is_path
 from assayd.static.python.scopes import NodeSite
-from assayd.static.python.view import View
+from assayd.static.python.view import View, has_known_fields, is_path
 
 FORMAT_METHODS = frozenset({"format", "format_map", "vformat"})
 _ATTRIBUTE = re.compile(r"\.([^.\[\]]+)")

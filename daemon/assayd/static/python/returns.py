@@ -22,8 +22,8 @@ from itertools import islice
 
 from assayd.findings.source_text import snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
-from assayd.static.python.nodes import nodes_of
 from assayd.static.python.safe_fixes import CompileBudget, parse_or_none
+from assayd.static.python.scopes import nodes_of
 from assayd.static.python.source import PythonSource
 
 NO_VALUE_RULE = Rule(

@@ -1,9 +1,9 @@
 """Checks that a source defines the called function with a matching signature.
 
-Only module-level definitions are considered, including those inside `if`, `try`, `with` and loops; if there
-are several, the last one is checked. The name may also be bound by assigning a lambda or another function.
-For a decorated function or a computed value, a warning reports that it can't be checked. The following
-lines each violate one rule for ``extract``:
+Only module-level definitions are considered, including those inside `if`, `try`, `with` and loops; if
+there are several, the last one is checked. The name may also be bound by assigning a lambda or another
+function. For a decorated function or a computed value, a warning reports that it can't be checked. The
+following lines each violate one rule for ``extract``:
 
     def main(path): …                     signature.missing               edit, when it is the only function
     class extract: …                      signature.not_a_function
@@ -22,6 +22,11 @@ A function that nearly matches gets one of these edits:
 
     def extract_metadata(path): …         def extract(path): …     (the only function, not named elsewhere)
     async def extract(path): …            def extract(path): …     (nothing in it is awaited)
+
+Reads the types in annotations without evaluating them.
+
+This module supports unions, `Optional`, `Annotated`, quoted annotations and module-level aliases. For
+other annotations, the source text is used as the name.
 """
 
 from __future__ import annotations
@@ -33,10 +38,85 @@ from dataclasses import dataclass, replace
 
 from assayd.findings.source_text import line_at
 from assayd.model.finding import Edit, Finding, Rule, Severity
-from assayd.static.python.annotations import alternatives, annotation_aliases
+from assayd.model.text_limits import shorten
 from assayd.static.python.imports import finding_at
-from assayd.static.python.nodes import nodes_of
+from assayd.static.python.scopes import nodes_of
 from assayd.static.python.source import PythonSource
+
+_UNIONS = frozenset({"Union", "Optional"})
+_WRAPPERS = frozenset({"Annotated", "Final", "ClassVar"})
+
+
+def annotation_aliases(tree: ast.Module) -> dict[str, ast.expr]:
+    """Return the module-level aliases for annotations, e.g. ``Row = dict[str, str]`` or a TypedDict."""
+    found: dict[str, ast.expr] = {}
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                found[name] = value
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                found[name] = value
+            case ast.ClassDef(name=name, bases=[base]):
+                found[name] = base
+            case _:
+                pass
+    return found
+
+
+def alternatives(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -> frozenset[str]:
+    """Return the names of the types that an annotation allows, without parameters and modules.
+
+    Each alias is followed only once, so that recursive aliases terminate.
+    """
+    found: set[str] = set()
+    followed: set[str] = set()
+    pending = [annotation]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Name) and node.id in aliases and node.id not in followed:
+            followed.add(node.id)
+            pending.append(aliases[node.id])
+            continue
+        names, inner = _read(node)
+        found.update(names)
+        pending.extend(inner)
+    return frozenset(found - followed)
+
+
+def _read(node: ast.expr) -> tuple[list[str], list[ast.expr]]:
+    """Return the types that a node itself names, and its nested annotations."""
+    match node:
+        case ast.Constant(value=None):
+            return ["None"], []
+        case ast.Constant(value=str(text)):
+            quoted = _parse_or_none(text)
+            return ([shorten(text, 60)], []) if quoted is None else ([], [quoted])
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return [name], []
+        case ast.BinOp(op=ast.BitOr(), left=left, right=right):
+            return [], [left, right]
+        case ast.Subscript(value=value, slice=inner):
+            return _read_subscript(value, inner)
+        case _:
+            return ["something else"], []
+
+
+def _read_subscript(value: ast.expr, inner: ast.expr) -> tuple[list[str], list[ast.expr]]:
+    name = value.attr if isinstance(value, ast.Attribute) else value.id if isinstance(value, ast.Name) else ""
+    parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+    if name in _WRAPPERS:
+        return [], parts[:1]
+    if name in _UNIONS:
+        return ["None"] if name == "Optional" else [], parts
+    return [], [value]
+
+
+def _parse_or_none(text: str) -> ast.expr | None:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
 
 _WAITING = (ast.Await, ast.AsyncFor, ast.AsyncWith)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 from lsprotocol import types
@@ -25,7 +26,6 @@ from assayd import __version__
 from assayd.errors import AssaydError
 from assayd_client import AsyncClient, ClientError, DaemonUnreachable, Document, Target, requests
 from assayd_client.cli.check import ReadText, find_project, is_folder, submission_of
-from assayd_client.cli.lsp import rule_pages
 from assayd_client.cli.lsp.diagnostics import Found, LineMapping, found_in, still_found, title, trouble
 from assayd_client.cli.report import Origin
 from assayd_client.cli.terminal import plain
@@ -202,7 +202,7 @@ class Editor:
     async def _pages_of(self, kind: str) -> Mapping[str, str]:
         if kind not in self._addresses:
             rules = await self._send_request(requests.kind(kind))
-            self._addresses[kind] = await asyncio.to_thread(rule_pages.write, rules, self._pages)
+            self._addresses[kind] = await asyncio.to_thread(write_rule_pages, rules, self._pages)
         return self._addresses[kind]
 
     @asynccontextmanager
@@ -325,3 +325,22 @@ def _quick_fix(said: str, diagnostic: Any, change: Any) -> Any:
         is_preferred=True,
         edit=change,
     )
+
+
+def write_rule_pages(kind: Document, folder: Path) -> Mapping[str, str]:
+    """Write the pages of a kind's rules into a folder, and return each page's address by rule."""
+    below = folder / quote(kind["kind"], safe="")
+    below.mkdir(exist_ok=True)
+    addresses = {}
+    for rule in kind["rules"]:
+        page = below / f"{quote(rule['id'], safe='')}.md"
+        page.write_text(plain(_rule_page(rule, kind["kind"])), encoding="utf-8")
+        addresses[rule["id"]] = page.as_uri()
+    return addresses
+
+
+def _rule_page(rule: Document, kind: str) -> str:
+    parts = [f"# {rule['title']}", f"`{rule['id']}`: {rule['severity']} of the kind `{kind}`", rule["help"]]
+    if rule["profile_key"]:
+        parts.append(f"The profile's key `{rule['profile_key']}` states this rule.")
+    return "\n\n".join(filter(None, parts)) + "\n"

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-import subprocess
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,18 +11,17 @@ from typing import ClassVar
 from textual import work
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
-from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Footer, Input, Label, Static
 
 from assayd.errors import AssaydError, RequestError
-from assayd_client.cli.attempts import to_safe_path
-from assayd_client.cli.screens.dialogs import Line
 from assayd_client.cli.screens.naming import Wanted, name_problem
 from assayd_client.cli.screens.session import Outcome, Session, editable, sources
 from assayd_client.cli.screens.shown import result
 from assayd_client.cli.screens.watching import Begin
 from assayd_client.cli.terminal import plain
+from assayd_client.cli.texts import edited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,21 +197,45 @@ def _file_problem(name: str) -> str:
     return name_problem(name) or (exists if default_rules_file(name).exists() else "")
 
 
-def edited(texts: Mapping[str, str]) -> dict[str, str]:
-    """Open the texts in the user's editor and return the edited texts.
+class Line(ModalScreen[str | None]):
+    """A dialog for one line of text. The dialog's result is None if the user cancels.
 
-    Raises: RequestError ``editor.failed``.
+    Args:
+        question: the question.
+        does: one word for the action of the `enter` key.
+        value: the initial text of the field.
+        most: the maximum number of characters.
+        check: the function that returns the reason why a line is invalid, or nothing; the dialog stays open
+            while the line is invalid.
     """
-    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
-    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
-        paths = {name: Path(folder, to_safe_path(name) if name else "code.py") for name in texts}
-        for name, path in paths.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(texts[name], encoding="utf-8")
-        try:
-            done = subprocess.run([*editor, *map(str, paths.values())], check=False)
-            if done.returncode != 0:
-                raise RequestError("editor.failed", f"{editor[0]} exited with status {done.returncode}")
-            return {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
-        except (OSError, UnicodeDecodeError) as problem:
-            raise RequestError("editor.failed", f"{editor[0]}: {problem}") from problem
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back")]
+
+    def __init__(
+        self,
+        question: str,
+        *,
+        does: str,
+        value: str = "",
+        most: int = 4096,
+        check: Callable[[str], str] = lambda _: "",
+    ) -> None:
+        super().__init__()
+        self._question, self._does, self._value = question, does, value
+        self._most, self._check = most, check
+
+    def compose(self) -> ComposeResult:
+        """Create the question, the field, a line for errors, and a footer with the keys."""
+        with Vertical(classes="dialog"):
+            yield Label(self._question, markup=False)
+            yield Input(self._value, max_length=self._most)
+            yield Label("", id="wrong", markup=False)
+            yield Label(f"enter {self._does}   esc Back", markup=False)
+
+    def on_input_submitted(self, submitted: Input.Submitted) -> None:
+        """Accept the line if it is valid and not empty."""
+        text = submitted.value.strip()
+        wrong = self._check(text)
+        self.query_one("#wrong", Label).update(wrong)
+        if text and not wrong:
+            self.dismiss(text)

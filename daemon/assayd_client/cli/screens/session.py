@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 
 from assayd.errors import RequestError
 from assayd_client import Conflict, Document, NotFound, PlainClient, StreamEvent, Target
-from assayd_client.cli.generate import texts_of
+from assayd_client.cli.texts import stored_submission, texts_of
 
 WAIT_S = 60.0
 RECENT = 100
@@ -321,8 +321,6 @@ def outcome_of_attempt(
     attempt = client.attempt(attempt_id)
     while attempt["state"] != "finished":  # a generation ends before the attempt that was cancelled with it
         attempt = client.attempt(attempt_id, wait_s=WAIT_S)
-    names = [one["name"] for one in attempt["artifacts"] or () if one["name"].startswith("submission_")]
-    submission = json.loads(client.artifact(attempt_id, names[0])) if names else None
     offer = None
     if attempt["verdict"] == "failed":
         for repair in client.repairs_of(attempt_id)["repairs"]:
@@ -330,7 +328,7 @@ def outcome_of_attempt(
             offer = (state["id"], state["fallback"]) if state["fallback"] else offer
     return Outcome(
         attempt=attempt,
-        submission=submission,
+        submission=stored_submission(client, attempt),
         told=told,
         diff=diff,
         generation_id=generation_id,

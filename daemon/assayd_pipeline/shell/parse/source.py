@@ -30,9 +30,9 @@ from assayd_pipeline.shell.parse.mending import (
     misspelt,
     place,
     remove_script_fences,
+    repaired,
 )
 from assayd_pipeline.shell.parse.nodes import Node, load, walk
-from assayd_pipeline.shell.parse.repairs import repaired
 
 RULES = (
     Rule(id="source.too_large", title="The source is too large", help="The limit is 1 MiB per text."),

@@ -1,4 +1,4 @@
-"""`assay` as a process of its own: interrupts, terminals, and no daemon."""
+"""`assay` as a process: interrupts, terminals, and no daemon."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
 
 @pytest.fixture
 def validate(tmp_path: Path) -> list[str]:
-    """Return the words that submit a good extractor."""
+    """Return the arguments that submit a good extractor."""
     source = tmp_path / "extractor.py"
     source.write_text("def extract(path: str) -> dict:\n    return {}\n")
     return ["validate", "extractor", str(source), "--sample-path", "/a"]
@@ -50,7 +50,7 @@ def validate(tmp_path: Path) -> list[str]:
 
 @pytest.fixture
 def items(tmp_path: Path) -> Callable[..., str]:
-    """Return a file with a line for each code."""
+    """Return a function that writes a file with a line for each code."""
 
     def write(*codes: str) -> str:
         path = tmp_path / "items.jsonl"
@@ -61,7 +61,7 @@ def items(tmp_path: Path) -> Callable[..., str]:
 
 
 def wait_for(condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
-    """Wait until something has happened, for as long as the program runs."""
+    """Wait until a condition holds, as long as the program runs."""
     while not condition():
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.01)
@@ -89,7 +89,7 @@ LINES = {
 
 @pytest.fixture
 def unread() -> Iterator[int]:
-    """Return a pipe that nobody reads any more, as the one before `head` is in the end."""
+    """Return a pipe that nobody reads any more, like the one in front of `head`."""
     reader, writer = os.pipe()
     os.close(reader)
     yield writer

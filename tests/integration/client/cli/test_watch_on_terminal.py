@@ -1,4 +1,4 @@
-"""`assay validate --watch` on a terminal: each report is shown in the place of the last."""
+"""`assay validate --watch` on a terminal: each report replaces the previous one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAITING = "waiting for the next save"
 
 
 def read_until(descriptor: int, times: int) -> str:
-    """Read a terminal until it has said so many times that it waits."""
+    """Read a terminal until it has said this number of times that it waits."""
     shown = b""
     while shown.count(WAITING.encode()) < times:
         shown += os.read(descriptor, 2**16)

@@ -1,4 +1,4 @@
-"""A creation that nobody waits for any more leaves nothing behind."""
+"""A cancelled creation leaves nothing behind."""
 
 from __future__ import annotations
 

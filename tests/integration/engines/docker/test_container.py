@@ -1,4 +1,4 @@
-"""A container of the Docker engine, seen from within."""
+"""A container of the Docker engine, seen from inside."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Images in and out of the Docker engine."""
+"""Loading images into the Docker engine, and reading them back."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

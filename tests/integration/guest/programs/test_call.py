@@ -1,4 +1,4 @@
-"""`call`: what comes back of a text and its function, whatever they do."""
+"""`call`: what a text and its function return, whatever they do."""
 
 from __future__ import annotations
 

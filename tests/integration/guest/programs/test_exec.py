@@ -1,4 +1,4 @@
-"""`exec`: another program in the child's place, with its wait status as the result."""
+"""`exec`: another program replaces the child, and its wait status is the result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(runner: GuestRunner, *argv: str, env: dict[str, str] | None = None, **un
 
 
 def python(runner: GuestRunner, text: str, *argv: str, **unit: object) -> Seen:
-    """Run a text with this very interpreter."""
+    """Run a text with the current interpreter."""
     return run(runner, sys.executable, "-I", "-S", "-c", text, *argv, **unit)  # type: ignore[arg-type]
 
 

@@ -49,7 +49,7 @@ TAMPERING = tomllib.loads(Path(__file__).with_name("tampering.toml").read_text()
 
 
 class Told:
-    """What a unit said, line by line."""
+    """The messages of a unit, in order."""
 
     def __init__(self, seen: Seen) -> None:
         self.seen = seen

@@ -1,4 +1,4 @@
-"""`python`: a text in a namespace, and the values that it leaves."""
+"""`python`: a text in a namespace, and the values that it binds."""
 
 from __future__ import annotations
 

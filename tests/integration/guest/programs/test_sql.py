@@ -1,4 +1,4 @@
-"""`sql`: statements against a database that exists as a file only while they run."""
+"""`sql`: statements on a database that is a file only while they run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sql(
     pragma: str = "table_info",
     **unit: object,
 ) -> Seen:
-    """Run a unit in the directory that the one before has left."""
+    """Run a unit in the directory that the previous unit left."""
     arguments = {"sql": text, "mode": mode, "admits": [], "pragmas": [pragma], "max_rows": max_rows}
     arguments |= {"max_cell_chars": 20, "max_bytes": 10**6}
     return runner.run("sql", arguments, fresh_cwd=False, **unit)
@@ -44,14 +44,14 @@ def database(path: Path, *statements: str) -> bytes:
 
 
 def rows(content: bytes, query: str) -> list[tuple[object, ...]]:
-    """Ask a database that came back."""
+    """Query a returned database."""
     connection = sqlite3.connect(":memory:")
     connection.deserialize(content)
     return connection.execute(query).fetchall()
 
 
 def result(runner: GuestRunner) -> bytes | None:
-    """Finish, and give the database that comes back."""
+    """Finish, and return the returned database."""
     frames = runner.finish()
     parts = [body for header, body in frames if header.get("path") == "database.sqlite"]
     return b"".join(parts) if parts else None
@@ -59,7 +59,7 @@ def result(runner: GuestRunner) -> bytes | None:
 
 @pytest.fixture
 def begun(runner: GuestRunner, work: Path) -> GuestRunner:
-    """Return a runner that lets programs start, with limits that hold a database."""
+    """Return a runner that allows programs, with limits that are large enough for a database."""
     runner.begin(allow_exec=True, outputs_bytes=10**6, output_read_bytes=10**6)
     return runner
 

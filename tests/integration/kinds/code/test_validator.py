@@ -1,4 +1,4 @@
-"""Code nodes as they really run: values in and out, what raises, what is missing, what is large."""
+"""Code nodes in containers: inputs, outputs, exceptions, missing names, large values."""
 
 from __future__ import annotations
 

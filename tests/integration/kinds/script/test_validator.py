@@ -1,4 +1,4 @@
-"""Scripts as they really run: statuses, files, outputs, what they leave behind, what they may not forge."""
+"""Scripts in containers: exit codes, files, outputs, leftovers, and what they can't forge."""
 
 from __future__ import annotations
 

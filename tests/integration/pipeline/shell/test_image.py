@@ -1,4 +1,4 @@
-"""The shell image: what is in it, and that real bash agrees with what the checks say."""
+"""The shell image: its contents, and that real bash agrees with the static checks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from assayd_pipeline.shell import check_script
 from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.shell.parse.options import Syntax
 from assayd_pipeline.shell.parse.resolve import PREFIXES
-from assayd_pipeline.shell.rules.tools import SED, TOOLS
-from assayd_pipeline.shfmt import read_shell
+from assayd_pipeline.shell.rules.operands import SED, TOOLS
+from assayd_pipeline.shell_programs import read_shell
 from support.engines import bare_container
 
 TESTS = Path(__file__).resolve().parents[3]

@@ -1,1 +1,1 @@
-"""The kind `ini`: INI files, with the types that their fields must have."""
+"""The kind `ini`: INI files whose fields must have given types."""

@@ -1,4 +1,4 @@
-"""What the command line shows of INI files."""
+"""The command line's output for INI files."""
 
 from assayd.ports.command_line import CommandLine, Option
 

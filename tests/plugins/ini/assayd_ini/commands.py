@@ -1,4 +1,4 @@
-"""`assay ini`: what helps to write the fields of a file down."""
+"""`assay ini`: help for listing a file's fields."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ app = typer.Typer(help="Help with INI files.", no_args_is_help=True)
 
 @app.callback()
 def start() -> None:
-    """Help with INI files."""
+    """Help for INI files."""
 
 
 @app.command()
 def fields(file: Annotated[Path, typer.Argument(metavar="FILE", help="A good INI file.")]) -> None:
-    """Print the fields of a file as `--option fields` takes them."""
+    """Print the fields of a file in the form that `--option fields` accepts."""
     parser = ConfigParser(interpolation=None)
     parser.read_string(file.read_text())
     print(",".join(f"{section}.{key}:str" for section in parser.sections() for key in parser[section]))

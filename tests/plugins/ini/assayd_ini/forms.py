@@ -1,4 +1,4 @@
-"""`--form flat`: the fields that could be read, one in a line."""
+"""`--form flat`: the fields that were read, one per line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from assayd_client.cli.terminal import plain
 
 
 def print_flat(shown: AttemptView) -> None:
-    """Print the fields that could be read with their values."""
+    """Print the fields that were read, with their values."""
     results = (shown.attempt["report"] or {}).get("runtime_results") or {"cases": []}
     for case in results["cases"]:
         if case["status"] == "passed":

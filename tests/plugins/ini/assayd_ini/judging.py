@@ -1,4 +1,4 @@
-"""Judges what came back of a run: one case for each field."""
+"""Judges a run: one case for each field."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from assayd.findings.python_failures import ExceptionContext
 from assayd.findings.python_unit import judge_end, never_started, read
 from assayd.findings.runs import cause_finding
-from assayd.guest_results.json_reader import GuestJsonError
-from assayd.guest_results.record import Bound
+from assayd.guest_results.record import Bound, GuestJsonError
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, RunResult, UnitResult
@@ -28,7 +27,7 @@ _SAYS = {
 
 
 def judge_file(payload: IniPayload, result: RunResult) -> Judgement:
-    """Return a case and what was found for every field."""
+    """Return a case and the findings for every field."""
     unit = result.units[0] if result.units and result.units[0].name == UNIT else None
     if unit is None:
         return Judgement(stage_findings={"fields": ()}, cases=(never_started(UNIT).case,))
@@ -45,7 +44,7 @@ def judge_file(payload: IniPayload, result: RunResult) -> Judgement:
 
 
 def _told(unit: UnitResult) -> Mapping[str, object]:
-    """Return what the run says of each field. Raises: GuestJsonError."""
+    """Return the run's record of each field. Raises: GuestJsonError."""
     record = read(unit)
     value = record.values.get("result") if isinstance(record, Bound) else None
     if value is None or not isinstance(value.value, dict):

@@ -1,4 +1,4 @@
-"""What the submission of an INI file holds, and how files of a command line become one."""
+"""The submission of an INI file, and its construction from files on the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SWITCHES = {"true": True, "false": False}
 
 
 class IniContext(BaseModel):
-    """What an INI file is written from: the fields that it has to have."""
+    """The context of a generated INI file: the fields that it must have."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -25,7 +25,7 @@ class IniContext(BaseModel):
 
 
 class IniPayload(BaseModel):
-    """`text` is the file, `fields` types by ``section.key``; `complete` says that there are no others."""
+    """`text` is the file, `fields` are types by ``section.key``; `complete` forbids other fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 

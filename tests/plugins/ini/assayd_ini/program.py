@@ -1,4 +1,4 @@
-"""What runs in the container: Python's own reader of INI files expands the values and converts them."""
+"""The program in the container: Python's own INI parser expands and converts the values."""
 
 PROGRAM = """
 from configparser import ConfigParser

@@ -1,4 +1,4 @@
-"""The records of INI files: how many lines were submitted, and how many fields could be read."""
+"""The records of INI files: the number of submitted lines and of fields that were read."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class IniRecorder:
         return IniRecords(access)
 
     def accepted(self, connection: Connection, attempt: Attempt, document: bytes) -> None:
-        """Note the file."""
+        """Record the file."""
         lines = len(json.loads(document)["payload"]["text"].splitlines())
         row = {"attempt_id": attempt.id, "uid": attempt.peer.uid, "lines": lines}
         connection.execute(insert(files).values(**row))
 
     def leased(self, connection: Connection, run: Run) -> None:
-        """Note nothing: that a file runs is not told."""
+        """Do nothing, because the kind doesn't record runs."""
 
     def finished(
         self,
@@ -42,12 +42,12 @@ class IniRecorder:
         events: Sequence[Event],
         refusals: Sequence[str],
     ) -> None:
-        """Note how many fields could be read."""
+        """Record the number of fields that were read."""
         read = sum(case.status is CaseStatus.PASSED for case in cases)
         connection.execute(update(files).where(files.c.attempt_id == attempt.id).values(fields_read=read))
 
     def removed(self, connection: Connection) -> None:
-        """Do nothing: the rows went with their attempts."""
+        """Do nothing: the rows are deleted with their attempts."""
 
 
 recorder = IniRecorder()

@@ -17,7 +17,7 @@ class IniRecords:
         self._access = access
 
     async def list(self, uid: int | None) -> Sequence[dict[str, object]]:
-        """Return the files of a user (of everybody: None), newest first. Raises: StoreError."""
+        """Return the files of a user (of all users: None), newest first. Raises: StoreError."""
         statement = select(files).order_by(files.c.attempt_id.desc()).limit(100)
         if uid is not None:
             statement = statement.where(files.c.uid == uid)

@@ -1,4 +1,4 @@
-"""What can be asked about submitted INI files."""
+"""The routes of submitted INI files."""
 
 from __future__ import annotations
 

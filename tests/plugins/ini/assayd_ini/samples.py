@@ -1,4 +1,4 @@
-"""Submissions that the kind proves itself by."""
+"""Sample submissions with which the kind is tested."""
 
 from __future__ import annotations
 

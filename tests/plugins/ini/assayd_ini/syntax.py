@@ -20,7 +20,7 @@ RULES = (
 
 
 def check_lines(text: str) -> Iterator[Finding]:
-    """Return what is wrong with the lines of a file."""
+    """Return the findings for the lines of a file."""
     section, seen = None, set()
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()

@@ -56,11 +56,11 @@ class Ini(Kind[IniPayload]):
 
     @property
     def stages(self) -> Sequence[Stage[IniPayload]]:
-        """The one static stage."""
+        """Return the only static stage."""
         return (Stage(name="syntax", check=_check_syntax),)
 
     def plan(self, payload: IniPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
-        """Plan the one run."""
+        """Plan the only run."""
         arguments = {
             "source": PROGRAM,
             "filename": "ini.py",
@@ -80,7 +80,7 @@ class Ini(Kind[IniPayload]):
         return judging.judge_file(payload, result)
 
     def around(self, context: IniContext) -> Sequence[PromptContext]:
-        """Return the fields that the file has to declare."""
+        """Return the fields that the file must declare."""
         fields = "\n".join(f"{name}: {kind}" for name, kind in context.fields.items())
         return (PromptContext(title="fields", text=fields),)
 

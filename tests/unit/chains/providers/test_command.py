@@ -1,4 +1,4 @@
-"""A program of the operator as provider: real processes, no model."""
+"""An operator's program as a provider: real processes, no model."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Answers that are streamed: heard piece by piece, and read whole."""
+"""Streamed answers: received piece by piece, and read as a whole."""
 
 from __future__ import annotations
 

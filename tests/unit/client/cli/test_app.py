@@ -1,4 +1,4 @@
-"""The table of commands, and how lines are read by it."""
+"""The table of commands, and how lines are parsed with it."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ FAST = ("pydantic", "httpx", "rich", "yaml", "argparse", "email", "importlib.met
 
 
 def command_of(name: str) -> Any:
-    """Return a command, as typer makes it of its function."""
+    """Return the command that typer creates from its function."""
     return typer.main.get_command(app).get_command(None, name)  # type: ignore[attr-defined]
 
 
 def read(line: str) -> dict[str, Any]:
-    """Return what a line says for each parameter of its function, without calling that."""
+    """Return the parameters that a line passes to its function, without calling it."""
     name, *words = line.split()
     context: Any = command_of(name).make_context(name, words)
     return dict(context.params)
@@ -177,7 +177,7 @@ def test_version_is_a_command_and_an_option(capsys) -> None:
 
 
 def loaded(*words: str) -> tuple[int, set[str]]:
-    """Return the exit code of a line, and which of the libraries it has imported."""
+    """Return the exit code of a line, and the libraries that it imported."""
     program = (
         "import sys\nfrom assayd_client.cli import main\n"
         f"code = main({list(words)!r})\n"

@@ -11,9 +11,8 @@ from assayd.api import SocketAccess
 from assayd.errors import StoreError
 from assayd_client import PlainClient
 from assayd_client.cli import main
-from assayd_client.cli.attempts import to_safe_path
-from assayd_client.cli.listing import print_table
-from assayd_client.cli.terminal import Screen
+from assayd_client.cli.terminal import Screen, print_table
+from assayd_client.cli.texts import to_safe_path
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
 

@@ -1,4 +1,4 @@
-"""`assay backup`: every verdict with its bundle, and no bundle that nobody would ever look for."""
+"""`assay backup` copies every verdict with its bundle, and no bundle without a verdict."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_bundle_that_is_missing_does_not_keep_the_others_from_being_copied
 
 
 class Asked:
-    """A client that is answered so, or not."""
+    """A client that returns a given answer, or fails."""
 
     def __init__(self, answer: dict[str, object] | ClientError) -> None:
         self._answer = answer
@@ -74,7 +74,7 @@ class Asked:
 
 
 def test_state_directory_is_the_one_that_the_daemon_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings of whoever copies may be others than those that the daemon was started with."""
+    """The settings of the copying user may differ from the daemon's."""
     monkeypatch.setenv("ASSAYD_STATE_DIR", "/nowhere")
     client = Asked({"state_dir": "/srv/assayd", "database_in_state": True})
     assert find_state_dir(client) == Path("/srv/assayd")

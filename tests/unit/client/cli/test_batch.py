@@ -1,4 +1,4 @@
-"""`assay batch`, against a daemon in a thread."""
+"""`assay batch` with a daemon in a thread."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from assayd_client import ClientError, NotReady, PlainClient
+from assayd_client import ClientError, NotFound, NotReady, PlainClient
 from assayd_client.cli import main
 from assayd_client.cli.batch import (
     BatchOutputs,
     Rate,
     Summary,
+    _submitted,
     exit_code,
     follow,
     generate_name,
@@ -42,7 +44,7 @@ def assay(served: Served) -> Callable[..., int]:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., Path]:
-    """Write a file of lines; text that is no code goes in as it is."""
+    """Write a file of lines; texts that begin with a brace are written unchanged."""
 
     def write(*codes: str, name: str = "items.jsonl") -> Path:
         file = tmp_path / name
@@ -104,6 +106,16 @@ def test_lines_that_are_not_validated_can_be_run_again(assay, write, tmp_path: P
     (tmp_path / "again.jsonl").write_text(shown.out)
     assert assay("run", tmp_path / "again.jsonl", "--name", "again") == 1
     assert "2 failed" in capsys.readouterr().out
+
+
+def test_line_whose_bundle_was_removed_meanwhile_is_named(capsys) -> None:
+    def miss(attempt_id: str, name: str) -> bytes:
+        raise NotFound("artifact.missing", "the bundle doesn't exist", status=404)
+
+    attempt = {"id": "A", "artifacts": [{"name": "submission_1.json"}]}
+    client: Any = SimpleNamespace(artifact=miss)
+    assert _submitted(client, {"line": 7, "attempt": attempt}) is None
+    assert capsys.readouterr().err == "assay: line 7 can't be printed: its submission isn't stored\n"
 
 
 def test_causes_are_those_of_failures() -> None:
@@ -330,7 +342,7 @@ def test_batch_is_found_by_the_beginning_of_its_id_and_as_the_last(
 
 
 class AwayOnce:
-    """A client whose gateway has lost its database: every question fails once before it is answered."""
+    """A client whose gateway has lost its database: the first attempt of every request fails."""
 
     def __init__(self, problem: ClientError) -> None:
         self._problem = problem

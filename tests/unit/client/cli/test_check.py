@@ -1,4 +1,4 @@
-"""Validating the files of a project, for hooks and build servers."""
+"""Validating a project's files, for hooks and build servers."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A line of source in the columns of a terminal, and what is underlined in it."""
+"""A source line in the width of a terminal, with its underlined part."""
 
 from __future__ import annotations
 

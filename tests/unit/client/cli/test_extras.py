@@ -1,4 +1,4 @@
-"""How a package that is not installed is named."""
+"""The message about a package that isn't installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fix is told of, in lines for a person."""
+"""A repair's failures as lines for a person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Some fields of a document."""
+"""Single fields of a document."""
 
 from __future__ import annotations
 

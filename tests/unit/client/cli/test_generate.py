@@ -1,4 +1,4 @@
-"""What the command line makes of words and files, and of what comes back."""
+"""The command line's reading of requests and files, and its output."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from assayd_client.cli.generate import (
     leave,
     next_steps,
     read_context,
-    texts_of,
-    write_texts,
 )
 from assayd_client.cli.screens.result import Rules
 from assayd_client.cli.screens.session import Outcome
 from assayd_client.cli.screens.wizard import Ended, Wizard
 from assayd_client.cli.submitting import read_files
+from assayd_client.cli.texts import texts_of, write_texts
 from assayd_pipeline.from_files import from_files
 
 NO_FAILURE: dict[str, object] = {"last_error": None, "repair_id": None, "fallback": None}
@@ -135,7 +134,7 @@ def test_entry_of_no_version_is_refused(assay, capsys, reference: str) -> None:
 
 
 class EndedWizard:
-    """Screens that came to an end."""
+    """Wizard screens that have ended."""
 
     def __init__(self, ended: Ended) -> None:
         self._ended = ended

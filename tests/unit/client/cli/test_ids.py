@@ -1,4 +1,4 @@
-"""Ids by their beginning, and `last`, wherever one is taken."""
+"""Abbreviated ids, and `last`, in every command that takes an id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `assay images` notes of an adoption."""
+"""The audit log lines of `assay images`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`assay kinds`, and what the command line takes from kinds."""
+"""`assay kinds`, and the parts of the command line that kinds provide."""
 
 from __future__ import annotations
 

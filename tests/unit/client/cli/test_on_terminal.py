@@ -36,7 +36,7 @@ COMMANDS = (
 
 
 class Terminal(io.StringIO):
-    """Standard output and error of a person."""
+    """A person's standard output and error."""
 
     encoding = "utf-8"
 

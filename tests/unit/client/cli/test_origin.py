@@ -1,4 +1,4 @@
-"""Findings at the lines of the files that were named."""
+"""Findings at lines of the given files."""
 
 from __future__ import annotations
 

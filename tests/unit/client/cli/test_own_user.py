@@ -1,4 +1,4 @@
-"""Whose the other end of a connection over loopback is, and that nobody else is served."""
+"""The user at the other end of a loopback connection, and that nobody else is served."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ASKED = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
 class Hasty(OwnUserH11):
-    """Waits a moment for headers."""
+    """Waits only briefly for headers."""
 
     headers_s = 0.2
 
@@ -114,7 +114,7 @@ def port(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def ask(port: int, user: int | None = None) -> bytes:
-    """Return what a process gets that asks on a port."""
+    """Return a process's answer from a port."""
     command = ["bash", "-c", ASK, str(port)]
     return subprocess.run(command, check=False, cwd="/", user=user, capture_output=True, timeout=60).stdout
 
@@ -165,7 +165,7 @@ def test_further_request_of_a_connection_has_its_time_too(port) -> None:
 
 
 def received_of(connection: socket.socket) -> bytes:
-    """Return what came, nothing for an end of either kind."""
+    """Return the received data, or nothing if the connection was closed or reset."""
     try:
         return connection.recv(4096)
     except ConnectionResetError:

@@ -27,7 +27,7 @@ paths = ["/v1/"]
 
 
 def document(name: str, *, egress: bool = True) -> Document:
-    """Return a profile as the daemon shows it."""
+    """Return a profile in the daemon's form."""
     return describe(load_profiles(load_settings()).get(name), egress=egress)
 
 

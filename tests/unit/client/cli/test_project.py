@@ -1,4 +1,4 @@
-"""What the files of a project are, as its `.assay.toml` says."""
+"""The kinds and options of a project's files, from its `.assay.toml`."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is counted of repairs, and how one is told to a person."""
+"""The counts of repairs, and a repair's summary for a person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Golden pages; `ASSAY_GOLDEN=write` writes them anew."""
+"""Golden pages; `ASSAY_GOLDEN=write` updates them."""
 
 import io
 import json
@@ -36,7 +36,7 @@ def test_a_report_is_shown_as_recorded(name: str) -> None:
     ("bundle", "why"), [(None, "deleted to free disk space"), ("c/p/b", "missing or damaged")]
 )
 def test_verdict_is_shown_when_the_bundle_is_gone(name: str, bundle: str | None, why: str) -> None:
-    """A validated attempt whose bundle had been removed ended in a traceback."""
+    """Regression: showing a validated attempt without its bundle ended in a traceback."""
     attempt = golden(name) | {"report": None, "execution": None, "bundle": bundle}
     shown = page(attempt)
     assert ("✓ Passed" if name == "validated" else "✗ Failed") in shown
@@ -70,7 +70,7 @@ def test_table_of_a_result_is_shown_below_its_case() -> None:
 
 
 def with_cases(*cases: tuple[str, str, object]):
-    """Return an attempt with cases of a name, a status and a result."""
+    """Return an attempt with cases that have a name, a status and a result."""
     attempt = golden("failed_at_run")
     results = attempt["report"]["runtime_results"]
     first = results["cases"][0]

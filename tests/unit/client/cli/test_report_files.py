@@ -1,4 +1,4 @@
-"""Reports of one attempt in the forms of others."""
+"""Reports of one attempt in other formats."""
 
 import json
 from xml.etree import ElementTree as ET

@@ -1,4 +1,4 @@
-"""The file with one line per path: only whole lines, and only lines of one run."""
+"""The file with one line per path contains only whole lines of one run."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ CODE = "def extract(path: str) -> dict:\n    return {}\n"
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A folder with twelve reports of one shape, and one file of each of two others."""
+    """Return a folder with twelve reports of one shape, and one file of each of two others."""
     root = tmp_path / "tree"
     for client in ("ABC", "XYZ"):
         for year in ("2023", "2024"):

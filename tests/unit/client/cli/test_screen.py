@@ -1,4 +1,4 @@
-"""Lines on a screen: wrapped, in colours, in ASCII."""
+"""Lines on a screen: wrapped, in color, in ASCII."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables, which fit the terminal."""
+"""Tables that fit the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The filter between what a guest wrote and a terminal."""
+"""The filter between guest output and a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`assay token`, `assay nodes` and `assay node` against a gateway."""
+"""`assay token`, `assay nodes` and `assay node` with a gateway."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureGateway]
 
 @pytest.fixture
 def assay(gateway: SecureGateway, tmp_path: Path) -> Callable[..., int]:
-    """Run a command as an operator, or with the token of a file."""
+    """Return a function that runs a command with an operator's token, or with a file's."""
 
     def run(*words: str, token_file: Path | None = None) -> int:
         file = token_file or tmp_path / "operator"
@@ -66,7 +66,7 @@ def test_token_in_a_file_is_its_owners_and_works(assay, tmp_path: Path, capsys) 
 
 
 class Accounts:
-    """Accounts of a broker, each with the same URL."""
+    """A broker's accounts, all with the same URL."""
 
     async def create(self, node: str, token_id: str) -> str:
         return f"amqps://{node}:secret@broker/assayd"

@@ -1,4 +1,4 @@
-"""The live view: what it makes of the metrics, and that it looks again."""
+"""The live view: its use of the metrics, and its refresh."""
 
 from __future__ import annotations
 

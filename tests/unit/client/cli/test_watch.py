@@ -1,4 +1,4 @@
-"""Validating at every save, with a clock that is a list of things to happen."""
+"""Validating after every save, with a scripted clock."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ from assayd_client.cli.validate import signature, watch_files
 
 
 class Saves:
-    """Stands for the time between looks: each look something happens, at last an interrupt."""
+    """Replaces the pause between checks: something happens in each pause, and the last one is interrupted."""
 
     def __init__(self, *acts: Callable[[], object]) -> None:
         self._acts = list(acts)

@@ -1,4 +1,4 @@
-"""What `assay workflow` prints of outputs, which are made by untrusted code."""
+"""The output of `assay workflow`, which comes from untrusted code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def test_outputs_can_do_nothing_to_a_terminal(
     is_terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = SimpleNamespace(
-        workflow=lambda *_, **__: WORKFLOW, workflow_outputs=lambda _: {"outputs": OUTPUTS}
+        workflow=lambda *_, **__: WORKFLOW,
+        workflow_outputs=lambda _: {"outputs": OUTPUTS},
+        cancel_workflow=None,
     )
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
 

@@ -1,4 +1,4 @@
-"""Where the code of an attempt is written."""
+"""The file that an attempt's code is written to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of object storage that answers every request with the same error."""
+"""Errors of object storage that answers every request with the same error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import StoreError
-from assayd.model.bundle import Bundle
+from assayd.model.attempt import Bundle
 from assayd_cluster.bundles import open_bundles
 from assayd_cluster.bundles.verified import VerifiedArtifactStore
 from assayd_cluster.settings import BundleSettings
@@ -32,7 +32,7 @@ LOCATION = "weather/sea/20260301T120000.123456Z_" + BUNDLE.attempt_id + "-" + "0
 
 @dataclass
 class Answer:
-    """What the storage says to everything."""
+    """The storage's answer to every request."""
 
     status: int
     code: str
@@ -61,7 +61,7 @@ def bundles(answer: Answer, tmp_path: Path) -> Iterator[VerifiedArtifactStore]:
         do_GET = do_PUT = do_POST = do_DELETE = _refuse  # noqa: N815
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Say nothing."""
+            """Log nothing."""
 
     key = tmp_path / "key"
     key.write_text("key\n")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from assayd.errors import StoreError
-from assayd.model.bundle import Bundle
+from assayd.model.attempt import Bundle
 from assayd_cluster.bundles.packed import MOST_TOGETHER, SMALL_BYTES, PackedArtifactStore
 
 BUNDLE = Bundle(
@@ -28,7 +28,7 @@ BUNDLE = Bundle(
 
 
 class Counted(PackedArtifactStore):
-    """Notes how many bundles were written together."""
+    """Records how many bundles were written together."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)

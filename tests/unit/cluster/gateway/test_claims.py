@@ -1,4 +1,4 @@
-"""Claims of nodes on a PostgreSQL server: what a node takes and gives nothing for comes to an end."""
+"""Claims of nodes on a PostgreSQL server: a node that holds runs without verdicts loses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts of a node that an operator distrusts: marked, listed, and what it held run elsewhere."""
+"""Verdicts of a distrusted node: marked and listed; its runs go to other nodes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Operator:
         await self._app(scope, receive, send)
 
     async def judged_by(self, node: str, code: str) -> Attempt:
-        """Have a node judge an attempt."""
+        """Have a node judge an attempt; return the attempt."""
         attempt = await self.gateway.submit(code)
         message = await self.gateway.messages.next()
         await self.gateway.bring(node, attempt.id, await self.gateway.claim(node, message))
@@ -81,7 +81,7 @@ async def operator(tmp_path: Path, postgres: PostgresServer) -> AsyncIterator[Op
 
 @pytest.fixture
 async def two(tmp_path: Path, postgres: PostgresServer) -> AsyncIterator[tuple[Operator, OneGateway, str]]:
-    """Return an operator of one gateway, another gateway, and the URL of their database."""
+    """Return an operator of one gateway, another gateway, and their database's URL."""
     with postgres.database() as url:
         async with operated(tmp_path, url) as operator, one_gateway(tmp_path, url, "other") as other:
             await other.beat(operator.stolen)
@@ -149,12 +149,12 @@ async def test_forgotten_node_can_be_distrusted(operator: Operator) -> None:
 
 @dataclass
 class Other:
-    """A session of another gateway, and what waits for it."""
+    """A database session of another gateway."""
 
     connection: psycopg.AsyncConnection
 
     async def waiting(self, statement: str) -> None:
-        """Return once a session waits for a lock in a statement that begins so."""
+        """Wait until a session waits for a lock in a statement with this beginning."""
         await self.connection.set_autocommit(True)  # a transaction would see the same again and again
         wanted = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
         async with asyncio.timeout(20):

@@ -1,8 +1,9 @@
-"""Nodes that keep runs and never answer, or lose all of them: others get their runs, and they get no more."""
+"""Nodes that keep runs without answering, or lose them all: other nodes get their runs, and they get none."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from assayd.model.run import Limits
 from assayd.model.submission import Peer
 from assayd_cluster.documents import LiveEvents, RunLost
 from assayd_cluster.gateway.broker_accounts import SharedAccount
+from assayd_cluster.gateway.execution import SILENT_LOOKS
 from assayd_cluster.gateway.failing_nodes import (
     MOST_LOST,
     MOST_OVERDUE,
@@ -22,6 +24,7 @@ from assayd_cluster.gateway.failing_nodes import (
     FailingNodes,
     longest_run_s,
 )
+from assayd_cluster.gateway.runs import Idle
 from assayd_cluster.nodes import FAILING, DatabaseNodes
 from support.cluster.gateways import OneGateway, one_gateway
 from support.stores.postgres import PostgresServer, needs_postgres
@@ -32,7 +35,7 @@ TENANTS = (1, 2)
 
 
 class SetTime:
-    """A clock that a test moves."""
+    """A clock that a test sets."""
 
     seconds = 1000.0
 
@@ -48,7 +51,7 @@ async def gateway(tmp_path: Path, postgres: PostgresServer) -> AsyncIterator[One
 
 
 class Suspending(SharedAccount):
-    """Notes whose accounts are suspended; can be out of order."""
+    """Records suspended accounts; can be out of order."""
 
     def __init__(self, *, works: bool = True) -> None:
         self.suspended: list[str] = []
@@ -61,13 +64,13 @@ class Suspending(SharedAccount):
 
 
 async def let_pass(gateway: OneGateway, seconds: float) -> None:
-    """Let the runs of all nodes have begun earlier."""
+    """Make the runs of all nodes older."""
     statement = text(f"UPDATE runs SET leased_at = leased_at - {int(seconds * 1_000_000)}")
     await gateway.access.write(lambda connection: connection.execute(statement).close())
 
 
 async def lose(failing: FailingNodes, node: str, number: int, tenants: Sequence[int] = TENANTS) -> None:
-    """Have a node lose so many runs, of the tenants in turn."""
+    """Have a node lose this number of runs, of the tenants in turn."""
     for tenant in islice(cycle(tenants), number):
         await failing.note_lost(node, tenant)
 
@@ -119,12 +122,12 @@ async def test_node_that_keeps_several_runs_gets_no_more(gateway: OneGateway) ->
     clock = SetTime()
     failing = FailingNodes(gateway.access, SharedAccount(), monotonic=clock)
     for tenant in TENANTS:
-        await failing.note_overdue("hangs", tenant)
+        await failing.note_kept("hangs", tenant)
     clock.seconds += OVERDUE_WITHIN_S + 1
-    await failing.note_overdue("hangs", 1)
+    await failing.note_kept("hangs", 1)
     assert await whys(gateway) == {"hangs": "", "works": ""}
     for tenant in TENANTS:
-        await failing.note_overdue("hangs", tenant)
+        await failing.note_kept("hangs", tenant)
     assert await whys(gateway) == {"hangs": FAILING, "works": ""}
     await DatabaseNodes(gateway.access).set_drained("hangs", drained=False)
     assert await whys(gateway) == {"hangs": "", "works": ""}
@@ -148,10 +151,10 @@ async def test_failures_of_one_tenant_alone_drain_no_node(gateway: OneGateway) -
     failing = FailingNodes(gateway.access, SharedAccount(), monotonic=SetTime())
     await lose(failing, "healthy", 3 * MOST_LOST, tenants=(1,))
     for _ in range(3 * MOST_OVERDUE):
-        await failing.note_overdue("healthy", 1)
+        await failing.note_kept("healthy", 1)
     await lose(failing, "healthy", 1, tenants=(2,))
     assert await whys(gateway) == {"healthy": "", "works": ""}
-    await failing.note_overdue("healthy", 2)
+    await failing.note_kept("healthy", 2)
     assert await whys(gateway) == {"healthy": FAILING, "works": ""}
 
 
@@ -176,8 +179,8 @@ async def test_last_node_that_takes_work_goes_on(gateway: OneGateway) -> None:
 
 @pytest.mark.parametrize(
     ("refused", "tenants", "why"),
-    [(False, TENANTS, FAILING), (False, (1,), ""), (True, TENANTS, "")],
-    ids=["two tenants", "one tenant", "refused by the daemon"],
+    [(False, TENANTS, FAILING), (False, (1,), ""), (True, TENANTS, FAILING), (True, (1,), "")],
+    ids=["two tenants", "one tenant", "refused by its daemon alone", "refused, one tenant"],
 )
 async def test_lost_runs_count_with_their_nodes(
     gateway: OneGateway, refused: bool, tenants: Sequence[int], why: str
@@ -194,14 +197,109 @@ async def test_lost_runs_count_with_their_nodes(
     assert (await whys(gateway))["loses"] == why
 
 
+async def test_refusals_of_all_nodes_count_against_none(gateway: OneGateway) -> None:
+    names = ("refuses", "refuses-too", "works")
+    for node in names:
+        await gateway.beat(node, capacity=8)
+    refused = RunLost(lost=True, reason="x", started=True, refused=True)
+    for number, tenant in enumerate(islice(cycle(TENANTS), MOST_LOST)):
+        peer = Peer(uid=tenant, gid=tenant, pid=1)
+        attempt = await gateway.submit(f"# {number}\n", peer=peer)
+        for node in names[:2]:
+            claimed = await gateway.claim(node, await gateway.messages.next())
+            await gateway.runs.lose(node, attempt.id, claimed.run, refused)
+    assert await whys(gateway) == dict.fromkeys(names, "")
+
+
+async def report(gateway: OneGateway, node: str, attempt: str, state: str) -> None:
+    """Have a node report a state of an attempt's first run."""
+    body = {"kind": "state", "body": {"state": state}, "run": 1, "seq": 2, "at": "2026-01-01T00:00:00Z"}
+    await gateway.runs.happened(node, attempt, 1, LiveEvents.model_validate({"events": [body]}).events)
+
+
+async def watch(gateway: OneGateway, node: str, attempt: str, times: int = SILENT_LOOKS) -> None:
+    """Have a gateway look so often at a node that lists an attempt, which it claimed a while ago."""
+    await gateway.beat(node, runs=[attempt])
+    await let_pass(gateway, 20)
+    for _ in range(times):
+        await gateway.cluster.execution.watch()
+
+
+async def test_run_of_which_nothing_is_heard_goes_to_another_node(gateway: OneGateway) -> None:
+    for node in ("silent", "works"):
+        await gateway.beat(node)
+    attempt = await gateway.submit()
+    old = await gateway.claim("silent", await gateway.messages.next())
+    await watch(gateway, "silent", attempt.id, SILENT_LOOKS - 1)
+    assert gateway.messages.none()
+    await watch(gateway, "silent", attempt.id, 1)
+    claimed = await gateway.claim("works", await gateway.messages.next())
+    with pytest.raises(RequestError, match="run"):
+        await gateway.bring("silent", attempt.id, old)
+    assert (claimed.run, await gateway.bring("works", attempt.id, claimed)) == (2, True)
+    taken_back = gateway.cluster.metrics.taken_back.labels("silent")
+    assert taken_back._value.get() == 1
+
+
+async def test_run_that_its_node_has_reported_stays_there(gateway: OneGateway) -> None:
+    await gateway.beat("works")
+    attempt = await gateway.submit()
+    await gateway.claim("works", await gateway.messages.next())
+    await report(gateway, "works", attempt.id, "checking")
+    await watch(gateway, "works", attempt.id)
+    assert gateway.messages.none()
+
+
+async def test_second_run_has_its_whole_time(gateway: OneGateway) -> None:
+    for node in ("silent", "slow"):
+        await gateway.beat(node)
+    attempt = await gateway.submit()
+    await gateway.claim("silent", await gateway.messages.next())
+    await watch(gateway, "silent", attempt.id)
+    claimed = await gateway.claim("slow", await gateway.messages.next())
+    await watch(gateway, "slow", attempt.id)
+    assert gateway.messages.none()
+    gateway.runs.forget()
+    assert await gateway.bring("slow", attempt.id, claimed)
+
+
+async def test_runs_that_fail_together_count_once(gateway: OneGateway) -> None:
+    for node in ("restarts", "works"):
+        await gateway.beat(node)
+    clock = SetTime()
+    failing = FailingNodes(gateway.access, SharedAccount(), monotonic=clock)
+    for tenant in islice(cycle(TENANTS), 3 * MOST_OVERDUE):
+        await failing.note_kept("restarts", tenant, began_s=20)
+    assert (await whys(gateway))["restarts"] == ""
+    for _ in range(MOST_OVERDUE - 1):
+        clock.seconds += 21
+        await failing.note_kept("restarts", 1, began_s=20)
+    assert (await whys(gateway))["restarts"] == FAILING
+
+
+async def test_node_that_claims_more_runs_than_it_may_have_gets_no_more(gateway: OneGateway) -> None:
+    await gateway.beat("greedy", capacity=1)
+    await gateway.beat("works", capacity=16)
+    clock = SetTime()
+    gateway.runs._failing._monotonic = clock
+    for number, tenant in enumerate(islice(cycle(TENANTS), 2 + MOST_OVERDUE)):
+        assert (await whys(gateway))["greedy"] == ""
+        clock.seconds += 20
+        await gateway.submit(f"# {number}\n", peer=Peer(uid=tenant, gid=tenant, pid=1))
+        message = await gateway.messages.next()
+        with pytest.raises(Idle, match="in hand") if number >= 2 else nullcontext():
+            await gateway.claim("greedy", message)
+        if number >= 2:
+            await gateway.finish_all("works", 1)
+    assert (await whys(gateway))["greedy"] == FAILING
+
+
 async def test_run_that_began_late_has_its_whole_time(gateway: OneGateway) -> None:
     await gateway.beat("busy")
     attempt = await gateway.submit()
     claimed = await gateway.claim("busy", await gateway.messages.next())
     await gateway.beat("busy", runs=[attempt.id])
-    body = {"kind": "state", "body": {"state": "running"}, "run": 1, "seq": 2, "at": "2026-01-01T00:00:00Z"}
-    events = LiveEvents.model_validate({"events": [body]}).events
-    await gateway.runs.happened("busy", attempt.id, claimed.run, events)
+    await report(gateway, "busy", attempt.id, "running")
     await let_pass(gateway, 3600)
     await gateway.cluster.execution.watch()
     gateway.runs.forget()

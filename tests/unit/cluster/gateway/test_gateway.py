@@ -1,4 +1,4 @@
-"""Gateways on a PostgreSQL server: what becomes of attempts, whatever dies."""
+"""Gateways on a PostgreSQL server: attempts survive every crash."""
 
 from __future__ import annotations
 

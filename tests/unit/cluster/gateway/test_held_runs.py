@@ -1,4 +1,4 @@
-"""What a gateway keeps of the claims that it has granted."""
+"""A gateway's record of granted claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notices of other gateways: one that is wrong ends nothing."""
+"""Notices of other gateways: a wrong one ends nothing."""
 
 from assayd_cluster.gateway.notices import Notice, Notices
 

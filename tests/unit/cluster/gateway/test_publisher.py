@@ -109,10 +109,10 @@ def _properties(broker: StubBroker) -> list[Any]:
 
 
 class Noting:
-    """The outbox, of which one thing is asked."""
+    """The needed part of the outbox."""
 
     async def published(self, attempt_ids: Sequence[str]) -> None:
-        """Take note."""
+        """Record the call."""
 
 
 async def publish(*brokers: StubBroker, messages: Sequence[Message]) -> tuple[BrokerPublisher, list[str]]:

@@ -1,4 +1,4 @@
-"""An accept of a gateway, which is one statement, on a PostgreSQL server."""
+"""Accepting an attempt at a gateway: one statement on a PostgreSQL server."""
 
 from __future__ import annotations
 

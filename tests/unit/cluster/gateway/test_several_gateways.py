@@ -1,4 +1,4 @@
-"""What several gateways on one database have in common: its room, messages to webhooks, what they drive."""
+"""What gateways on one database share: its space, webhook messages, and the work that they drive."""
 
 from __future__ import annotations
 

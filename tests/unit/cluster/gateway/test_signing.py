@@ -1,4 +1,4 @@
-"""What a gateway signs of the verdicts that nodes bring."""
+"""A gateway's signatures of the verdicts that nodes report."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DOCUMENT = canonical({"kind": "script", "payload": {"code": "print(1)\n"}})
 
 @dataclass
 class Preparing:
-    """Prepares as a worker does; fails with `problem`."""
+    """Prepares like a worker; fails with `problem`."""
 
     problem: Exception | None = None
     asked: int = 0
@@ -69,7 +69,7 @@ async def signed(
     analyst: Preparing | None = None,
     digest: str = DIGEST,
 ) -> Mapping[str, Any]:
-    """Return the statement of a verdict."""
+    """Return a verdict's statement."""
     public = keys.create(folder / "key")
     signing = RunAttester(
         attester=attester(folder / "key"),

@@ -1,4 +1,4 @@
-"""What a gateway reads of the report that a node brings."""
+"""A gateway's reading of the report from a node."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from assayd.errors import RequestError
-from assayd.model.attempt import Attempt, State
-from assayd.model.bundle import stamp
+from assayd.model.attempt import Attempt, State, stamp
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.attesting import ATTESTATION
@@ -112,7 +111,7 @@ def test_signature_of_a_node_is_not_kept_as_it_is_of_other_files() -> None:
 
 
 def test_cut_files_cost_as_much_as_there_are() -> None:
-    """A node may say of each of many files that it was cut."""
+    """A node may claim for each of many files that it was truncated."""
     assert min(cut_files_cpu_s(400) for _ in range(9)) < 9 * min(cut_files_cpu_s(100) for _ in range(9))
 
 

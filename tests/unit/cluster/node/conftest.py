@@ -1,4 +1,4 @@
-"""A runner between a daemon that runs nothing and a gateway of a few dictionaries."""
+"""A runner between a daemon that runs nothing and a gateway made of a few dictionaries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUICK = Tries(again_s=(0.01,), daemon_away_s=0.05)
 
 
 class NodeParts:
-    """The parts of one node, and what it speaks to."""
+    """The parts of one node, and its daemon and gateway."""
 
     def __init__(self, gateway: StubGateway, daemon: StubDaemon, link: GatewayClient, socket: Path) -> None:
         self.gateway = gateway
@@ -32,7 +32,7 @@ class NodeParts:
         self.runner = Runner(link, DaemonClient(socket), self.forwarder, self.stopping, QUICK)
 
     def attempt(self, **document: object) -> tuple[str, Known]:
-        """Have the gateway know one more attempt."""
+        """Add an attempt to the gateway."""
         attempt_id = UlidGenerator().new()
         known = self.gateway.attempts[attempt_id] = Known(document={"kind": "script", **document})
         return attempt_id, known

@@ -6,6 +6,7 @@ import pytest
 from assayd.model.trace_context import from_text
 from assayd_cluster.node.beating import HeartbeatSender
 from assayd_cluster.node.daemon_link import DaemonClient
+from assayd_cluster.node.gateway_link import Run
 from assayd_cluster.node.running import PutBack, Untrue
 from support.cluster.stub_gateway import TICKET
 from support.cluster.unix_http import refusal
@@ -192,11 +193,16 @@ def test_runs_of_a_daemon_that_stays_away_are_left_to_others(parts: NodeParts) -
     assert known.lost == ["node-1"]
 
 
-def test_events_of_a_run_that_takes_long_are_sent_while_it_is_under_way(parts: NodeParts) -> None:
+def test_events_of_a_run_that_takes_long_are_sent_as_soon_as_the_gateway_answers(parts: NodeParts) -> None:
     attempt_id, known = parts.attempt(takes_s=60)
     thread = threading.Thread(target=parts.runner.run, args=(attempt_id, TICKET))
     thread.start()
     parts.daemon.wait_until_followed(attempt_id)
+    parts.gateway.away = True
+    while not parts.forwarder._waiting.get(Run(attempt=attempt_id, number=1)):
+        parts.forwarder.send()
+    parts.forwarder.send()
+    parts.gateway.away = False
     while not known.events:
         parts.forwarder.send()
     parts.daemon.cancel(attempt_id)

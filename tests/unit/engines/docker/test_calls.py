@@ -13,8 +13,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.engines.docker.api import DockerApi
-from assayd.engines.docker.calls import AttachedStream, Calls, Demultiplexer, translate
+from assayd.engines.docker.calls import AttachedStream, Calls, Demultiplexer, DockerApi, translate
 from assayd.errors import EngineError
 
 
@@ -154,7 +153,7 @@ def test_reason_that_the_client_wraps_is_found() -> None:
 
 @pytest.fixture
 async def address(tmp_path: Path) -> AsyncIterator[str]:
-    """Serve an engine that says which version it is, and then nothing more."""
+    """Serve an engine that answers with its version, and to nothing else."""
     version = json.dumps({"ApiVersion": "1.41"}).encode()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

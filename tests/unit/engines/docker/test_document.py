@@ -1,4 +1,4 @@
-"""Every flag that we ask for is checked at inspection; `inspected.json` was recorded from engine 20.10."""
+"""Inspection checks every requested flag; `inspected.json` was recorded from engine 20.10."""
 
 import copy
 import json

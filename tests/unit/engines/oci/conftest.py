@@ -1,4 +1,4 @@
-"""A spec, and a place for it on a host of version 1."""
+"""A spec, and its place on a host with cgroup v1."""
 
 from __future__ import annotations
 

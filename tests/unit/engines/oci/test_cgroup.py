@@ -1,4 +1,4 @@
-"""Control groups on folders of our own: which files are written, and what is read from them."""
+"""Control groups in test folders: which files are written and read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FILES = {
 
 
 def made(root: Path, version: int) -> ControlGroup:
-    """Return a group whose files are there, as the kernel makes them."""
+    """Return a group whose files exist, as the kernel creates them."""
     folders = {}
     for controller, files in FILES[version].items():
         folder = root / (controller or "unified") / "assayd-1"

@@ -1,4 +1,4 @@
-"""The runtime's configuration: every wall is in it, and nothing else can be."""
+"""The runtime's configuration contains every protection, and nothing else is possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The daemon's end of a socket on which containers are started: what says the unexpected is not believed."""
+"""The daemon's end of the socket that starts containers: unexpected messages aren't trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The filter of system calls as the kernel's instructions."""
+"""The system call filter as the kernel's instructions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RETURN = 0x06
 
 
 def ends(program: bytes) -> set[int]:
-    """Return all that a filter can answer."""
+    """Return all possible results of a filter."""
     return {operand for code, _, _, operand in struct.iter_unpack("=HBBI", program) if code == RETURN}
 
 

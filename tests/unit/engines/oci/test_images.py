@@ -1,4 +1,4 @@
-"""The store of unpacked images: by digest, verified, shared, and emptied of what nobody uses."""
+"""The store of unpacked images: by digest, verified, shared, without unused ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from assayd.imaging.tree import LABEL_FILES, read_layer_entries, tree_digest
 
 
 def archive(folder: Path, content: str = "text", *, label: str | None = None) -> Path:
-    """Pack an image as `imaging` does."""
+    """Pack an image like `imaging`."""
     root = folder / "root"
     (root / "usr").mkdir(parents=True, exist_ok=True)
     (root / "usr/data").write_text(content)
@@ -88,7 +88,7 @@ def test_image_that_was_changed_is_refused_by_the_next_engine(
 
 
 def test_loading_replaces_a_damaged_image(tmp_path: Path, store: ImageStore) -> None:
-    """It was found damaged again, until its folder was removed by hand."""
+    """Regression: it was found damaged again until its folder was removed by hand."""
     image = store.get(store.load(archive(tmp_path)).digest)
     store.close()
     (image.root / "usr/data").chmod(0o644)
@@ -106,7 +106,7 @@ def test_loading_replaces_a_damaged_image(tmp_path: Path, store: ImageStore) -> 
 def test_folder_that_was_deleted_meanwhile_is_missing_until_it_is_loaded_again(
     tmp_path: Path, store: ImageStore
 ) -> None:
-    """The image counted as verified, so doctor said that it was well."""
+    """Regression: the image counted as verified, so doctor reported it as ok."""
     image = store.get(store.load(archive(tmp_path)).digest)
     shutil.rmtree(image.folder)
     assert store.verified(image.digest) is None
@@ -211,7 +211,7 @@ def test_file_that_an_image_lacks_is_refused(
 
 
 def image_of(folder: Path, name: str, contents: dict[str, str]) -> Path:
-    """Pack an image of this name with these files."""
+    """Pack an image with this name and these files."""
     root, layer = folder / name / "root", folder / name / "layer.tar"
     for path, text in contents.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What the kernel says of a container is compared with what was asked: each wall that is missing is named."""
+"""The kernel's state of a container is compared with the request: each missing protection is named."""
 
 from __future__ import annotations
 

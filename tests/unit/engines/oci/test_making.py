@@ -1,18 +1,18 @@
-"""What is left of containers by daemons that never come again."""
+"""Leftover containers of daemons that never return."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from assayd.engines.oci.container import Record
 from assayd.engines.oci.images import ImageStore
-from assayd.engines.oci.making import ContainerMaker
-from assayd.engines.oci.owner import own_process_mark
-from assayd.engines.oci.records import Record
-from assayd.engines.oci.threads import Threads
+from assayd.engines.oci.making import ContainerMaker, Threads, has_process_ended, own_process_mark
 
 GONE = "00000000-0000-0000-0000-000000000000:1:1:1"
 NAME = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -30,7 +30,7 @@ def maker(tmp_path: Path) -> ContainerMaker:
 
 @pytest.fixture
 def record(tmp_path: Path) -> Record:
-    """Return the record of a container whose daemon has gone, with its control group."""
+    """Return the record of a container whose daemon has ended, with its control group."""
     group = tmp_path / "memory" / "assayd-1"
     group.mkdir(parents=True)
     return Record(
@@ -87,3 +87,39 @@ def test_container_whose_groups_cannot_be_seen_here_is_left_alone(
     maker.records.write(replace(record, cgroups={"memory": str(tmp_path / "elsewhere/memory/assayd-1")}))
     maker._sweep_orphans()
     assert maker.records.read(NAME) is not None
+
+
+TELL = "from assayd.engines.oci.making import own_process_mark; print(own_process_mark())"
+
+
+def changed(place: int, value: str) -> str:
+    parts = own_process_mark().split(":")
+    parts[place] = value
+    return ":".join(parts)
+
+
+def test_process_that_lives_has_not_gone() -> None:
+    assert not has_process_ended(own_process_mark())
+
+
+def test_process_that_has_ended_has_gone() -> None:
+    mark = subprocess.run([sys.executable, "-c", TELL], capture_output=True, text=True, check=True).stdout
+    assert mark.strip().count(":") == own_process_mark().count(":")
+    assert has_process_ended(mark.strip())
+
+
+def test_number_that_another_process_has_by_now_is_of_one_that_has_gone() -> None:
+    assert has_process_ended(changed(3, "1"))
+
+
+def test_process_of_an_earlier_boot_has_gone() -> None:
+    assert has_process_ended(changed(0, "00000000-0000-0000-0000-000000000000"))
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["", "1", "a:b:c:d", "::::", changed(1, "4026531999")],
+    ids=["none", "one part", "no numbers", "empty parts", "another namespace"],
+)
+def test_of_another_namespace_or_by_no_mark_nobody_can_tell(mark: str) -> None:
+    assert not has_process_ended(mark)

@@ -1,4 +1,4 @@
-"""Streams over plain pipes, on both event loops; the launcher, with shell scripts in the runtime's place."""
+"""Streams over plain pipes, on both event loops; the launcher, with shell scripts instead of the runtime."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NewLoop = Callable[[], asyncio.AbstractEventLoop]
 
 
 async def nothing() -> None:
-    """Find nothing to complain of."""
+    """Report no problem."""
 
 
 async def opened(inspect: Callable[[], object] = nothing) -> tuple[PipeStream, list[int]]:
@@ -122,14 +122,14 @@ async def test_only_the_end_of_standard_error_is_kept() -> None:
 
 @pytest.fixture
 async def launcher(tmp_path: Path) -> AsyncIterator[LauncherProcess]:
-    """Start the launcher without mounts, for which it would have to be root."""
+    """Start the launcher without mounts, which would need root."""
     made = await LauncherProcess.start(images=str(tmp_path), shown_at="", hugetlb="", timeout_s=20)
     yield made
     made.close()
 
 
 def runtime(folder: Path, script: str) -> LaunchRequest:
-    """Return a launch of a shell script in the place of a runtime, whose child is the container."""
+    """Return a launch of a shell script instead of a runtime; the script's child is the container."""
     return LaunchRequest(
         name="C", arguments=["/bin/sh", "-c", script, str(folder / "pid")], join=(), pid_file=folder / "pid"
     )

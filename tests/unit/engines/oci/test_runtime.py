@@ -1,4 +1,4 @@
-"""Which runtime is taken, and what it is called with."""
+"""The choice of the runtime, and its arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a template is: as far from the host as every container, and told nothing but constants."""
+"""Templates: as isolated from the host as containers, and started with constants only."""
 
 from __future__ import annotations
 

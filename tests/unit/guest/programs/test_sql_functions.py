@@ -1,4 +1,4 @@
-"""REGEXP, readfile() and generate_series() as the sqlite3 shell has them."""
+"""REGEXP, readfile() and generate_series() behave as in the sqlite3 shell."""
 
 from __future__ import annotations
 

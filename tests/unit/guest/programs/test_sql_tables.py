@@ -1,4 +1,4 @@
-"""Facts about tables: plain ones only, within limits, whatever their names are."""
+"""Facts about tables: ordinary ones only, within limits, with any name."""
 
 from __future__ import annotations
 

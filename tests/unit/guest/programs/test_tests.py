@@ -1,4 +1,4 @@
-"""Tests against a solution in another process: what crosses, what is refused, and what a failure costs."""
+"""Tests of a solution in another process: passed values, refusals, and the cost of a failure."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ def judge(code: str, **inputs: object) -> list[Finding]:
 
 
 def applied(code: str, edit: Edit | None) -> str:
-    """Return the text with an edit made."""
+    """Return the text after an edit."""
     assert edit is not None
     lines = code.split("\n")
     lines[edit.start_line - 1 : edit.end_line] = [edit.replacement]

@@ -1,4 +1,4 @@
-"""Code nodes: payload, command line, policy, and the judgement of what a container brought back."""
+"""Code nodes: payload, command line, policy, and the judgement of a run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PROTOCOL = "sandbox.protocol_violation"
 
 
 def payload(**fields: object) -> CodePayload:
-    """Read a payload as a request's is read."""
+    """Parse a payload like a request's."""
     return CodePayload.model_validate_json(json.dumps({"code": CODE, "inputs": {"data": []}, **fields}))
 
 
@@ -45,7 +45,7 @@ def record(value: object, type_name: str = "int", **more: object) -> dict[str, o
 
 
 def judged(*records: object, cause: Cause = Cause.COMPLETED, status: int = 0, code: str = CODE) -> Judgement:
-    """Judge a run that ended like this."""
+    """Judge a run with this end."""
     outcome = Outcome(cause=cause)
     unit = UnitResult(
         name="node",

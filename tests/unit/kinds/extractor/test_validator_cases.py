@@ -1,4 +1,4 @@
-"""Cases of the extractor: planned beside the sample paths, and compared with what they expect."""
+"""Cases of the extractor: planned next to the sample paths, and compared with their expected results."""
 
 from __future__ import annotations
 

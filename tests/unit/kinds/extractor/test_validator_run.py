@@ -1,4 +1,4 @@
-"""Plan and judge of the extractor, on records as a runner hands them over."""
+"""Plans and judgements of the extractor, with records as a runner returns them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits on time of the extractor: each path's, and that of the whole attempt, on scripted results."""
+"""The extractor's time limits, per path and per attempt, with scripted results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SLOW = ExtractorPayload(code=CODE, sample_paths=tuple(f"data/{number}.csv" for n
 
 
 def slow(count: int) -> RunResult:
-    """Return a run in which so many paths took four seconds each, and gave a dict."""
+    """Return a run in which this number of paths took four seconds each and returned a dict."""
     planned = validator.plan(SLOW, ExecutionPolicy(name="x"), LIMITS).units
     took, record = ResourceUsage(wall_s=4.0, cpu_s=4.0), json.dumps(RECORD).encode()
     ended = [UnitResult(name=p, wait_status=0, results=(record,), usage=took) for p in SLOW.sample_paths]

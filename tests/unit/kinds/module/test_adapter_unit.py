@@ -1,4 +1,4 @@
-"""The daemon's own look at an adapter: what its unit says, and what that means."""
+"""The daemon's own check of an adapter: its unit's record, and its findings."""
 
 from __future__ import annotations
 

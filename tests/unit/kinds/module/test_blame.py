@@ -1,4 +1,4 @@
-"""Which file of a module a repair is about."""
+"""The module file that a repair changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work on texts and failures that a submitter chooses is bounded: it runs in the daemon's event loop."""
+"""Work on texts and failures that a submitter chooses is bounded, because it runs in the event loop."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def patterns_in(value: object) -> Iterator[re.Pattern[str]]:
 
 
 def written_in(module: ModuleType) -> Iterator[re.Pattern[str]]:
-    """Return the patterns that functions of a module write, with `a` for each name that is put in."""
+    """Return the patterns that a module's functions build, with `a` in place of each inserted name."""
     for node in ast.walk(ast.parse(Path(str(module.__file__)).read_text())):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=call), args=[first, *_]):

@@ -1,4 +1,4 @@
-"""A registered class with the methods, as far as the text of the adapter tells."""
+"""A registered class and its methods, as far as the adapter's text shows them."""
 
 from __future__ import annotations
 

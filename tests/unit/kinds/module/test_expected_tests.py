@@ -1,4 +1,4 @@
-"""Which tests a text holds; compared with what the test framework itself collects."""
+"""The tests in a text, compared with those that the test framework collects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the files of a module tell about a failed test."""
+"""Explanations of a failed test from the module's files."""
 
 from __future__ import annotations
 

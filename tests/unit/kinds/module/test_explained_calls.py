@@ -1,4 +1,4 @@
-"""Failures whose cause is a call, a key or a literal in another line."""
+"""Failures that are caused by a call, a key or a literal in another line."""
 
 from __future__ import annotations
 

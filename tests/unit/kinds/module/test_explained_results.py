@@ -1,11 +1,13 @@
-"""Failed comparisons at the code that computes the value."""
+"""Failed comparisons, reported at the code that computes the value."""
 
 from __future__ import annotations
 
 import pytest
 
 from assayd.guest_results.record import Raised
+from assayd.kinds.module import explained_results
 from assayd.kinds.module.explained import explained
+from assayd.kinds.module.places import ModuleFiles
 from assayd.model.finding import Finding
 
 TEXTS = {
@@ -41,3 +43,64 @@ def test_wrong_value_is_at_the_line_that_computes_it(message: str, line: int, pl
     )
     finding = explained(plain, raised, TEXTS, "test_a.py::test_grade")
     assert (finding.file, finding.line) == place
+
+
+CALLS_MODULE = "import httpx, requests\n\ndef fetch():\n    return requests.get('https://x')\n"
+CALLS_NAME = "from requests import get\n\ndef fetch():\n    return get('https://x')\n"
+TEST = 'from unittest.mock import patch\n\ndef test_fetch():\n    with patch("{}"):\n        fetch()\n'
+REFUSED = "HTTPSConnectionPool(host='x', port=443): Max retries exceeded with url: /"
+
+
+def explain(adapter: str, patched: str, message: str, file: str, line: int) -> Finding:
+    texts = {"adapter.py": adapter, "test_adapter.py": TEST.format(patched)}
+    plain = Finding(rule="tests.failed", category="test_failure", message=message, file=file, line=line)
+    raised = Raised(
+        error_type="AttributeError",
+        message=message,
+        file=file,
+        line=line,
+        traceback="",
+        where="",
+        phase="call",
+    )
+    return explained(plain, raised, texts, "test_adapter.py::test_fetch")
+
+
+@pytest.mark.parametrize(
+    ("patched", "message"),
+    [
+        ("adapter.request.get", "module 'adapter' has no attribute 'request'"),
+        ("adapter.get", "<module 'adapter' from '/sandbox/adapter.py'> does not have the attribute 'get'"),
+        ("adapter.requests.gett", "<module 'requests' from '/usr/x.py'> does not have the attribute 'gett'"),
+    ],
+)
+def test_name_that_does_not_exist_is_replaced_by_the_one_that_the_adapter_looks_up(
+    patched: str, message: str
+) -> None:
+    finding = explain(CALLS_MODULE, patched, message, "test_adapter.py", 4)
+    assert finding.edit is not None
+    assert finding.edit.replacement == '    with patch("adapter.requests.get"):'
+
+
+@pytest.mark.parametrize(
+    ("adapter", "patched", "right"),
+    [(CALLS_NAME, "requests.get", "adapter.get"), (CALLS_MODULE, "httpx.get", "adapter.requests.get")],
+)
+def test_call_that_reached_the_network_is_explained_by_the_name_that_was_replaced(
+    adapter: str, patched: str, right: str
+) -> None:
+    finding = explain(adapter, patched, REFUSED, "adapter.py", 4)
+    assert (finding.file, finding.line) == ("test_adapter.py", 4)
+    assert f'"{right}" instead of "{patched}"' in (finding.suggestion or "")
+
+
+def test_right_target_and_a_test_that_replaces_nothing_are_left_alone() -> None:
+    right = explain(CALLS_MODULE, "adapter.requests.get", REFUSED, "adapter.py", 4)
+    assert (right.file, right.edit) == ("adapter.py", None)
+    other = explain(CALLS_MODULE, "no target", REFUSED, "adapter.py", 4)
+    assert (other.file, other.edit) == ("adapter.py", None)
+
+
+def test_calls_of_a_module_are_read_once() -> None:
+    texts = ModuleFiles({"adapter.py": CALLS_MODULE})
+    assert explained_results._get_patch_targets(texts) is explained_results._get_patch_targets(texts)

@@ -1,4 +1,4 @@
-"""Forbidden names, however they are spelled; and neighbours that are none."""
+"""Forbidden names in every spelling, and similar names that are allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an answer becomes a module: files are put in, tests that are there stay."""
+"""From an answer to a module: files are inserted, and existing tests stay."""
 
 from __future__ import annotations
 

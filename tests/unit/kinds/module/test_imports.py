@@ -1,4 +1,4 @@
-"""Imports of the module's own files, of what the container offers, and of what the policy allows or not."""
+"""Imports of the module's own files, of the container's packages, and of what the policy decides."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_other_names_of_it_are_refused_and_an_import_that_is_for_none(text: str,
 
 
 def test_many_imports_are_judged_in_time_that_grows_with_their_number() -> None:
-    """Each looked through the whole file for its name: a file at its cap took minutes."""
+    """Regression: each import searched the whole file for its name, so a file at the limit took minutes."""
     began = time.process_time()
     assert check("import json\n" * 8000) == []
     assert len(check("import socket\n" * 8000)) == 8000

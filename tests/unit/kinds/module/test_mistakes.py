@@ -1,10 +1,10 @@
-"""Mistakes that several files of a module show together."""
+"""Mistakes that only several files of a module together show."""
 
 from __future__ import annotations
 
 import pytest
 
-from assayd.kinds.module.payload import ModulePayload
+from assayd.kinds.module.expected_tests import ModulePayload
 from assayd.kinds.module.validator import validator
 from assayd.model.finding import Finding
 from assayd.package_data import share
@@ -43,7 +43,7 @@ FILES = {
 
 
 def found(old: str, new: str, file: str = "adapter.py") -> list[Finding]:
-    """Return what the static stages find in the module with one replacement."""
+    """Return the findings of the static stages in the module with one replacement."""
     assert old in FILES[file]
     files = {**FILES, file: FILES[file].replace(old, new, 1)}
     payload = validator.prepare(ModulePayload(manifest=MANIFEST, files=files))

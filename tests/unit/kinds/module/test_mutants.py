@@ -42,7 +42,7 @@ def changes(source: str, most: int = 50) -> list[tuple[str, str]]:
 
 
 def changed(body: str) -> list[str]:
-    """Return the lines that the changes of a function's body make of it."""
+    """Return the lines of a function's mutants."""
     source = f"def f(a, b):\n{body}"
     return [
         one.text(source).decode().removeprefix("def f(a, b):\n").strip()

@@ -1,4 +1,4 @@
-"""What a `pytest` unit told, against how it ended and what the file holds."""
+"""The record of a `pytest` unit, compared with its end and with the file's tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Methods whose first parameter isn't what Python passes."""
+"""Methods whose first parameter isn't the one that Python passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trial of a module: which changes are tried against its tests, and what is said of those unnoticed."""
+"""Mutants of a module: which are run against its tests, and the findings about surviving ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kind `module`: static stages, plan, judgement, and what a folder on a command line means."""
+"""The kind `module`: static stages, plan, judgement, and folders on the command line."""
 
 from __future__ import annotations
 

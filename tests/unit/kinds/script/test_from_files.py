@@ -1,4 +1,4 @@
-"""What files on a command line mean as a script."""
+"""Files on the command line as a script."""
 
 import pytest
 

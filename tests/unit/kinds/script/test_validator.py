@@ -1,4 +1,4 @@
-"""Scripts: payload, command line, policy, and the judgement of how a program ended."""
+"""Scripts: payload, command line, policy, and the judgement of a program's end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXIT_1 = 1 << 8
 
 
 def payload(**fields: object) -> ScriptPayload:
-    """Read a payload as a request's is read."""
+    """Parse a payload like a request's."""
     return ScriptPayload.model_validate_json(json.dumps(fields))
 
 
@@ -45,7 +45,7 @@ def judged(
     outputs: tuple[Output, ...] = (),
     **more: object,
 ) -> Judgement:
-    """Judge a run that ended like this."""
+    """Judge a run with this end."""
     outcome = Outcome(cause=cause)
     bodies = tuple(json.dumps(record).encode() for record in records)
     unit = UnitResult(name="script", wait_status=status, results=bodies, outcome=outcome, **more)  # type: ignore[arg-type]

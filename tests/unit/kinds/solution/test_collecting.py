@@ -1,4 +1,4 @@
-"""Which tests a text holds, and what it takes from the solution."""
+"""The tests in a text, and the names that they import from the solution."""
 
 from __future__ import annotations
 

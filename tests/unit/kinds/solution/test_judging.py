@@ -1,4 +1,4 @@
-"""Scores of hidden tests, and how much of them is shown."""
+"""Scores of hidden tests, and how much of the tests is shown."""
 
 from __future__ import annotations
 

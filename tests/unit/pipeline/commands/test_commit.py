@@ -1,4 +1,4 @@
-"""`assay pipeline commit`: everything or nothing, with a backup, and completed when it was interrupted."""
+"""`assay pipeline commit`: all or nothing, with a backup, and completed after an interruption."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`assay pipeline rollback`: what a commit did is undone, whatever happens in between, and nothing else."""
+"""`assay pipeline rollback` undoes a commit and nothing else, whatever happened in between."""
 
 from __future__ import annotations
 

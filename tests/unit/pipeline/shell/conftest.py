@@ -1,4 +1,4 @@
-"""Scripts under the shipped pipeline policy, read by the real parser."""
+"""Scripts under the shipped pipeline policy, parsed by the real parser."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd_pipeline.shell import ShellCheck, check_script
 from assayd_pipeline.shell.parse import linter, reader
-from assayd_pipeline.shellcheck import lint_shell
-from assayd_pipeline.shfmt import read_shell
+from assayd_pipeline.shell_programs import lint_shell, read_shell
 
 Check = Callable[[str], ShellCheck]
 
@@ -37,7 +36,7 @@ def check(policy: ExecutionPolicy) -> Check:
 
 @pytest.fixture(scope="session")
 def check_open(policy: ExecutionPolicy) -> Check:
-    """Check where curl may reach one host."""
+    """Return a check with curl access to a few hosts."""
     network = NetworkPolicy(
         mode=NetworkMode.ALLOWLIST, hosts=frozenset({"open.example", ".wide.example"}), ports=frozenset({443})
     )
@@ -46,7 +45,7 @@ def check_open(policy: ExecutionPolicy) -> Check:
 
 @pytest.fixture(scope="session")
 def check_wide(policy: ExecutionPolicy) -> Check:
-    """Check where an operator has allowed more tools than are shipped."""
+    """Return a check with more tools than are shipped, as if an operator had allowed them."""
     more = {
         "env",
         "find",

@@ -1,4 +1,4 @@
-"""The tables of evasions and of legitimate scripts, and what every finding has."""
+"""The tables of evasions and of legitimate scripts, and properties of every finding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rules leave to the run, because the container refuses the same thing, and what they don't."""
+"""What the rules leave to the run, because the container refuses it, and what they don't."""
 
 from __future__ import annotations
 

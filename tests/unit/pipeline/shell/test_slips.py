@@ -1,4 +1,4 @@
-"""Slips in bash: what each comment of ShellCheck means, at which line, and with which edit."""
+"""Slips in bash: the meaning, line and edit of each ShellCheck comment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assayd_chains.providers.rules import apply
 from assayd_pipeline.shell import parse_script
 from assayd_pipeline.shell.parse import linter
 from assayd_pipeline.shell.slips import slips
-from assayd_pipeline.shellcheck import lint_shell
+from assayd_pipeline.shell_programs import lint_shell
 
 TEXT = "if [ -s x ] then\n  ls\nfi\n"
 

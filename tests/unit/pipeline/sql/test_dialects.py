@@ -1,4 +1,4 @@
-"""SQL of other databases: what is recognized, and what it is in SQLite."""
+"""SQL of other databases: how it is recognized, and its SQLite equivalent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from assayd_pipeline.sql.dialects import explain, slips
 from assayd_pipeline.sql.meanings import explain_misreadings, refused
 from assayd_pipeline.sql.preparer import Tables
-from assayd_pipeline.sqlite_preparer import SqlitePreparer
+from assayd_pipeline.sqlite_reader import SqlitePreparer
 
 SCHEMA = "CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT, sold TEXT, price REAL);"
 

@@ -1,4 +1,4 @@
-"""What a SQL step may say: the bad lines of every rule, and their legitimate neighbours."""
+"""SQL steps: forbidden lines for every rule, and similar legitimate ones."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_what_stands_among_rows_of_values_is_seen(text: str, rules: list[str]) -
 
 
 def test_many_rows_of_values_are_read_in_little_time() -> None:
-    """A table of 250 KB took longer than reading a text may take, nearly all of it for rows alike."""
+    """Regression: a table of 250 KB exceeded the time limit, mostly for identical rows."""
     text = "INSERT INTO t VALUES (1)" + ",(1)" * 60_000
     began = time.process_time()
     assert examine(text, POLICY) == Examined()
@@ -204,7 +204,7 @@ def test_many_rows_of_values_are_read_in_little_time() -> None:
     ],
 )
 def test_what_belongs_to_the_shell_is_told_as_often_as_anything(text: str, rule: str) -> None:
-    """Beyond the cap of findings, a call more was an error of ours."""
+    """Regression: one more call than the maximum of findings was an internal error."""
     told = found(text)
     assert (len(told), {finding.rule for finding in told}) == (500, {rule})
 

@@ -1,4 +1,4 @@
-"""Rules by profile: what `analysis` admits, what no profile admits, and what belongs to the sqlite3 shell."""
+"""Rules by profile: what `analysis` permits, what no profile permits, and what is the sqlite3 shell's."""
 
 from __future__ import annotations
 

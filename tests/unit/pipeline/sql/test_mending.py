@@ -1,4 +1,4 @@
-"""SQL that cannot be read: the edit where one small change is all it wants, and none where it is in doubt."""
+"""SQL that can't be parsed: the edit if one small change suffices, and none in doubt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The word or sign with which SQLite can prepare a statement."""
+"""The word or sign that makes SQLite accept a statement."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from assayd_pipeline.sql.one_token import changed
 from assayd_pipeline.sql.preparer import Tables
-from assayd_pipeline.sqlite_preparer import SqlitePreparer
+from assayd_pipeline.sqlite_reader import SqlitePreparer
 
 SCHEMA = """CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT, city TEXT);
 CREATE TABLE orders (id INTEGER PRIMARY KEY, customer_id INTEGER, total REAL);"""

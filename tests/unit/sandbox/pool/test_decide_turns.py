@@ -1,4 +1,4 @@
-"""Whoever waits for a container is served in the end, whatever the bounds and whoever else asks."""
+"""Everyone who waits for a container is served eventually, whatever the limits and the other callers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from support.engines.pool_values import MIB, A, B, idle
 
 
 class House:
-    """Carries decisions out at once; a start ends, or else a lease, whenever nothing else is to be done."""
+    """Carries out decisions immediately; when there is nothing else to do, a start or a lease ends."""
 
     def __init__(self, targets: Mapping[PoolKey, int], limits: PoolLimits) -> None:
         self.queue: FairQueue[tuple[str, Lessee]] = FairQueue()

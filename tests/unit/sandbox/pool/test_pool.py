@@ -1,4 +1,4 @@
-"""The warm pool over the fake engine: what is created, handed out, removed, and when it fails."""
+"""The warm pool on the fake engine: what is created, leased and removed, and when it fails."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from support.fakes.engine import FakeEngine, Peer
 
 
 async def mute_guest(peer: Peer) -> None:
-    """Say nothing and end."""
+    """End without an answer."""
 
 
 async def dying_guest(peer: Peer) -> None:
-    """Answer the greeting, then end by itself."""
+    """Answer the greeting, then end."""
     await peer.read()
     await peer.write(READY)
 
@@ -238,7 +238,7 @@ async def test_a_newcomer_finds_a_warm_container_beside_who_sends_much():
 
 
 class Queueing(FakeEngine):
-    """Makes one container after the other."""
+    """Creates one container after the other."""
 
     one = asyncio.Lock()
 
@@ -312,7 +312,7 @@ async def test_a_closed_pool_tells_those_who_wait():
 
 
 class BrokenEngine(FakeEngine):
-    """Fails in a way that no engine should."""
+    """Fails in a way that engines shouldn't."""
 
     async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
         raise KeyError("Id")

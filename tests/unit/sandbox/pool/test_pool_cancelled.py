@@ -1,4 +1,4 @@
-"""The warm pool when a waiter is cancelled at the very moment at which its container is ready."""
+"""The warm pool when a waiter is cancelled at the moment its container becomes ready."""
 
 from __future__ import annotations
 

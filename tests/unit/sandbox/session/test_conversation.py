@@ -1,4 +1,4 @@
-"""The daemon's side of a conversation, against runners that behave and runners that don't."""
+"""The daemon's side of a conversation, with well-behaved and faulty runners."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_the_second_unit_is_not_sent_before_the_first_is_dead_where_it_dep
 
 
 async def test_time_that_units_waited_for_a_processor_is_not_counted():
-    """Three seconds of waiting, of which the deadline leaves out two times its own time."""
+    """Of three seconds of waiting, the deadline excludes at most twice its own length."""
 
     def reply(header: Header, body: bytes) -> Iterable[bytes]:
         return [STARTED, clock(0, starved_s=3.0)] if header["type"] == "unit" else []

@@ -1,4 +1,4 @@
-"""Streams of a conversation: what the runner says of them, and what the way out makes of it."""
+"""Streams of a conversation: the runner's messages, and the egress session's answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REFUSED = NetworkEvent(
 
 
 class Way:
-    """An egress session whose serving is a function of the test's."""
+    """An egress session that serves with a function of the test."""
 
     def __init__(self, serve: Callable[[GuestStream], object], *events: NetworkEvent) -> None:
         self.limits = EgressLimits(connections=4)
@@ -63,7 +63,7 @@ def frame(kind: str, body: bytes = b"", stream: int = 0, **more: object) -> byte
 
 
 class Talk:
-    """A runner that says these frames when a unit starts, and more when the daemon answers."""
+    """A runner that sends these frames when a unit starts, and others when the daemon answers."""
 
     def __init__(
         self, *opening: bytes, then: Callable[[Header, bytes], Iterable[bytes]] | None = None
@@ -93,7 +93,7 @@ async def hold(talk: Talk, way: Way, spec: RunSpec = SPEC, *, deadline: Deadline
 
 
 def end_when(bodies: bytes) -> Callable[[Header, bytes], Iterable[bytes]]:
-    """Return what ends the unit when so much has come back."""
+    """Return a reply that ends the unit once these bytes have arrived."""
     come = bytearray()
 
     def then(header: Header, body: bytes) -> Iterable[bytes]:

@@ -1,4 +1,4 @@
-"""Names that nothing defines: the edit where they can mean one thing only, and silence elsewhere."""
+"""Undefined names: an edit if they can mean only one thing, and none otherwise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from assayd.model.finding import Finding, Severity
 from assayd.model.policy import ExecutionPolicy, ImportMode, ImportPolicy
 from assayd.package_data import share
 from assayd.policies import load_policies
-from assayd.static.python.import_edits import with_import_edits
+from assayd.static.python.imports import with_import_edits
 from assayd.static.python.inferred_names import RULES, check_undefined_names
 from assayd.static.python.security import scan
 from assayd.static.python.source import parse

@@ -1,4 +1,4 @@
-"""Signs that are left out: the edit where the line shows which and where, and none in doubt."""
+"""Missing signs: an edit if the line shows which sign and where, and none in doubt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that end without return, and whose value is used."""
+"""Functions that end without return although their value is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edits for text that does not compile: what they make of it, and where there is none because of a doubt."""
+"""Edits for text that doesn't compile: their result, and no edit in doubt."""
 
 from __future__ import annotations
 

@@ -4,11 +4,11 @@ import ast
 
 import pytest
 
-from assayd.static.python.scopes import ImportOrigin, build_scoped_tree, resolve
+from assayd.static.python.scopes import ImportOrigin, build_scoped_tree, nodes_of, resolve
 
 
 def last_use(code: str, name: str) -> tuple[set[str], bool]:
-    """What the last load of a name may stand for: modules or names of them, and whether a builtin."""
+    """Return the modules or names that a name's last use may refer to, and whether it may be a builtin."""
     uses = [
         site
         for site in build_scoped_tree(ast.parse(code)).sites
@@ -85,3 +85,20 @@ def test_nodes_come_with_their_parents() -> None:
 
 def test_an_origin_is_a_value() -> None:
     assert ImportOrigin(module="a", name="b") == ImportOrigin(module="a", name="b")
+
+
+TEXT = "def f(a):\n    return [a, 1]\n"
+
+
+def test_nodes_are_those_of_a_walk_and_kept() -> None:
+    tree = ast.parse(TEXT)
+    first = nodes_of(tree)
+
+    assert list(first) == list(ast.walk(tree))[1:]
+    assert nodes_of(tree) is first
+
+
+def test_kept_nodes_leave_out_the_tree_that_keeps_them() -> None:
+    tree = ast.parse(TEXT)
+
+    assert tree not in nodes_of(tree)

@@ -1,4 +1,4 @@
-"""Evasions, each with the rule that meets it, beside ordinary code that must pass."""
+"""Evasions, each with the rule that detects it, next to ordinary code that must pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compiling would cost too much: refused before the compiler sees it, and neighbours that are not."""
+"""Source that is too expensive to compile is refused before it is compiled, and similar source isn't."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quick fixes after the text has changed, and what their titles say."""
+"""Quick fixes after the text has changed, and their titles."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Pages that explain a rule to the user of an editor."""
+"""The pages that explain a rule in an editor."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from assayd_client.cli.lsp.rule_pages import write
+from assayd_client.cli.lsp.server import write_rule_pages as write
 
 
 def rule(name: str, **more: object) -> dict[str, object]:

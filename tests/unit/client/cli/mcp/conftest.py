@@ -10,7 +10,7 @@ from support.daemons.cli_fixtures import finished, server, service, socket  # no
 
 
 class Agent:
-    """The official client before our server within this process; each call is a connection of its own."""
+    """The official client with our server in the same process; each call opens a new connection."""
 
     def __init__(self, path: str) -> None:
         self._path = path

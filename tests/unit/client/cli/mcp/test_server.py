@@ -1,4 +1,4 @@
-"""The server for agents before a daemon in memory, asked by the official client."""
+"""The MCP server with an in-memory daemon and the official client."""
 
 import json
 

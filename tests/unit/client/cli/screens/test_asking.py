@@ -1,4 +1,4 @@
-"""The screen that asks, as it looks on 80 by 24, and what its keys do."""
+"""The screen that asks for a request, at 80 × 24, and its keys."""
 
 from __future__ import annotations
 

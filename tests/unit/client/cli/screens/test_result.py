@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import RequestError
-from assayd_client.cli.screens.result import edited
+from assayd_client.cli.texts import edited
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import pytest
 from assayd.errors import RequestError
 from assayd.kinds.extractor.generating import ExtractorContext
 from assayd_client import PlainClient
-from assayd_client.cli.generate import texts_of
 from assayd_client.cli.screens.session import (
     Outcome,
     Session,
@@ -17,6 +16,7 @@ from assayd_client.cli.screens.session import (
     outcome_of_attempt,
     with_texts,
 )
+from assayd_client.cli.texts import texts_of
 
 STEPS = [
     {"name": "get", "type": "bash", "content": "cat a"},
@@ -86,13 +86,13 @@ class EditedTwice:
 
 
 def test_edited_attempt_belongs_to_the_generation_that_it_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A review of it had neither a hint nor another generation."""
+    """Regression: reviewing an edited attempt offered neither a hint nor another generation."""
     monkeypatch.setattr("assayd_client.cli.screens.session.PlainClient", EditedTwice)
     assert Session(None).known("01C").generation_id == "01G"
 
 
 class CancelledMeanwhile:
-    """Knows an attempt that is still being judged when its generation has ended."""
+    """Knows an attempt that is still judged after its generation has ended."""
 
     def attempt(self, attempt_id: str, *, wait_s: float = 0.0) -> dict[str, object]:
         state = "finished" if wait_s else "judging"

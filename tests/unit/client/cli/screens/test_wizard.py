@@ -1,4 +1,4 @@
-"""Each screen as it looks on 80 by 24, and what its keys do; `ASSAY_GOLDEN=write` draws them anew."""
+"""Each screen at 80 × 24, and its keys; `ASSAY_GOLDEN=write` updates the golden files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DRAWING = Path(__file__).parents[5] / "docs" / "wizard.svg"
 
 
 def like_the_drawing(pilot: Pilot[Ended]) -> None:
-    """See that the drawing of the README shows this screen; fonts of other hosts are left out of it."""
+    """Check that README's drawing shows this screen, apart from fonts."""
     if os.environ.get("ASSAY_GOLDEN") == "write":
         svg = pilot.app.export_screenshot(title="assay generate extractor", simplify=True)
         DRAWING.write_text(re.sub(r"@font-face \{[^}]*\}\s*|<!--[^>]*-->\s*", "", svg))

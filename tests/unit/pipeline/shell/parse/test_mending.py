@@ -1,4 +1,4 @@
-"""Scripts that cannot be read: the edit where one word is missing in one place, and none in doubt."""
+"""Scripts that can't be parsed: the edit if one word is missing in one place, and none in doubt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Corrections of one line of a script that bash can't read."""
+"""Corrections of single lines in scripts that bash can't parse."""
 
 from __future__ import annotations
 

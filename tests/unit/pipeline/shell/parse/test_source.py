@@ -1,4 +1,4 @@
-"""Which texts are bash at all, and that no text is too much."""
+"""Which texts are bash, and that no text takes too long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assayd_pipeline.shell import parse_script
 from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.shell.parse.reader import Reading
 from assayd_pipeline.shell.parse.source import clean, parse
-from assayd_pipeline.shfmt import read_shell
+from assayd_pipeline.shell_programs import read_shell
 
 PIECES = st.sampled_from(
     ["rm", "echo ", "$(", ")", "`", "'", '"', "${x:-", "}", "((", "))", "[[ ", " ]]", "\\", "\n", ";", "|",
@@ -78,7 +78,7 @@ def test_a_mebibyte_of_one_word_is_read() -> None:
 
 @pytest.fixture
 def wide_tree() -> Iterator[None]:
-    """Return every text a tree of 200,001 nodes."""
+    """Make the parser return a tree of 200,001 nodes for every text."""
     statements = ",".join(["{}"] * 200_001)
     reader.install(lambda _: Reading(tree=f'{{"Type":"File","Stmts":[{statements}]}}'.encode()))
     yield

@@ -1,4 +1,4 @@
-"""What tools read and write: how options are found, how values are followed, tools that are not shipped."""
+"""Files that tools read and write: parsing of options, following of values, tools that aren't shipped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rules(found: ShellCheck) -> set[str]:
 
 
 def values(script: str) -> list[tuple[str, ...]]:
-    """Return the values of the arguments of the last command of a script."""
+    """Return the values of the last command's arguments."""
     source = parse_source(script)
     root = source.root
     assert root is not None

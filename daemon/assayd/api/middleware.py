@@ -1,0 +1,321 @@
+"""Middleware of all requests: ids and counts, throttling, the audit log, and traces.
+
+Users, and the streams sent to them, are throttled while other users also send requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Hashable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from time import perf_counter
+from types import coroutine
+from typing import Any
+
+import structlog
+from starlette.responses import StreamingResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from assayd.api.peer import NOBODY, Caller
+from assayd.audit import AuditLog
+from assayd.fair_queue import UserThrottle
+from assayd.ids import UlidGenerator
+from assayd.log import REQUEST_ID
+from assayd.metrics import Metrics, labelled
+from assayd.model.trace_context import TraceContext, parse_headers
+from assayd.ports.tracing import TraceOrigin, Tracing, continuing
+
+NODES_SHARE = 0.5
+"""Of the time, for each node of a cluster: its work is that of all users, but its token may be stolen."""
+
+
+@dataclass(frozen=True, slots=True)
+class _CallerPace:
+    """The caller of a request, together with the pace that limits the caller."""
+
+    pace: UserThrottle
+    user: Hashable
+
+    def used(self, seconds: float) -> None:
+        self.pace.used(self.user, seconds)
+
+
+_SHARE: ContextVar[_CallerPace | None] = ContextVar("share", default=None)
+
+
+async def counted(work: Callable[[], Awaitable[None]]) -> None:
+    """Do a part of a request in another task; charge the time of its steps to the caller."""
+    share = _SHARE.get()
+    await (work() if share is None else _time_steps(work(), share.used))
+
+
+async def throttle() -> None:
+    """Sleep while the caller of this request is throttled; call this between two pieces of a stream."""
+    share = _SHARE.get()
+    await asyncio.sleep(0)  # a step counts when it ends
+    while share is not None and (rest_s := share.pace.rest_s(share.user)):  # noqa: ASYNC110 - no event ends it
+        await asyncio.sleep(rest_s)
+
+
+class PacedStream(StreamingResponse):
+    """A streaming response that is throttled between its pieces; it is sent in a separate task."""
+
+    async def stream_response(self, send: Send) -> None:
+        """Send all pieces, pausing between them while the caller is throttled."""
+        self.body_iterator = _throttled_pieces(self.body_iterator)
+        await counted(partial(super().stream_response, send))
+
+
+async def _throttled_pieces(pieces: AsyncIterable[Any]) -> AsyncIterator[Any]:
+    async for piece in pieces:
+        yield piece
+        await throttle()
+
+
+class PacingMiddleware:
+    """ASGI middleware that throttles users who keep the event loop busy.
+
+    Args:
+        pace: the limit for users, which applies while other users also send requests; requests of nodes
+            don't matter.
+        nodes_pace: the limit for nodes, which applies while a user or another node also sends requests.
+    """
+
+    def __init__(self, app: ASGIApp, pace: UserThrottle, nodes_pace: UserThrottle | None = None) -> None:
+        self._app = app
+        self._pace = pace
+        self._nodes_pace = nodes_pace or UserThrottle(NODES_SHARE)
+        self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on once its user isn't throttled; charge its event loop time to the user."""
+        caller = scope.get("state", {}).get("caller")
+        if scope["type"] != "http" or not isinstance(caller, Caller):
+            await self._app(scope, receive, send)
+            return
+        user: Hashable = caller.token if caller.is_node else caller.peer.uid
+        pace = self._nodes_pace if caller.is_node else self._pace
+        if user != NOBODY:  # a caller without a token must not slow users down
+            self._nodes_pace.note(user)
+            pace.note(user)
+        await self._wait_for_turn(user, pace)
+        if scope["state"].get("has_left", _never_left)():
+            return  # the client has disconnected: don't start the work
+        share = _CallerPace(pace, user)
+        token = _SHARE.set(share)
+        try:
+            await _time_steps(self._app(scope, receive, send), share.used)
+        finally:
+            _SHARE.reset(token)
+
+    async def _wait_for_turn(self, user: Hashable, pace: UserThrottle) -> None:
+        rest_s = pace.rest_s(user)
+        if user not in self._waiting and not rest_s:
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if user not in self._waiting:
+            self._waiting[user] = deque()
+            asyncio.get_running_loop().call_later(rest_s, self._admit_next, user, pace)
+        self._waiting[user].append(turn)
+        await turn
+
+    def _admit_next(self, user: Hashable, pace: UserThrottle) -> None:
+        """Admit the user's next request, unless the user is throttled; repeat until none is left."""
+        loop, waiting = asyncio.get_running_loop(), self._waiting[user]
+        rest_s = pace.rest_s(user)
+        while waiting and not rest_s:
+            turn = waiting.popleft()
+            if not turn.done():  # else its task was cancelled
+                turn.set_result(None)
+                break
+        if not waiting:
+            del self._waiting[user]
+        elif rest_s:
+            loop.call_later(rest_s, self._admit_next, user, pace)
+        else:
+            loop.call_soon(
+                self._admit_next, user, pace
+            )  # after the first step of the request that was let in
+
+
+@coroutine
+def _time_steps(work: Awaitable[None], used: Callable[[float], None]) -> Generator[Any, Any, None]:
+    """Run an awaitable, and report how long each of its steps kept the event loop busy."""
+    steps = work.__await__()
+    resume: Callable[[], Any] = partial(steps.send, None)
+    while True:
+        began = perf_counter()
+        try:
+            awaited = resume()
+        except StopIteration:
+            return
+        finally:
+            used(perf_counter() - began)
+        try:
+            resume = partial(steps.send, (yield awaited))
+        except BaseException as problem:  # noqa: BLE001 - thrown in by the task, a cancellation too: the work's to handle
+            resume = partial(steps.throw, problem)
+
+
+def _never_left() -> bool:
+    return False
+
+
+log = structlog.get_logger()
+
+HEADER = b"x-request-id"
+USABLE = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+"""Ids from outside that are taken over; others would make a line of the log hard to read, or long."""
+
+
+class RequestIds:
+    """Middleware that binds a request id while a request is handled: the caller's id, or a new one."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._ids = UlidGenerator()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request with its id bound."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _read_request_id(scope) or self._ids.new()
+        answer = _RequestIdSend(send, request_id)
+        began = time.monotonic()
+        with structlog.contextvars.bound_contextvars(**{REQUEST_ID: request_id}):
+            try:
+                await self._app(scope, receive, answer)
+            except Exception:
+                answer.status = HTTPStatus.INTERNAL_SERVER_ERROR
+                log.error("request.broken", method=scope["method"], path=_route_path(scope))
+                raise
+            finally:
+                took_ms = round((time.monotonic() - began) * 1000, 3)
+                self._record_request(scope, answer.status, took_ms)
+
+    def _record_request(self, scope: Scope, status: int, took_ms: float) -> None:
+        route, method = _route_path(scope), scope["method"]
+        known = method if method in _METHODS else "other"
+        labelled(self._metrics.requests, known, route, str(status)).inc()
+        log.debug("request.answered", method=method, route=route, status=status, took_ms=took_ms)
+
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
+
+
+class _RequestIdSend:
+    """An ASGI `send` that adds the request id as a header and records the status (499: disconnected)."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self._request_id = request_id.encode()
+        self.status = 499
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": [*message["headers"], (HEADER, self._request_id)]}
+        await self._send(message)
+
+
+def _read_request_id(scope: Scope) -> str | None:
+    given = [value for name, value in scope["headers"] if name == HEADER]
+    return given[0].decode() if len(given) == 1 and USABLE.fullmatch(given[0]) else None
+
+
+def _route_path(scope: Scope) -> str:
+    """Return the route's declared path; with actual paths, callers could create endless time series."""
+    return getattr(scope.get("route"), "path", "none")
+
+
+CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+UNAUDITED = (
+    "/v1/policies/{name}/check",  # reads
+    "/v1/policies/suggest",  # reads; a trial may submit attempts
+    "/v1/workflows/check",  # reads
+    "/v1/nodes/{name}",  # a node's beat, every few seconds
+    "/v1/nodes/{name}/runs",  # and the paths below it: the attempt's own record has them
+)
+
+
+class AuditMiddleware:
+    """Middleware that records accepted changes in the audit log."""
+
+    def __init__(self, app: ASGIApp, audit: AuditLog) -> None:
+        self._app = app
+        self._audit = audit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request, and record it if it is an accepted change."""
+        if scope["type"] != "http" or scope["method"] not in CHANGING:
+            await self._app(scope, receive, send)
+            return
+
+        async def noting(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] < HTTPStatus.BAD_REQUEST:
+                self._record_change(scope, message)
+            await send(message)
+
+        await self._app(scope, receive, noting)
+
+    def _record_change(self, scope: Scope, started: Message) -> None:
+        route = getattr(scope.get("route"), "path", "")
+        if not is_audited(route) or scope["state"].get("changes_nothing"):
+            return
+        located = [value.decode() for name, value in started["headers"] if name.lower() == b"location"]
+        self._audit.note(
+            f"{scope['method']} {route}",
+            actor=actor_of(scope["state"]["caller"]),
+            subject=located[0] if located else scope["path"],
+            status=started["status"],
+            request_id=structlog.contextvars.get_contextvars().get(REQUEST_ID),
+        )
+
+
+def is_audited(route: str) -> bool:
+    """Return whether changes through a route are recorded."""
+    return not (route in UNAUDITED or route.startswith("/v1/nodes/{name}/runs/"))
+
+
+def actor_of(caller: Caller) -> dict[str, object]:
+    """Return the caller's identity: a user and process of this host, or a token and its tenant."""
+    if caller.remote:
+        return {"tenant": caller.peer.uid, "token": caller.token}
+    return {"uid": caller.peer.uid, "pid": caller.peer.pid}
+
+
+class TracedRequests:
+    """Middleware that binds the caller's trace and the arrival time of a request while it is handled."""
+
+    def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
+        self._app = app
+        self._tracing = tracing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request with its arrival time and its caller's trace bound."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        context = self._tracing.of_caller(_read_context(scope))
+        ids = {} if context is None else {"trace_id": context.trace_id}
+        with (
+            continuing(TraceOrigin(context=context, since_s=time.monotonic())),
+            structlog.contextvars.bound_contextvars(**ids),
+        ):
+            await self._app(scope, receive, send)
+
+
+def _read_context(scope: Scope) -> TraceContext | None:
+    return parse_headers(_header_values(scope, b"traceparent"), _header_values(scope, b"tracestate"))
+
+
+def _header_values(scope: Scope, wanted: bytes) -> list[str]:
+    return [value.decode("latin-1") for name, value in scope["headers"] if name == wanted]
