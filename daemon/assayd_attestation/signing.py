@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from assayd.errors import AssaydError
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, Item
-from assayd.ports.attesting import ConcludedAttempt
+from assayd.ports.artifacts import ConcludedAttempt
 from assayd.ports.clock import Clock
 from assayd_attestation import keys, statement
 from assayd_attestation.envelope import seal, signed_bytes

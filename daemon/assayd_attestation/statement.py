@@ -19,7 +19,7 @@ from assayd.documents.base import timestamp
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, Item
 from assayd.model.finding import Severity
-from assayd.ports.attesting import ConcludedAttempt
+from assayd.ports.artifacts import ConcludedAttempt
 from assayd_attestation.envelope import STATEMENT_TYPE
 from assayd_attestation.types import BATCH_TYPE, VERDICT_TYPE
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
 
-from assayd.ports.attesting import ATTESTATION
+from assayd.ports.artifacts import ATTESTATION
 from assayd_attestation.envelope import MOST_BYTES, EnvelopeError, Opened, open_envelope
 from assayd_attestation.keys import PublicKey
 from assayd_attestation.types import BATCH_TYPE, VERDICT_TYPE

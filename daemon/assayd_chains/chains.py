@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from assayd.aio import task_group
 from assayd.analysis.analyst import WorkerDied
 from assayd.documents import canonical, timestamp
-from assayd.documents.strict_json import message_of, place_of
+from assayd.documents.base import message_of, place_of
 from assayd.errors import ProviderError, RequestError
 from assayd.kind import Kind
 from assayd.metrics import Metrics

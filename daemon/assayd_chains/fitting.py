@@ -22,7 +22,7 @@ from assayd.model.prompting import Proposal, SourcePart
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd_chains.attempts import Attempts, FinishedSubmission
-from assayd_chains.fallback.offer import EarlierAttempt, offer, trigger_of
+from assayd_chains.fallback import EarlierAttempt, offer, trigger_of
 from assayd_chains.model import Answer, Chain, Document, Outcome, Repair, Strategy, Words, text_of
 from assayd_chains.prompts import Revision, cut, earlier_answers, earlier_drafts, fix_prompt, write_prompt
 from assayd_chains.provider import FixRequest

@@ -30,7 +30,7 @@ from typing import Any
 
 from assayd.did_you_mean import hint
 from assayd.errors import RequestError, StoreError
-from assayd.model.enforcement import REPORT_ONLY
+from assayd.model.policy import REPORT_ONLY
 
 OWN = ".assayd"
 """The folder with the record in a module, and with the lock and the kept versions in a tree."""
@@ -68,7 +68,7 @@ class Candidate:
     @property
     def input_digest(self) -> str:
         """Return the digest of the module's submission, as the daemon computes it."""
-        from assayd.documents.strict_json import canonical, digest
+        from assayd.documents.base import canonical, digest
 
         return digest(canonical({"kind": "module", "payload": self.payload}))
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, overload
 
-from assayd_client import pipelines, requests, workflow_requests
+from assayd_client import requests, wing_requests
 from assayd_client.answers import Document, StreamEvent
 from assayd_client.requests import ClientRequest
 
@@ -182,15 +182,15 @@ class Verbs:
     library_history = DocumentVerb(requests.library_history)
     library_entry = DocumentVerb(requests.library_entry)
     remove_from_library = DocumentVerb(requests.remove_from_library)
-    check_workflow = DocumentVerb(workflow_requests.check_workflow)
-    start_workflow = DocumentVerb(workflow_requests.start_workflow)
-    resume_workflow = DocumentVerb(workflow_requests.resume_workflow)
-    workflow = DocumentVerb(workflow_requests.workflow)
-    workflows = DocumentVerb(workflow_requests.workflows)
-    workflow_outputs = DocumentVerb(workflow_requests.workflow_outputs)
-    workflow_bundle = Content(workflow_requests.workflow_bundle)
-    workflow_events = Events(workflow_requests.workflow_events)
-    cancel_workflow = DocumentVerb(workflow_requests.cancel_workflow)
+    check_workflow = DocumentVerb(wing_requests.check_workflow)
+    start_workflow = DocumentVerb(wing_requests.start_workflow)
+    resume_workflow = DocumentVerb(wing_requests.resume_workflow)
+    workflow = DocumentVerb(wing_requests.workflow)
+    workflows = DocumentVerb(wing_requests.workflows)
+    workflow_outputs = DocumentVerb(wing_requests.workflow_outputs)
+    workflow_bundle = Content(wing_requests.workflow_bundle)
+    workflow_events = Events(wing_requests.workflow_events)
+    cancel_workflow = DocumentVerb(wing_requests.cancel_workflow)
     policies = DocumentVerb(requests.policies)
     policy = DocumentVerb(requests.policy)
     check_policy = DocumentVerb(requests.check_policy)
@@ -200,8 +200,8 @@ class Verbs:
     kinds = DocumentVerb(requests.kinds)
     kind = DocumentVerb(requests.kind)
     records = DocumentVerb(requests.records)
-    run_pipeline = DocumentVerb(pipelines.run_pipeline)
-    pipeline_runs = DocumentVerb(pipelines.pipeline_runs)
+    run_pipeline = DocumentVerb(wing_requests.run_pipeline)
+    pipeline_runs = DocumentVerb(wing_requests.pipeline_runs)
     doctor = DocumentVerb(requests.doctor)
     daemon = DocumentVerb(requests.daemon)
     audit = Content(requests.audit)

@@ -20,7 +20,7 @@ from typing import cast
 import structlog
 import uvicorn
 
-from assayd.api.fairness import Places
+from assayd.api.bounded_http import Places
 from assayd.api.peer import PeerHttpTools
 from assayd.errors import ConfigError
 from assayd_cluster.gate import SHOWN, rate_limit_address

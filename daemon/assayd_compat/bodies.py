@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from assayd.documents.strict_json import refuse_many
+from assayd.documents.base import refuse_many
 from assayd.errors import RequestError
 from assayd_compat.executor import Executor
 

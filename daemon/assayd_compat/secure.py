@@ -12,6 +12,7 @@ from starlette.middleware import Middleware
 from assayd.api.peer import protocol_for
 from assayd.errors import ConfigError, RequestError
 from assayd_client import Target
+from assayd_client.cli.own_user import configure_server
 from assayd_cluster.gate import SHOWN
 from assayd_cluster.secure_server import CertificateFiles, TlsServer
 from assayd_compat.app import build
@@ -43,15 +44,9 @@ def serve_others(
         certificate = CertificateFiles(*files)
     except ConfigError as error:
         raise RequestError("usage", error.message) from error
-    config = uvicorn.Config(
+    config = configure_server(
         build(daemon, at_once=at_once, policies=policies, callers=[Middleware(RequireToken, shown=SHOWN)]),
         http=protocol_for(None),
-        log_level="warning",
-        access_log=False,
-        ws="none",
-        lifespan="on",
-        proxy_headers=False,
-        server_header=False,
         timeout_graceful_shutdown=GRACE_S,
     )
     listener.setblocking(False)

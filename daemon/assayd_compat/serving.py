@@ -23,7 +23,7 @@ from starlette.applications import Starlette
 from assayd.errors import RequestError
 from assayd_client import Target
 from assayd_client.address import ServerChoice, find_daemon
-from assayd_client.cli.own_user import OwnUserH11
+from assayd_client.cli.own_user import OwnUserH11, configure_server
 from assayd_compat.app import build
 from assayd_compat.languages import BY_NAME
 
@@ -100,15 +100,9 @@ def serve(
 
 
 def _build_config(app: Starlette, place: Listen) -> uvicorn.Config:
-    return uvicorn.Config(
+    return configure_server(
         app,
         http=OwnUserH11 if place.path is None else "h11",
-        log_level="warning",
-        access_log=False,
-        ws="none",
-        lifespan="on",
-        proxy_headers=False,
-        server_header=False,
         limit_concurrency=CONNECTIONS,
         backlog=CONNECTIONS,
         timeout_graceful_shutdown=GRACE_S,

@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assayd.errors import AssaydError
-from assayd_console.daemon import ConsoleDaemon
+from assayd_console.daemon import ConsoleDaemon, DaemonSampler
 from assayd_console.guard import COOKIE, LASTS_S, ConsoleGuard, SessionStore
 from assayd_console.pages import (
     attempt,
@@ -31,7 +31,6 @@ from assayd_console.pages import (
     trends,
     workflows,
 )
-from assayd_console.pulse import DaemonSampler
 from assayd_console.rendering import HERE, enable_cluster_menu, page
 
 TOKEN_CHARS = 256

@@ -15,7 +15,7 @@ import uvicorn
 
 from assayd.errors import RequestError
 from assayd_client import AsyncClient, Target
-from assayd_client.cli.own_user import OwnUserH11
+from assayd_client.cli.own_user import OwnUserH11, configure_server
 from assayd_console.app import build
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.guard import SessionStore
@@ -39,17 +39,8 @@ def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:
             hosts,
             after_login=links.renew if link_file else None,
         )
-        config = uvicorn.Config(
-            app,
-            http=OwnUserH11,
-            log_level="warning",
-            access_log=False,
-            ws="none",
-            lifespan="on",
-            proxy_headers=False,
-            server_header=False,
-            limit_concurrency=CONNECTIONS,
-            timeout_graceful_shutdown=GRACE_S,
+        config = configure_server(
+            app, http=OwnUserH11, limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=GRACE_S
         )
         links.renew()
         if link_file is None and sys.stdin.isatty():

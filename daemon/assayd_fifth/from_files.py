@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 
 from assayd.errors import RequestError
-from assayd.ports.command_line import STDIN, FileOptions
-from assayd.static.submitted_file import text_of
+from assayd.ports.command_line import STDIN, FileOptions, text_of
 from assayd_fifth.command_line import command_line
 
 SUFFIXES = frozenset({".fs", ".fth", ".forth", ".4th", ".f", ".md", ".txt"})

@@ -75,8 +75,9 @@ class FindingCollector:
     def _build_finding(self, told: _Report) -> Finding:
         line = self.line_of(told.start)
         names = {key: self._format_name(value) for key, value in told.names.items()}
-        # The value of one name may contain other names.
-        names |= {key: value.format_map(names) for key, value in names.items() if "{line}" in str(value)}
+        if "problem" in names and "line" in names:
+            # Replaced literally: a value quotes the submission, so it must never be a format string.
+            names["problem"] = names["problem"].replace("{line}", names["line"])
         suggestion = told.rule.suggestion.format_map(names) if told.rule.suggestion else None
         return Finding(
             rule=told.rule.id,

@@ -10,13 +10,13 @@ only words that the program uses and the engine can't find.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from functools import lru_cache
+from itertools import chain, islice
 
 from assayd.did_you_mean import close_names
 from assayd.guest.near import nearest
 from assayd.model.finding import Severity
-from assayd_fifth.language import Pattern, Word
+from assayd_fifth.language import Pattern
 from assayd_fifth.program import FifthProgram, Unknown
 from assayd_fifth.tokens import is_number
 
@@ -130,7 +130,7 @@ class _WordGuesser:
     def __init__(self, program: FifthProgram) -> None:
         self._program = program
         self._left = _MOST_GUESSED
-        self._words: list[str] = []
+        self._known = tuple(sorted(program.known))
 
     def of(self, unknown: Unknown) -> str:
         """Return a hint about an unknown word."""
@@ -141,8 +141,9 @@ class _WordGuesser:
         if not self._left:
             return _NO_HINT
         self._left -= 1
-        self._words = self._words or list(self._candidate_words())
-        near = close_names(unknown.token.word, self._words, 3)
+        libraries = chain.from_iterable(self._program.language.words.values())
+        words = dict.fromkeys(chain(self._program.known, libraries))
+        near = list(_find_close_words(unknown.token.word, tuple(words)))
         if not near and (meant := self.certain(unknown)) is not None:
             near = [meant]
         return f"Did you mean {' or '.join(near)}?" if near else _NO_HINT
@@ -151,11 +152,16 @@ class _WordGuesser:
         """Return the only known word that differs in one letter; None if there isn't exactly one."""
         if self._left <= 0:
             return None
-        near = nearest(unknown.token.word, sorted(self._program.known))
+        near = _find_nearest_word(unknown.token.word, self._known)
         return near[0] if near is not None and near[1] else None
 
-    def _candidate_words(self) -> Iterator[str]:
-        words: dict[str, Word] = dict(self._program.known)
-        for library in self._program.language.words.values():
-            words.update(library)
-        return iter(words)
+
+# Repairs analyse a program up to two hundred times, nearly always with the same words.
+@lru_cache(maxsize=512)
+def _find_close_words(word: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(close_names(word, known, 3))
+
+
+@lru_cache(maxsize=512)
+def _find_nearest_word(word: str, known: tuple[str, ...]) -> tuple[str, bool] | None:
+    return nearest(word, known)

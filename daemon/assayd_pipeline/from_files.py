@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from assayd.errors import RequestError
-from assayd.ports.command_line import FileOptions
-from assayd.static.submitted_file import text_of, to_payload
+from assayd.ports.command_line import FileOptions, text_of, to_payload
 from assayd_pipeline.command_line import command_line
 
 SQLITE_HEADER = b"SQLite format 3\0"

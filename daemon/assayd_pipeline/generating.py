@@ -1,14 +1,20 @@
-"""Defines the request for writing a pipeline: text, data files, and a database or its schema."""
+"""Defines the request for writing a pipeline, and the instructions for steps in a prompt.
+
+The instructions cover only the types of steps to write, so a SQL step gets no rules for bash.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.findings.briefing import describe_file_head
+from assayd.findings.briefing import allowances, describe_file_head
+from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import Document, Example, PromptContext, Proposal
 from assayd.static.work_paths import FileContent, decode_content
+from assayd_pipeline.errors import ErrorSource as Writer
 from assayd_pipeline.payload import Database
 
 _HEAD_BYTES = 2048
@@ -80,3 +86,109 @@ def _replace_steps(steps: object, texts: Mapping[str, str]) -> list[dict[str, ob
             raise ValueError(f"step {number[:20]} doesn't exist; the pipeline has {len(found)} steps")
         found[int(number) - 1]["content"] = text
     return found
+
+
+BOTH = frozenset({Writer.BASH, Writer.SQL})
+
+_ORDER = "Steps run in order in one directory. Use relative paths below data/ and tmp/."
+_OUTPUT = "What step 1, `Total by region`, prints is in logs/01_total_by_region.out for later steps."
+_COMMANDS_UNKNOWN = (
+    "Bash steps may run the usual text tools (awk, cat, cut, date, find, grep, head, join, jq, paste, sed, "
+    "seq, sort, tail, tee, tr, uniq, wc, xargs) and builtins."
+)
+_STRICT = "Begin a bash step with `set -euo pipefail`: otherwise only its last command's exit code counts."
+_BUILTINS_REFUSED = ("eval", "source")
+"""Builtins that models often use; a profile may allow them."""
+
+_CSV = (
+    'SQL steps are SQLite. FROM "data/x.csv" (or "tmp/x.csv") reads a CSV file as a table: its first line '
+    "names the columns, every value is TEXT, an empty field is ''. CAST before you compare or add: '' > 0 is "
+    "true."
+)
+_UPSERT = (
+    "Upsert: INSERT INTO t SELECT … FROM s WHERE true ON CONFLICT (key) DO UPDATE SET x = excluded.x, with a "
+    "key that is PRIMARY KEY or UNIQUE."
+)
+_SQL_RULES = {
+    "sql.if_not_exists": "CREATE without IF NOT EXISTS",
+    "sql.update_without_where": "UPDATE without WHERE",
+    "sql.delete_without_where": "DELETE without WHERE",
+    "sql.replace": "REPLACE and INSERT OR REPLACE",
+    "sql.drop": "DROP",
+    "sql.alter": "ALTER TABLE other than ADD COLUMN",
+}
+"""Operations that configurable rules reject and that models often use."""
+_SQL_NEVER = "TRUNCATE, ATTACH, .mode and other commands of the sqlite3 shell"
+_RARE = frozenset({
+    "base64", "basename", "bc", "cksum", "cmp", "column", "comm", "diff", "dirname", "egrep", "env",
+    "expand", "expr", "factor", "fgrep", "fmt", "fold", "getopt", "id", "ls", "md5sum", "mktemp", "nl",
+    "nproc", "numfmt", "od", "pr", "printenv", "readlink", "realpath", "rev", "rmdir", "sha1sum",
+    "sha256sum", "sha512sum", "shuf", "sleep", "split", "stat", "sum", "tac", "timeout", "touch",
+    "truncate", "tsort", "uname", "unexpand", "whoami", "yes",
+})  # fmt: skip
+"""Commands that steps rarely run, omitted to keep prompts short."""
+
+
+def usual(policy: ExecutionPolicy) -> ExecutionPolicy:
+    """Return a policy without the allowed commands that steps rarely use, for use in a prompt."""
+    unreachable = frozenset() if policy.network.hosts else frozenset({"curl"})
+    allowed = policy.commands.allowed - _RARE - unreachable
+    return replace(policy, commands=replace(policy.commands, allowed=allowed))
+
+
+_REACHED_FOR = ("rm",)
+"""Rejected commands that models often use."""
+
+
+def instructions(
+    policy: ExecutionPolicy | None,
+    types: Collection[Writer] = BOTH,
+    *,
+    alone: bool = False,
+    commands: bool = True,
+) -> tuple[str, ...]:
+    """Return the instructions for steps of these types under the effective policy.
+
+    Args:
+        policy: the effective policy; None if the profile no longer exists.
+        types: the types of the steps to write.
+        alone: whether the pipeline has a single step, whose output no other step uses.
+        commands: whether to include the allowed commands.
+    """
+    lines = [] if alone else [_ORDER, _OUTPUT, _describe_rows(policy)]
+    if Writer.BASH in types:
+        lines += [_STRICT, *(_describe_commands(policy) if commands else ())]
+    if Writer.SQL in types:
+        lines += [_CSV, _UPSERT, _describe_refused_sql(policy)]
+    return tuple(lines)
+
+
+def _describe_rows(policy: ExecutionPolicy | None) -> str:
+    most = f", at most {policy.sql.max_rows} rows" if policy is not None else ""
+    return (
+        "A SQL step prints the rows that it selects as tab-separated lines after a line of column names, "
+        f"without quotes, NULL as NULL{most}. Bash steps can't reach the database otherwise."
+    )
+
+
+def _describe_commands(policy: ExecutionPolicy | None) -> Iterator[str]:
+    if policy is None:
+        yield _COMMANDS_UNKNOWN
+        return
+    if policy.reports_only:
+        yield "Bash steps may run the image's programs (awk is gawk) and bash's builtins."
+        yield from allowances(policy, imports=False)
+        return
+    commands = policy.commands
+    allowed = sorted((commands.allowed - commands.blocked) - commands.builtins)
+    yield f"Bash steps may run these commands (awk is gawk) and bash's builtins: {', '.join(allowed)}."
+    builtins = [name for name in _BUILTINS_REFUSED if name not in commands.builtins]
+    if refused := [*builtins, *(name for name in _REACHED_FOR if name in commands.blocked)]:
+        yield f"Not allowed in bash: {', '.join(refused)}."
+    yield from allowances(policy, imports=False)
+
+
+def _describe_refused_sql(policy: ExecutionPolicy | None) -> str:
+    rules = {} if policy is not None and policy.reports_only else _SQL_RULES
+    refused = [words for rule, words in rules.items() if policy is None or not policy.sql.admits(rule)]
+    return f"Not allowed in SQL: {'; '.join([*refused, _SQL_NEVER])}."

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from assayd.documents.strict_json import canonical, digest
+from assayd.documents.base import canonical, digest
 from assayd.static.work_paths import Base64Text, FileContent
 from assayd_pipeline.facts import Expected
 from assayd_pipeline.from_files import SQLITE_HEADER

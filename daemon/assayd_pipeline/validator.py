@@ -51,9 +51,8 @@ from assayd_pipeline.facts import (
     input_findings,
     result_findings,
 )
-from assayd_pipeline.generating import PipelineContext
+from assayd_pipeline.generating import BOTH, PipelineContext, instructions, usual
 from assayd_pipeline.ignored import MOST_IN_RUN, ignored_errors
-from assayd_pipeline.instructions import BOTH, instructions, usual
 from assayd_pipeline.judging import BASH, JudgedStep, StepText, judge_database, judge_outputs, judge_step
 from assayd_pipeline.payload import Database, PipelinePayload, Step, steps_digest
 from assayd_pipeline.repair import around, faulty, find_faulty_types, normal, numbered_steps, tables_of

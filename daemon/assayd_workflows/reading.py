@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 from assayd.documents import read_json
-from assayd.documents.strict_json import message_of, place_of
+from assayd.documents.base import message_of, place_of
 from assayd.errors import RequestError
 from assayd.model.finding import Finding, Rule
 from assayd.model.text_limits import shorten

@@ -10,7 +10,7 @@ from pathlib import Path
 from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
 from assayd.model.run import ContainerFacts
-from assayd.ports.attesting import ATTESTATION, ConcludedAttempt
+from assayd.ports.artifacts import ATTESTATION, ConcludedAttempt
 from assayd_attestation import keys
 from assayd_attestation.signing import FileSigner, SigningAttester
 from assayd_attestation.statement import Signatory

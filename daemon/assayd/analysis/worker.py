@@ -44,14 +44,13 @@ from assayd.analysis.messages import (
     WorkerAnswer,
     remember,
 )
-from assayd.documents.strict_json import message_of
+from assayd.documents.base import message_of
 from assayd.errors import ConfigError
 from assayd.guest import frames
 from assayd.kind import FailureAction, Kind
 from assayd.kinds import registry as validators
-from assayd.model.enforcement import apply_quality_levels, settle
 from assayd.model.finding import bounded, has_errors
-from assayd.model.merge import status_of
+from assayd.model.merge import apply_quality_levels, settle, status_of
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import Proposal, Taken
 from assayd.model.report import StageReport, StageStatus

@@ -15,11 +15,10 @@ from assayd import __version__
 from assayd.api import batches as batch_routes
 from assayd.api import discovery, policy_review, routes
 from assayd.api import library as library_routes
-from assayd.api import summary as summary_routes
 from assayd.api.answers import name_operations, reference
+from assayd.api.bounded_http import Places
 from assayd.api.call import ApiLimits, raw_json_response
 from assayd.api.errors import install_error_handlers
-from assayd.api.fairness import Places
 from assayd.api.middleware import AuditMiddleware, PacingMiddleware, RequestIds, TracedRequests
 from assayd.api.peer import PeerGate, SocketAccess, protocol_for
 from assayd.api.responses import AnswerCache, LargeAnswers
@@ -57,7 +56,6 @@ _OWN = (
     library_routes,
     policy_review,
     discovery,
-    summary_routes,
 )
 
 

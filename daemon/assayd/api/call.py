@@ -20,7 +20,7 @@ from assayd.attempts.policy_trial import PolicyTrials
 from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget, GrowingReservation
 from assayd.documents import PayloadCaps, attempt_body, compact, read_json
-from assayd.documents.strict_json import message_of, place_of, refuse_many_errors
+from assayd.documents.base import message_of, place_of, refuse_many_errors
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
 from assayd.model.batch import Batch
@@ -140,6 +140,9 @@ class Call:
         self, attempt: Attempt, *, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> Response:
         """Return the response with an attempt, including report and execution once it is finished."""
+        if attempt.replay_of is not None and attempt.state is State.FINISHED:
+            # The original's documents are read, too, to compare them; their size isn't known here.
+            return self.answer_large(lambda: self._body(attempt), status=status, headers=headers)
         documents = [
             each for each in attempt.artifacts if each.name.startswith(("validation_", "execution_"))
         ]

@@ -1,4 +1,4 @@
-"""Routes about the daemon itself: kinds, policies, health and metrics."""
+"""Routes about the daemon itself: kinds, policies, health and metrics, and counts of its attempts."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from assayd.api.events import EventStream, of_all
 from assayd.api.middleware import PacedStream
 from assayd.audit import AuditLog
 from assayd.documents import compact
+from assayd.documents.attempts import summary_document
 from assayd.documents.base import timestamp
 from assayd.documents.discovery import (
     DaemonDocument,
@@ -37,6 +38,7 @@ from assayd.kind import Kind
 from assayd.kinds.registry import command_line
 from assayd.metrics import CONTENT_TYPE
 from assayd.model.attempt import MAX_RUNS
+from assayd.model.records import Query as AttemptQuery
 from assayd.ports.service import Service
 
 POLICY_BYTES = 256 * 2**10
@@ -194,6 +196,22 @@ async def get_metrics(call: CallDep) -> Response:
     """Return the metrics in Prometheus' text format; remote callers need scope `metrics` or `operate`."""
     call.require_remote_monitor()
     return Response(call.kept.get("metrics", call.service.metrics), media_type=CONTENT_TYPE)
+
+
+@router.get("/v1/summary", tags=["attempts"], responses=answers.SUMMARY)
+async def summarise_attempts(
+    call: CallDep,
+    *,
+    kind: Annotated[str | None, Query(description="Only attempts of this kind.")] = None,
+    batch: Annotated[str | None, Query(description="Only attempts of this batch, by its id.")] = None,
+    since: Annotated[
+        AwareDatetime | None, Query(description="Only attempts created at or after this time.")
+    ] = None,
+    bucket_s: Annotated[int, Query(ge=1, le=10**9, description="Length of each time span.")] = 3600,
+) -> Response:
+    """Count finished attempts by verdict, cause, kind, rule and time, and list the slowest ones."""
+    query = AttemptQuery(kind=kind, batch_id=batch, since=since, uid=call.visible_uid)
+    return json_response(summary_document(await call.service.summary(query, bucket_s), bucket_s))
 
 
 def _render_kinds(call: Call) -> bytes:

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from assayd.documents import compact, error_document
-from assayd.documents.strict_json import message_of
+from assayd.documents.base import message_of
 from assayd.errors import AssaydError, EngineError, RequestError, StoreError
 
 STATUS: Mapping[str, int] = {

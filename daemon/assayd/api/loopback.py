@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from assayd.api.fairness import Places
+from assayd.api.bounded_http import Places
 from assayd.api.peer import protocol_for
 from assayd.api.responses import AnswerCache
 from assayd.metrics import CONTENT_TYPE

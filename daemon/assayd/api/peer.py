@@ -25,9 +25,8 @@ import structlog
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from assayd.api.bounded_http import BoundedHttpTools
+from assayd.api.bounded_http import BoundedHttpTools, Places, Turns
 from assayd.api.errors import error_response
-from assayd.api.fairness import Places, Turns
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch

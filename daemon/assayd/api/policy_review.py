@@ -36,8 +36,8 @@ from assayd.documents.policy_review import (
 )
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
-from assayd.model.enforcement import would_fail
 from assayd.model.finding import Finding
+from assayd.model.merge import would_fail
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.records import Query
 from assayd.tomlfile import FileError

@@ -28,15 +28,27 @@ from assayd.errors import AssaydError, StoreError
 from assayd.fair_queue import FairSemaphore
 from assayd.findings.retry_context import PASSED
 from assayd.model.attempt import Attempt, Bundle, Failure, State, replaced_location, stamp
-from assayd.model.enforcement import is_quality_finding
 from assayd.model.finding import Finding
-from assayd.model.merge import Ran, merge_report, merge_stages, static_results, with_failure
+from assayd.model.merge import (
+    Ran,
+    is_quality_finding,
+    merge_report,
+    merge_stages,
+    static_results,
+    with_failure,
+)
 from assayd.model.policy import NetworkMode
 from assayd.model.records import Event
 from assayd.model.report import Report, StageReport, StageStatus, Verdict
 from assayd.model.run import PolicyEvent, RunResult
-from assayd.ports.artifacts import ArtifactStore, BundleAttachments, no_attachments
-from assayd.ports.attesting import ATTESTATION, Attester, ConcludedAttempt
+from assayd.ports.artifacts import (
+    ATTESTATION,
+    ArtifactStore,
+    Attester,
+    BundleAttachments,
+    ConcludedAttempt,
+    no_attachments,
+)
 from assayd.ports.clock import Clock
 from assayd.store.jobs import DatabaseJobStore
 

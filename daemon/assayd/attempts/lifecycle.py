@@ -27,9 +27,8 @@ from assayd.fair_queue import FairSemaphore
 from assayd.findings.network_rules import add_network_facts
 from assayd.kind import Kind
 from assayd.model.attempt import MAX_RUNS, Failure, State
-from assayd.model.enforcement import apply_quality_levels, settle
 from assayd.model.finding import has_errors
-from assayd.model.merge import CANCELLED, Ran
+from assayd.model.merge import CANCELLED, Ran, apply_quality_levels, settle
 from assayd.model.policy import ExecutionPolicy, NetworkMode
 from assayd.model.records import Run
 from assayd.model.report import Judgement, StageReport

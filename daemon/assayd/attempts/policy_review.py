@@ -20,8 +20,8 @@ from assayd.analysis.analyst import Analyst
 from assayd.errors import RequestError
 from assayd.kind import Kind
 from assayd.model.attempt import Attempt
-from assayd.model.enforcement import is_quality_finding
 from assayd.model.finding import Finding
+from assayd.model.merge import is_quality_finding
 from assayd.model.policy import SQL_RULES, ExecutionPolicy, ImportMode
 from assayd.policies.files import is_command, is_dotted_name, is_host
 from assayd.static.python.names import refusal_reason

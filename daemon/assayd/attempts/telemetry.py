@@ -19,8 +19,8 @@ from assayd.attempts.execution import Facts, Finished
 from assayd.documents.base import milliseconds
 from assayd.errors import StoreError
 from assayd.metrics import Metrics, labelled
-from assayd.model.enforcement import would_fail
 from assayd.model.finding import Severity
+from assayd.model.merge import would_fail
 from assayd.model.policy import Enforcement
 from assayd.model.report import Report, StageStatus
 from assayd.model.run import Limits, RunResult, UnitResult

@@ -33,7 +33,7 @@ from assayd.model.batch import (
     Waiting,
 )
 from assayd.model.submission import Peer
-from assayd.ports.attesting import Attester
+from assayd.ports.artifacts import Attester
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ALONE, DrivenWork, Driving, Leads, always_leads
 from assayd.store.batches import DatabaseBatchStore

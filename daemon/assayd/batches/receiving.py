@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 
 from assayd.attempts.admission import Admission
-from assayd.byte_budget import ByteBudget
+from assayd.byte_budget import SMALL_BYTES, ByteBudget
 from assayd.documents import PayloadCaps, digest, read_submission
 from assayd.errors import AssaydError, RequestError
 from assayd.kind import Kind
@@ -89,11 +90,17 @@ class Receiver:
             yield await self._store.add(self._batch.id, await self._read_lines(group))
 
     async def _read_lines(self, raw: Sequence[RawLine]) -> list[Line]:
-        """Parse lines in a thread, because parsing a group takes as long as parsing a large submission."""
+        """Parse lines in a thread, because parsing a group takes as long as parsing a large submission.
+
+        Many lines or long ones wait for the user's turn to parse, so that uploads leave others time.
+        """
         read = partial(read_submission, kinds=self._kinds, caps=self._caps.payload)
         most_bytes = self._caps.line_bytes
         size = sum(len(line.text or b"") for line in raw)
-        async with self._budget.reading(size, self._batch.peer.uid):
+        uid = self._batch.peer.uid
+        async with self._budget.reading(size, uid), AsyncExitStack() as turn:
+            if size > SMALL_BYTES:
+                await turn.enter_async_context(self._budget.parsing(uid, size))
             found = await asyncio.to_thread(lambda: [read_line(line, read, most_bytes) for line in raw])
         return [await self._build_line(line) for line in found]
 

@@ -6,12 +6,22 @@ and provides types to the client.
 """
 
 from assayd.documents.attempts import attempt_body, attempt_document, event_document, event_id, read_event_id
-from assayd.documents.base import BaseDocument, error_document, plain, timestamp
+from assayd.documents.base import (
+    BaseDocument,
+    canonical,
+    compact,
+    digest,
+    error_document,
+    plain,
+    read_bytes,
+    read_json,
+    refuse_many,
+    timestamp,
+)
 from assayd.documents.batches import batch_document, item_document, progress_document
 from assayd.documents.execution import execution_document, joined_output
 from assayd.documents.replay import replay_diff, submission_diff
 from assayd.documents.reports import junit, limits_document, report_document
-from assayd.documents.strict_json import canonical, compact, digest, read_bytes, read_json, refuse_many
 from assayd.documents.submission import (
     LARGE_DOCUMENT_BYTES,
     MAX_SOURCE_BYTES,

@@ -8,11 +8,10 @@ from typing import Any
 
 from pydantic import Field
 
-from assayd.documents.base import BaseDocument, Timestamp, format_time, milliseconds
+from assayd.documents.base import BaseDocument, Timestamp, compact, format_time, milliseconds, with_texts
 from assayd.documents.execution import ExecutionDocument
 from assayd.documents.replay import ReplayDiffDocument
 from assayd.documents.reports import ReportDocument
-from assayd.documents.strict_json import compact, with_texts
 from assayd.errors import RequestError
 from assayd.model.attempt import Artifact, Attempt, Failure, State
 from assayd.model.policy import Enforcement

@@ -1,22 +1,324 @@
-"""The base class of all documents: a frozen model that can serialize and describe itself.
+"""JSON on the wire: its parsing within limits, its canonical form, and the base class of all documents.
 
-If a value of the model has exactly the fields of its document, the value itself is the document
-(`model.document`).
+A document is a frozen model that can serialize and describe itself. If a value of the model has exactly the
+fields of its document, the value itself is the document (`model.document`).
 
 The daemon builds documents with `from_value`, without validation, because its values are correct, and
 because guest text in them may contain lone surrogates, which pydantic rejects. Clients validate the
 documents that they read.
+
+`refuse_many_errors` rejects requests with very many validation errors before pydantic reads them. pydantic
+collects all errors, each of which costs a few microseconds and a kilobyte, and blocks the event loop until
+it has finished. A few megabytes of unknown fields would therefore block the daemon for seconds.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, Self
+from functools import cache
+from io import BytesIO
+from itertools import islice
+from operator import attrgetter
+from types import NoneType, UnionType
+from typing import Annotated, Any, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from assayd.documents.strict_json import members_of
-from assayd.errors import AssaydError
+from assayd.errors import AssaydError, RequestError
+from assayd.model.document import DOCUMENT
+from assayd.model.json_reader import (
+    JsonError,
+    JsonLimits,
+    JsonTooLargeError,
+    count_containers,
+    parse_strictly,
+    reject_large,
+)
+from assayd.model.submission import JsonValue
+
+MAX_DEPTH = 64
+"""Maximum nesting depth of arrays and objects."""
+MAX_NUMBER_CHARS = 400
+"""Maximum characters of a number: more than any double or reasonable integer needs."""
+MAX_CONTAINERS = 200_000
+"""Maximum arrays and objects per text: an empty one takes three bytes of text but at least 64 in memory."""
+MAX_VALUES = 200_000
+"""Maximum values per text, counted by commas. Parsing more would block the event loop too long."""
+_LIMITS = JsonLimits(
+    depth=MAX_DEPTH, containers=MAX_CONTAINERS, values=MAX_VALUES, number_chars=MAX_NUMBER_CHARS
+)
+
+_SCALARS = frozenset({int, float, bool, type(None)})
+_PIECE = 20_000
+"""Approximate number of values and string parts per write; serializing takes many times their memory."""
+_AT_ONCE = 1000
+_TEXT_CHARS = 2**18
+
+
+@cache
+def _member_reader(kind: Any) -> Callable[[object], dict[str, object]] | None:
+    """Return a function that reads the members of a document class; None for other classes."""
+    if issubclass(kind, BaseModel):
+        return vars
+    if getattr(kind, "__pydantic_config__", None) is not DOCUMENT:
+        return None
+    names = tuple(kind.__dataclass_fields__)
+    values = attrgetter(*names)
+    return lambda value: dict(zip(names, values(value), strict=True))
+
+
+def members_of(value: Any) -> dict[str, object] | None:
+    """Return the members of a document by name; None if the value isn't a document."""
+    read = _member_reader(type(value))  # type: ignore[arg-type]  # every class is hashable
+    return None if read is None else read(value)
+
+
+def _require_members(document: object) -> dict[str, object]:
+    members = members_of(document)
+    if members is None:
+        raise TypeError(f"{type(document).__name__} isn't JSON")
+    return members
+
+
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_require_members
+)
+_COMPACT = json.JSONEncoder(
+    separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_require_members
+)
+
+
+def read_json(text: bytes, *, most_values: int = MAX_VALUES) -> JsonValue:
+    """Parse a JSON text strictly.
+
+    Raises:
+        RequestError: ``malformed``, with the position or the key of the error; ``too_large``, before
+            parsing, if there are more containers than `MAX_CONTAINERS` or more values than `most_values`.
+    """
+    try:
+        return parse_strictly(text, replace(_LIMITS, values=most_values))
+    except JsonError as error:
+        raise _refused(error) from error
+
+
+def read_bytes(text: bytes) -> int:
+    """Estimate the bytes of memory that a parsed text takes in addition to the text itself."""
+    return len(text) + 64 * count_containers(text) + 32 * text.count(b",")
+
+
+def canonical(value: object) -> bytes:
+    """Serialize JSON in canonical form: UTF-8 with sorted keys and without spaces.
+
+    Values of requests are preserved exactly. Guest text may contain lone surrogates, which UTF-8 can't
+    encode; each is replaced with a question mark.
+    """
+    written = BytesIO()
+    _write(value, written)
+    return written.getvalue()
+
+
+def compact(value: object) -> bytes:
+    """Serialize JSON in a form for people, without sorting the keys."""
+    return _COMPACT.encode(value).encode("utf-8", "replace")
+
+
+def with_texts(document: BaseModel, texts: Mapping[str, bytes]) -> bytes:
+    """Serialize a document like `compact`; some of its members are given as JSON text."""
+    parts: list[bytes] = []
+    others: dict[str, object] = {}
+    for name, value in (*vars(document).items(), ("", None)):
+        text = texts.get(name)
+        if others and (text is not None or not name):
+            parts.append(compact(others)[1:-1])
+            others = {}
+        if text is not None:
+            parts.append(b'"%b":%b' % (name.encode(), text))
+        else:
+            others[name] = value
+    return b"{" + b",".join(parts) + b"}"
+
+
+def _write(value: object, to: BytesIO) -> None:
+    """Serialize JSON in canonical form; write large parts piece by piece."""
+    if (members := members_of(value)) is not None:
+        value = members
+    if _estimate_size(value) < _PIECE:
+        to.write(_encode(value))
+    elif isinstance(value, str):
+        to.write(b'"')
+        to.writelines(_encode(value[at : at + _TEXT_CHARS])[1:-1] for at in range(0, len(value), _TEXT_CHARS))
+        to.write(b'"')
+    elif isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        _write_object(value, to)
+    elif isinstance(value, list | tuple):
+        _write_array(value, to)
+    else:
+        to.write(_encode(value))
+
+
+def _write_object(members: dict[str, object], to: BytesIO) -> None:
+    between, names = b"{", sorted(members)
+    for at in range(0, len(names), _AT_ONCE):
+        group = {name: members[name] for name in names[at : at + _AT_ONCE]}
+        if _estimate_size(group) < _PIECE:
+            to.write(between + _encode(group)[1:-1])
+            between = b","
+            continue
+        for name, member in group.items():
+            to.write(between + _encode(name) + b":")
+            between = b","
+            _write(member, to)
+    to.write(b"}")
+
+
+def _write_array(members: Sequence[object], to: BytesIO) -> None:
+    between = b"["
+    for at in range(0, len(members), _AT_ONCE):
+        group = members[at : at + _AT_ONCE]
+        if _estimate_size(group) < _PIECE:
+            to.write(between + _encode(group)[1:-1])
+            between = b","
+            continue
+        for member in group:
+            to.write(between)
+            between = b","
+            _write(member, to)
+    to.write(b"]")
+
+
+def _encode(value: object) -> bytes:
+    return _CANONICAL.encode(value).encode("utf-8", "replace")
+
+
+def _estimate_size(value: object) -> int:
+    """Return an estimate of the size of the output, up to the size of one piece."""
+    weight, waiting = 1, [value]
+    for each in waiting:  # The list grows during the loop.
+        kind = each.__class__  # Common types are recognized by their class alone, without a call.
+        if kind in _SCALARS:
+            continue
+        if kind is str or isinstance(each, str):
+            weight += len(each) // 16  # type: ignore[arg-type]  # `kind` says so as well
+        elif kind is dict or isinstance(each, dict):
+            weight += len(each)  # type: ignore[arg-type]
+            if weight < _PIECE:  # A long value counts by its length, without its members.
+                weight += len("".join(map(str, each))) // 16  # type: ignore[call-overload]
+                waiting.extend(each.values())  # type: ignore[attr-defined]
+        elif isinstance(each, list | tuple):
+            weight += len(each)
+            if weight < _PIECE and not _SCALARS.issuperset(map(type, each)):
+                waiting.extend(each)
+        elif (members := members_of(each)) is not None:
+            waiting.append(members)
+        if weight >= _PIECE:
+            break
+    return weight
+
+
+def digest(text: bytes) -> str:
+    """Return the SHA-256 of bytes, in hexadecimal."""
+    return hashlib.sha256(text).hexdigest()
+
+
+def refuse_many(text: bytes, *, most_values: int = MAX_VALUES) -> None:
+    """Reject JSON with too many values before memory is allocated. Raises: RequestError ``too_large``."""
+    try:
+        reject_large(text, replace(_LIMITS, values=most_values))
+    except JsonTooLargeError as error:
+        raise _refused(error) from error
+
+
+def _refused(error: JsonError) -> RequestError:
+    code = "too_large" if isinstance(error, JsonTooLargeError) else "malformed"
+    return RequestError(code, str(error), field=error.field)
+
+
+MOST = 100
+"""Errors up to which pydantic validates the value and reports them in detail."""
+MOST_PLACE_CHARS = 200
+"""Characters of a wrong key that a response repeats: callers choose keys, which may be megabytes long."""
+_PLAIN = (str, int, float, bool)
+
+
+def place_of(parts: Sequence[object]) -> str:
+    """Return the dotted path of an error in a document; shorten a long path."""
+    return ".".join(str(part)[:MOST_PLACE_CHARS] for part in parts)[:MOST_PLACE_CHARS]
+
+
+def message_of(fault: Mapping[str, Any]) -> str:
+    """Return the message of a pydantic error without the prefix that custom validators add."""
+    return str(fault["msg"]).removeprefix("Value error, ")
+
+
+def refuse_many_errors(model: type[BaseModel], value: object, within: str = "") -> None:
+    """Check that a value has at most `MOST` errors against a model; pydantic then reports these errors.
+
+    Raises: RequestError ``invalid``, with the first error, if there are more.
+    """
+    found = list(islice(_error_paths(model, value), MOST + 1))
+    if len(found) > MOST:
+        field = f"{within}{found[0]}"[:MOST_PLACE_CHARS]
+        message = f"more than {MOST} fields are unknown or have the wrong type, e.g. {field}"
+        raise RequestError("invalid", message, field=field)
+
+
+def _error_paths(kind: Any, value: object) -> Iterator[str]:
+    """Yield the paths of unknown fields and of scalars whose type differs from the annotation."""
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    parts = get_args(kind)
+    if get_origin(kind) in (Union, UnionType):
+        yield from _union_error_paths([part for part in parts if part is not NoneType], value)
+    elif isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield from _model_error_paths(kind, value)
+    elif kind in _PLAIN:
+        if not isinstance(value, str if kind is str else _PLAIN):
+            yield ""
+    elif isinstance(value, dict):
+        inner = parts[1] if _is_subclass(kind, Mapping) and len(parts) == 2 else None
+        for name, member in value.items() if inner is not None else ():
+            yield from (f"{name}.{place}" for place in _error_paths(inner, member))
+    elif isinstance(value, list):
+        inner = parts[0] if _is_subclass(kind, Sequence) and parts else None
+        for number, member in enumerate(value) if inner is not None else ():
+            yield from (f"{number}.{place}" for place in _error_paths(inner, member))
+
+
+def _model_error_paths(model: type[BaseModel], value: object) -> Iterator[str]:
+    if not isinstance(value, dict):
+        yield ""
+        return
+    fields = {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+    for name, member in value.items():
+        if name not in fields:
+            yield str(name)
+        else:
+            yield from (f"{name}.{place}" for place in _error_paths(fields[name], member))
+
+
+def _union_error_paths(kinds: Sequence[Any], value: object) -> Iterator[str]:
+    """Yield the error paths of a value against a union, if the value matches none of its types.
+
+    pydantic would report the errors against every type of the union.
+    """
+    if value is None:
+        return
+    if len(kinds) == 1:
+        yield from _error_paths(kinds[0], value)
+        return
+    fits = [list(islice(_error_paths(kind, value), MOST + 1)) for kind in kinds]
+    if all(fits):
+        yield from max(fits, key=len, default=[])
+
+
+def _is_subclass(kind: Any, wanted: type) -> bool:
+    origin = get_origin(kind)
+    return isinstance(origin, type) and issubclass(origin, wanted) and not issubclass(origin, str)
+
 
 Timestamp = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
 """A time as RFC 3339 in UTC, with microseconds."""

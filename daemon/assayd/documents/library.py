@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from assayd.documents.base import BaseDocument, Timestamp
-from assayd.documents.strict_json import with_texts
+from assayd.documents.base import BaseDocument, Timestamp, with_texts
 from assayd.model.records import LibraryEntry
 
 LibraryName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]

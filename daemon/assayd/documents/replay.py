@@ -8,8 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from assayd.documents.base import BaseDocument, plain
-from assayd.documents.strict_json import compact
+from assayd.documents.base import BaseDocument, compact, plain
 from assayd.model.attempt import Attempt
 from assayd.model.report import Verdict
 

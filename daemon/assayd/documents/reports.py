@@ -26,8 +26,7 @@ from xml.etree import ElementTree as ET
 
 from pydantic import Field
 
-from assayd.documents.base import BaseDocument, Timestamp, milliseconds
-from assayd.documents.strict_json import canonical, compact
+from assayd.documents.base import BaseDocument, Timestamp, canonical, compact, milliseconds
 from assayd.model.finding import Finding, FixHint, Layer, Severity, fix_hints
 from assayd.model.policy import Clamp, Enforcement, NetworkPolicy
 from assayd.model.report import Case, CaseStatus, Report, StageReport, StageStatus, StaticResult

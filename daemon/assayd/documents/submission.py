@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from assayd import did_you_mean
-from assayd.documents.strict_json import (
+from assayd.documents.base import (
     MOST_PLACE_CHARS,
     canonical,
     digest,

@@ -9,7 +9,6 @@ and fec0::/10 as global. In IPv6, only 2000::/3 is assigned to global unicast; t
 addresses are rejected.
 
 Source: the special-purpose address registries of IANA; RFC 6890, 6052, 3056, 4380.
-
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ _WITH_STRING = re.compile(
 )
 _INTEGER = re.compile(r"[+-]?\d{1,40}")
 _DECIMAL = re.compile(r"[+-]?\d{1,40}\.\d{1,40}")
-_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+_UNREADABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, OverflowError)
 
 
 def hint_by_expression(record: Raised, error_type: str, line: str) -> str | None:
@@ -153,7 +153,7 @@ def _value_of(node: ast.expr, values: Mapping[str, str]) -> object:
                 return ast.literal_eval(values[name])
             case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key)):
                 return ast.literal_eval(values[name])[key]
-    except (*_UNREADABLE, TypeError, LookupError):
+    except (*_UNREADABLE, LookupError):
         return None
     return None
 
@@ -283,6 +283,6 @@ def _length(text: str) -> int | None:
         return int(counted[1])
     try:
         value = ast.literal_eval(text)
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+    except _UNREADABLE:
         return None
     return len(value) if isinstance(value, list | tuple | str) else None

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from assayd.model.enforcement import is_quality_finding
 from assayd.model.finding import Edit, Finding, Layer, Severity
+from assayd.model.merge import is_quality_finding
 from assayd.model.prompting import EditedPart, PromptContext, RepairContext, RetryBenefit, SourcePart
 from assayd.model.text_limits import RETRY_CONTEXT_BYTES, RETRY_FINDINGS, shorten
 

@@ -142,12 +142,12 @@ class Exited:
 Record = Returned | Bound | CallResults | Raised | NotCompiled | NoFunction | NotExecuted | Exited
 
 
-def read_record(body: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Record:
+def read_record(body: bytes) -> Record:
     """Parse one record.
 
     Raises: GuestJsonError, if the bytes aren't a record as defined by the protocol.
     """
-    fields = decode(body, limits)
+    fields = decode(body)
     if not isinstance(fields, dict):
         raise GuestJsonError("the record is not an object")
     status = fields.get("status")

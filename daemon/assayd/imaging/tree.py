@@ -16,7 +16,7 @@ from assayd.imaging.digest import digest_of
 LABEL_FILES = "org.assayd.files"
 _READ_BYTES = 1 << 20
 _LINKS = 2
-"""Links to a file that one image has: the image's, and that of `shared_files`."""
+"""Links to a file that one image has: the image's, and that of `SharedFiles`."""
 
 Known = dict[tuple[int, int, int, int, int], str]
 """Digests of files that were read before, by the metadata that the kernel changes on each write."""

@@ -1,7 +1,7 @@
 """Marks dataclasses as documents of the wire contract: one definition of fields, meanings and JSON.
 
 Such a class has ``__pydantic_config__ = DOCUMENT`` and passes `about` to each field. pydantic uses both to
-validate and document the class, although the model doesn't import pydantic. `documents.strict_json` writes
+validate and document the class, although the model doesn't import pydantic. `documents.base` writes
 the fields in their order of definition. A value with times or durations has a separate document class,
 which expresses them as strings and milliseconds.
 """

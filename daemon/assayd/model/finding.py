@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -130,6 +131,8 @@ def fix_hints(findings: Iterable[Finding]) -> tuple[FixHint, ...]:
 def bounded(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings with shortened strings and with at most `EDIT_CHARS` characters of edits.
 
+    Hints get a space in place of each control character.
+
     Because findings quote the submission, a name of one megabyte would otherwise occupy six megabytes in
     the report.
     """
@@ -138,15 +141,18 @@ def bounded(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     for finding in findings:
         left -= len(finding.edit.replacement) if finding.edit is not None else 0
         edit = finding.edit if left >= 0 else None
-        kept.append(
-            _shorten_finding(finding)
-            if edit is finding.edit
-            else replace(_shorten_finding(finding), edit=edit)
-        )
+        shortened = _shorten_finding(finding)
+        kept.append(shortened if edit is finding.edit else replace(shortened, edit=edit))
     return tuple(kept)
 
 
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Characters that a terminal obeys: hints can quote a submitted line."""
+
+
 def _shorten_finding(finding: Finding) -> Finding:
+    if finding.suggestion is not None and _CONTROL.search(finding.suggestion):
+        finding = replace(finding, suggestion=_CONTROL.sub(" ", finding.suggestion))
     longest = max(len(text or "") for text in (finding.message, finding.suggestion, finding.snippet))
     if longest <= MESSAGE_CHARS and len(finding.context or "") <= TRACEBACK_CHARS:
         return finding

@@ -45,6 +45,13 @@ class Enforcement(StrEnum):
     """A warning says that the code would fail. The limits of the container still apply."""
 
 
+REPORT_ONLY = (
+    'its profile only reported broken rules; submit it under a profile with `enforcement` = "enforce", '
+    "or set `approve_reported` = true in the profile"
+)
+"""The reason why a report-only result can't be approved or committed."""
+
+
 class ImportMode(StrEnum):
     """The handling of an import that the policy doesn't allow."""
 

@@ -124,14 +124,6 @@ class PolicySet:
         """Return the profiles that set the values of a known profile."""
         return self._origins[name]
 
-    def check_file(self, path: Path) -> list[Problem]:
-        """Return the errors that a file would cause if it were loaded with this set's other files."""
-        try:
-            self.resolve_file(path)
-        except FileError as error:
-            return list(error.problems)
-        return []
-
     def resolve_file(self, path: Path, content: bytes | None = None) -> ExecutionPolicy:
         """Return the policy that a file would define if it were loaded with this set's other files.
 

@@ -33,17 +33,16 @@ _Levels = tuple[tuple[str, RuleLevel], ...]
 Names = Mapping[str, frozenset[str]]
 
 
-def merge(first: ExecutionPolicy, second: ExecutionPolicy, *, name: str = "") -> ExecutionPolicy:
+def merge(first: ExecutionPolicy, second: ExecutionPolicy) -> ExecutionPolicy:
     """Return the union of two policies, with the more permissive value of each key.
 
     Args:
         first: a policy.
         second: another policy; the order doesn't matter.
-        name: the name of the result. Default: both names joined by ``+``.
     """
     united = replace(
         first,
-        name=name or f"{first.name}+{second.name}",
+        name=f"{first.name}+{second.name}",
         enforcement=first.enforcement if first.reports_only else second.enforcement,
         approve_reported=first.approve_reported or second.approve_reported,
         image=_merge_images(first.image, second.image),

@@ -9,9 +9,10 @@ from assayd.settings.model import (
     RootSettings,
     Seconds,
     Settings,
+    WebhookReceiver,
+    WebhookSettings,
 )
 from assayd.settings.sample import documented, sample
-from assayd.settings.webhooks import WebhookReceiver, WebhookSettings
 
 __all__ = [
     "OWN_POLICIES",

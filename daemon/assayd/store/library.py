@@ -15,8 +15,8 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, dele
 
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
-from assayd.model.enforcement import PARTLY_CHECKED, REPORT_ONLY
-from assayd.model.policy import Enforcement
+from assayd.model.merge import PARTLY_CHECKED
+from assayd.model.policy import REPORT_ONLY, Enforcement
 from assayd.model.records import LibraryEntry
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock

@@ -12,7 +12,7 @@ import uvicorn
 from fastapi import APIRouter, FastAPI
 
 from assayd.api import SocketAccess, create_app, loopback_config, server_config
-from assayd.api.fairness import Places
+from assayd.api.bounded_http import Places
 from assayd.settings import Settings
 from assayd.wiring.build import Assembly
 from assayd.wiring.wings import routers_of

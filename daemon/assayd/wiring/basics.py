@@ -16,8 +16,7 @@ from assayd.fair_queue import SHARE
 from assayd.kind import Kind
 from assayd.metrics import Metrics
 from assayd.policies import PolicySet
-from assayd.ports.artifacts import ArtifactStore
-from assayd.ports.attesting import Attester
+from assayd.ports.artifacts import ArtifactStore, Attester
 from assayd.ports.clock import Clock, Ids
 from assayd.ports.driving import ALONE, Driving, Leads, always_leads
 from assayd.ports.tracing import Tracing

@@ -27,7 +27,7 @@ from assayd.attempts.service import DaemonService
 from assayd.attempts.telemetry import keep_counting, watch_disk
 from assayd.audit import FOLDER, AuditLog
 from assayd.batches import DaemonBatches
-from assayd.documents.strict_json import digest
+from assayd.documents.base import digest
 from assayd.errors import ConfigError
 from assayd.fair_queue import UserThrottle
 from assayd.ids import SystemClock, UlidGenerator
@@ -48,6 +48,7 @@ from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import BUNDLES, DatabaseJobStore, open_jobs
 from assayd.store.library import DatabaseLibrary
 from assayd.store.outbox import Outbox
+from assayd.store.recorder import Recorder
 from assayd.webhooks import Receiver
 from assayd.wiring.basics import Basics, PartOverrides
 from assayd.wiring.execution import build_local_execution
@@ -201,16 +202,7 @@ async def _build_basics(
     await stack.enter_async_context(analyst.opened())
     kinds, policies, left_out = _load_kinds(settings, overrides)
     recorders = recorders_of(kinds)
-    jobs = await stack.enter_async_context(
-        open_jobs(
-            settings.state_dir,
-            settings.database_url,
-            recorders,
-            overrides.job_rows,
-            on_message=overrides.on_message,
-        )
-    )
-    artifacts = overrides.artifacts or await _open_artifacts(settings.state_dir, jobs, stack)
+    jobs, artifacts = await _open_stores(settings, overrides, recorders, stack)
     sender = build_sender(
         receivers,
         settings.webhooks,
@@ -265,6 +257,20 @@ def _load_kinds(
     kinds = {name: kind for name, kind in kinds.items() if name not in left_out}
     registry.use_tables(kinds, settings.tables)
     return kinds, policies, left_out
+
+
+async def _open_stores(
+    settings: Settings, overrides: PartOverrides, recorders: Sequence[Recorder], stack: AsyncExitStack
+) -> tuple[DatabaseJobStore, ArtifactStore]:
+    opening = open_jobs(
+        settings.state_dir,
+        settings.database_url,
+        recorders,
+        overrides.job_rows,
+        on_message=overrides.on_message,
+    )
+    jobs = await stack.enter_async_context(opening)
+    return jobs, overrides.artifacts or await _open_artifacts(settings.state_dir, jobs, stack)
 
 
 async def _open_artifacts(

@@ -43,6 +43,7 @@ from assayd.settings import Settings
 from assayd.wiring.basics import Basics
 from assayd.wiring.engine import (
     COMPARISON_FILE,
+    ChosenEngine,
     ComparedEngine,
     EngineComparison,
     choose_engine,
@@ -149,13 +150,8 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
         isolation_check=create_isolation_check(chosen.engine),
         refuse_vulnerable=settings.engine.holes_are_errors,
     )
-    readiness.engine_note = chosen.note
     readiness.images_named = policies.images
-    # The command reads settings files too, but a shell may lack the daemon's variables.
-    variables = {name: value for name, value in os.environ.items() if name.startswith(ENGINE_VARIABLES)}
-    readiness.build_command = build_command(variables)
-    if settings.engine.kind == "oci":
-        readiness.engine_remedy = ""  # The message names the missing part.
+    _set_texts(readiness, chosen, settings)
     if chosen.challenger is not None and usual:
         comparison = EngineComparison(
             chosen=ComparedEngine(engine=chosen.engine, sandbox=sandbox),
@@ -170,6 +166,16 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
         )
         await stack.enter_async_context(_compare_in_background(comparison, readiness))
     return readiness
+
+
+def _set_texts(readiness: ReadinessSupervisor, chosen: ChosenEngine, settings: Settings) -> None:
+    """Set the texts about the chosen engine in the rows of `assay doctor`."""
+    readiness.engine_note = chosen.note
+    # The command reads settings files too, but a shell may lack the daemon's variables.
+    variables = {name: value for name, value in os.environ.items() if name.startswith(ENGINE_VARIABLES)}
+    readiness.build_command = build_command(variables)
+    if settings.engine.kind == "oci":
+        readiness.engine_remedy = ""  # The message names the missing part.
 
 
 def build_command(variables: Mapping[str, str]) -> str:

@@ -24,8 +24,7 @@ from assayd.kind import Kind
 from assayd.kinds.registry import resolve
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt
-from assayd.ports.artifacts import BundleAttachments, no_attachments
-from assayd.ports.attesting import Attester
+from assayd.ports.artifacts import Attester, BundleAttachments, no_attachments
 from assayd.ports.chains import (
     PACKAGE,
     WORKFLOWS_PACKAGE,

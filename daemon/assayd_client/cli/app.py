@@ -22,7 +22,7 @@ from assayd_client import AddressOptions
 
 COMMANDS: Mapping[str, str] = {
     "artifacts": "attempts:artifacts",
-    "audit": "audit:show_audit",
+    "audit": "upkeep:show_audit",
     "backup": "upkeep:backup",
     "batch": "batch:batch_app",
     "cancel": "attempts:cancel",
@@ -35,7 +35,7 @@ COMMANDS: Mapping[str, str] = {
     "extractor": "extractor:extractor_app",
     "gc": "upkeep:collect_garbage",
     "generate": "generate:generate",
-    "generation": "generation:generation_app",
+    "generation": "generate:generation_app",
     "images": "images_app:images_app",
     "keys": "attestation:keys_app",
     "kinds": "kinds:kinds",

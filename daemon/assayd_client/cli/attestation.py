@@ -12,7 +12,7 @@ import typer
 
 from assayd.errors import RequestError
 from assayd_client.cli import exits
-from assayd_client.cli.ages import parse_age
+from assayd_client.cli.options import parse_age
 
 if TYPE_CHECKING:
     from assayd_attestation.keys import PublicKey

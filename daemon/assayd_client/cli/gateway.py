@@ -208,8 +208,8 @@ def distrust(
     ] = True,
 ) -> None:
     """Drain a node, mark its verdicts, and rerun them elsewhere; exits with status 1 if a result differs."""
-    from assayd_client.cli.ages import to_api_time
     from assayd_client.cli.attempts import render_diff
+    from assayd_client.cli.options import to_api_time
     from assayd_client.cli.terminal import out
 
     with gateway_client(context) as client:

@@ -16,8 +16,7 @@ import typer
 
 from assayd.errors import RequestError
 from assayd.kinds import registry
-from assayd.ports.command_line import CommandLine, FileOptions, FromFiles
-from assayd.static import submitted_file
+from assayd.ports.command_line import CommandLine, FileOptions, FromFiles, code_from_files, text_of
 from assayd_client import Document, PlainClient
 from assayd_client.cli.options import Json, open_client
 
@@ -70,7 +69,7 @@ def files_reader(kind: str) -> FromFiles:
     reference = get_command_line(kind).from_files
     if reference:
         return cast("FromFiles", registry.resolve(reference))
-    return partial(submitted_file.code_from_files, field=find_kind(kind).code_field)
+    return partial(code_from_files, field=find_kind(kind).code_field)
 
 
 def schema_files_reader(kind: Document) -> FromFiles:
@@ -90,7 +89,7 @@ def schema_files_reader(kind: Document) -> FromFiles:
         if len(files) != 1:
             raise RequestError("request.files", f"{kind['kind']} is one file, not {len(files)}")
         [(name, content)] = files.items()
-        return {**(options.input or {}), texts[0]: submitted_file.text_of(name, content)}
+        return {**(options.input or {}), texts[0]: text_of(name, content)}
 
     return read
 

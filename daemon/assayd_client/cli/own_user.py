@@ -12,8 +12,10 @@ import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import h11
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 Address = tuple[str, int]
@@ -27,6 +29,20 @@ ESTABLISHED = "01"
 """The one state that counts: in the others, sockets without a process are listed as root's."""
 MAPPED = bytes(10) + b"\xff\xff"
 """Before an IPv4 address that a socket of IPv6 has connected to."""
+
+
+def configure_server(application: Any, **more: Any) -> uvicorn.Config:
+    """Return the configuration of a quiet server of HTTP requests; `more` contains further options."""
+    return uvicorn.Config(
+        application,
+        log_level="warning",
+        access_log=False,
+        ws="none",
+        lifespan="on",
+        proxy_headers=False,
+        server_header=False,
+        **more,
+    )
 
 
 class OwnUserH11(H11Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -14,9 +15,9 @@ from typing import Annotated
 import typer
 
 from assayd.errors import ConfigError, RequestError
-from assayd_client import DaemonUnreachable, PlainClient, ServerChoice
-from assayd_client.cli.exits import TROUBLE
-from assayd_client.cli.options import Json, open_client
+from assayd_client import DaemonUnreachable, Document, PlainClient, ServerChoice
+from assayd_client.cli.exits import FAILED, TROUBLE
+from assayd_client.cli.options import Json, open_client, to_api_time
 from assayd_client.cli.terminal import out, print_json
 
 DATABASE = "assayd.db"
@@ -247,3 +248,53 @@ def version() -> None:
     from assayd import __version__
 
     print(f"assay {__version__}")
+
+
+def show_audit(
+    context: typer.Context,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Show changes since this age or time: 30m, 24h, 7d or RFC 3339."),
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Verify that no line was changed or removed.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the audit log (operators only). With --verify, the exit code is 1 if the log was changed."""
+    with open_client(context) as client:
+        lines = client.audit(since=None if verify else to_api_time(since)).splitlines(keepends=True)
+    if verify:
+        _verify_chain(lines)
+    elif as_json:
+        for line in lines:
+            print(line.decode("utf-8", "replace"), end="")
+    else:
+        _print_entries([json.loads(line) for line in lines])
+
+
+def _verify_chain(lines: list[bytes]) -> None:
+    from assayd.model import audit_chain
+
+    try:
+        chain = audit_chain.verify(lines)
+    except audit_chain.AuditError as error:
+        print(f"Changed: {error}")
+        raise typer.Exit(FAILED) from error
+    print(f"✓ {chain.lines} lines, none changed or removed, from {chain.first_at} to {chain.last_at}")
+
+
+def _print_entries(entries: list[Document]) -> None:
+    from assayd_client.cli.terminal import out, print_table
+
+    rows = [
+        (entry["at"][:19] + "Z", _format_actor(entry["actor"]), entry["action"], entry["subject"])
+        for entry in entries
+    ]
+    print_table(out(), ("at", "who", "action", "subject"), rows)
+
+
+def _format_actor(actor: Document) -> str:
+    if "uid" in actor:
+        return f"uid {actor['uid']}"
+    return f"token {actor['token']}" if "token" in actor else "daemon"

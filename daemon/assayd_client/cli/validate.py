@@ -415,7 +415,7 @@ def _kind_options(
     if sample_rows:
         yield "sample_rows=true"
     if tests is not None:
-        from assayd.static.submitted_file import text_of  # needs more than most command lines
+        from assayd.ports.command_line import text_of  # needs more than most command lines
 
         yield f"tests={text_of(tests.name, tests.read_bytes())}"
     if entry is not None:

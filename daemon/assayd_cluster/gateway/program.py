@@ -16,11 +16,10 @@ import uvloop
 from assayd import memory
 from assayd.aio import task_group
 from assayd.api import ApiServer, server_config
-from assayd.api.fairness import Places
-from assayd.daemon import SWITCH_S, Daemon, raise_priority, state_lock
+from assayd.api.bounded_http import Places
+from assayd.daemon import SWITCH_S, Daemon, Notifier, raise_priority, state_lock
 from assayd.errors import ConfigError
 from assayd.log import configure
-from assayd.sd_notify import Notifier
 from assayd.sockets import is_passed_by_systemd, listen
 from assayd.wiring import access_of, application
 from assayd_cluster.gate import TokenGate

@@ -83,6 +83,7 @@ class QueueMonitor:
         """Whether no message waited at the last look; False if the broker didn't answer."""
         self._again = _RecentCounter(clock)
         self._passed_on = _RecentCounter(clock)
+        self._taken_back = _RecentCounter(clock)
 
     @property
     def taken(self) -> int:
@@ -98,6 +99,15 @@ class QueueMonitor:
     def passed_on(self) -> int:
         """Return the number of attempts republished because a node that accepts no work claimed them."""
         return self._passed_on.count
+
+    @property
+    def taken_back(self) -> int:
+        """Return the number of runs taken back in the last `RECENT_S` seconds from nodes that kept them."""
+        return self._taken_back.count
+
+    def count_taken_back(self) -> None:
+        """Count a run that was taken back from its node."""
+        self._taken_back.note()
 
     def count_republished(self) -> None:
         """Count a republished attempt that no node had claimed, or whose node was lost."""

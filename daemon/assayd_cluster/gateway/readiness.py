@@ -159,6 +159,11 @@ def message_row(queue: QueueMonitor) -> HealthRow:
         return HealthRow(check="messages", status=HealthStatus.FAIL, detail=detail, remedy=remedy)
     if queue.published_again:
         return HealthRow(check="messages", status=HealthStatus.WARN, detail=again, remedy=remedy)
+    if queue.taken_back:
+        detail = f"{queue.taken_back} runs taken back from nodes that reported nothing or kept them for too"
+        detail += f" long, in the last {RECENT_S / 60:.0f} minutes"
+        remedy = "`run.taken_back` in the gateway's log names the nodes; check their hosts"
+        return HealthRow(check="messages", status=HealthStatus.WARN, detail=detail, remedy=remedy)
     if queue.passed_on > MOST_PASSED_ON:
         detail = f"nodes that take no work claimed {queue.passed_on} in the last {RECENT_S / 60:.0f} minutes"
         return HealthRow(check="messages", status=HealthStatus.WARN, detail=detail, remedy=remedy)

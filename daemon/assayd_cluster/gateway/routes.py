@@ -16,7 +16,7 @@ from assayd.api import answers
 from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, read_body
 from assayd.byte_budget import GrowingReservation
 from assayd.documents import compact, error_document, plain, refuse_many
-from assayd.documents.strict_json import message_of, place_of
+from assayd.documents.base import message_of, place_of
 from assayd.errors import RequestError
 from assayd_cluster.documents import (
     NODE_NAME,

@@ -27,7 +27,7 @@ from assayd.model.report import Case, Verdict
 from assayd.model.run import ContainerFacts
 from assayd.model.submission import Submission
 from assayd.policies import PolicySet, tighten
-from assayd.ports.attesting import Attester, ConcludedAttempt
+from assayd.ports.artifacts import Attester, ConcludedAttempt
 
 MOST_LIMITS = 64
 MOST_CHARS = 256

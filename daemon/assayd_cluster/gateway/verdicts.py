@@ -32,8 +32,7 @@ from assayd.model.attempt import Attempt, Bundle, Failure, State, stamp
 from assayd.model.merge import with_failure
 from assayd.model.records import Event
 from assayd.model.report import Case, Verdict
-from assayd.ports.artifacts import ArtifactStore, BundleAttachments
-from assayd.ports.attesting import ATTESTATION
+from assayd.ports.artifacts import ATTESTATION, ArtifactStore, BundleAttachments
 from assayd.ports.clock import Clock
 from assayd.store import folders
 from assayd.store.jobs import DatabaseJobStore

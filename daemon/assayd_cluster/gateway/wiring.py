@@ -194,6 +194,11 @@ def _count_republished(queue: QueueMonitor, metrics: ClusterMetrics) -> None:
     metrics.republished.inc()
 
 
+def _count_taken_back(queue: QueueMonitor, metrics: ClusterMetrics, reason: str) -> None:
+    queue.count_taken_back()
+    metrics.taken_back.labels(reason).inc()
+
+
 def _count_passed_on(queue: QueueMonitor, metrics: ClusterMetrics) -> None:
     queue.count_passed_on()
     metrics.republished.inc()
@@ -251,7 +256,7 @@ class _ClusterBuilder:
             cancels=cancels,
             queue_is_empty=lambda: queue.is_empty,
             on_republished=partial(_count_republished, queue, metrics),
-            on_taken_back=lambda reason: metrics.taken_back.labels(reason).inc(),
+            on_taken_back=partial(_count_taken_back, queue, metrics),
         )
         await stack.enter_async_context(remote.running())
         others = OtherGatewayAttempts(basics.jobs, basics.hub, dispatches)

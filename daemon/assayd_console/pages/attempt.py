@@ -191,7 +191,8 @@ async def approve(request: Request) -> Response:
     entry = await request.app.state.daemon.ask(requests.approve(attempt_id, form.get("name", "")))
     attempt = await request.app.state.daemon.ask(requests.attempt(attempt_id))
     details = await _details(request.app.state.daemon, attempt)
-    said = f"approved as {entry['name']}, version {entry['version']}"
+    version = f"{entry['name']}@{entry['version']}"
+    said = f"Approved as {version}. Write it to a file: assay library export {version} --out FILE"
     return page(
         "attempt.html", title=f"Attempt {attempt_id}", attempt=attempt, course=None, said=said, **details
     )

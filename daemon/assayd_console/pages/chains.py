@@ -58,7 +58,7 @@ def steps_of(chain: Document, last: str | None = None) -> Iterator[dict[str, obj
             diff = submission_diff(before, answer["patched_code"])
         before = answer["patched_code"]
         failed = list(failed_lines(context)) if context else ()
-        yield {"answer": answer, "diff": parse_diff(diff) if diff else (), "failed": failed}
+        yield {"answer": answer, "diff": parse_diff(diff or ""), "same": diff == "", "failed": failed}
 
 
 def _find_failure(answer: Document, following: Document | None, last: str | None) -> str | None:

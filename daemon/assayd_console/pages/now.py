@@ -16,9 +16,8 @@ from assayd_client import ClientError, Document, requests
 from assayd_client.cli.sample import MetricsSample, Span
 from assayd_console import charts
 from assayd_console.charts import ChartBar
-from assayd_console.daemon import ConsoleDaemon
+from assayd_console.daemon import EVERY_S, ConsoleDaemon, DaemonSampler, Look
 from assayd_console.live import LivePage, Tell
-from assayd_console.pulse import EVERY_S, DaemonSampler, Look
 from assayd_console.rendering import fragment, page
 from assayd_console.shown import took
 

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from assayd.errors import RequestError
 from assayd.model.policy import ImportPolicy, SubmoduleRule
-from assayd_client import Document, pipelines, requests
+from assayd_client import Document, requests, wing_requests
 from assayd_client.cli.listing import policy_values
 from assayd_client.cli.policy import explain
 from assayd_console import charts
@@ -93,7 +93,7 @@ async def show_entry(request: Request) -> Response:
     entry = await daemon.ask(requests.library_entry(name, version))
     pipeline_runs = []
     if entry["kind"] == "pipeline":
-        pipeline_runs = (await daemon.ask(pipelines.pipeline_runs(name, limit=PIPELINE_RUNS)))["runs"]
+        pipeline_runs = (await daemon.ask(wing_requests.pipeline_runs(name, limit=PIPELINE_RUNS)))["runs"]
     label = f"applied={entry['name']}/{entry['version']}"
     runs = await daemon.ask(requests.attempts(label=[label], limit=RUNS))
     texts, _ = sources((entry["submission"] or {}).get("payload") or {}, ())

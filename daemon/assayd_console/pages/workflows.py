@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from assayd_client import ClientError, Document, StreamEvent, workflow_requests
+from assayd_client import ClientError, Document, StreamEvent, wing_requests
 from assayd_console.charts import graph
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.live import LivePage, Tell, follow
@@ -22,14 +22,14 @@ async def list_workflows(request: Request) -> Response:
     """Show a page of workflows."""
     daemon: ConsoleDaemon = request.app.state.daemon
     cursor = request.query_params.get("cursor")
-    found = await daemon.ask(workflow_requests.workflows(cursor=cursor, limit=PAGE))
+    found = await daemon.ask(wing_requests.workflows(cursor=cursor, limit=PAGE))
     return page("workflows.html", title="Workflows", **found)
 
 
 async def show_workflow(request: Request) -> Response:
     """Show one workflow with its graph."""
     daemon: ConsoleDaemon = request.app.state.daemon
-    workflow = await daemon.ask(workflow_requests.workflow(request.path_params["id"]))
+    workflow = await daemon.ask(wing_requests.workflow(request.path_params["id"]))
     return page("workflow.html", **await _load_values(daemon, workflow))
 
 
@@ -37,7 +37,7 @@ async def _load_values(daemon: ConsoleDaemon, workflow: Document) -> dict[str, A
     outputs = None
     if workflow["verdict"] == "validated":
         try:
-            found = await daemon.ask(workflow_requests.workflow_outputs(workflow["id"]))
+            found = await daemon.ask(wing_requests.workflow_outputs(workflow["id"]))
             outputs = json.dumps(found["outputs"], indent=2, ensure_ascii=False)
         except ClientError as gone:
             outputs = str(gone)
@@ -58,7 +58,7 @@ async def follow_workflow(request: Request) -> Response:
             if newest:
                 await tell("progress", fragment("_workflow.html", **await _load_values(daemon, newest[0])))
 
-        await follow(daemon.events(workflow_requests.workflow_events(request.path_params["id"])), note, show)
+        await follow(daemon.events(wing_requests.workflow_events(request.path_params["id"])), note, show)
         await tell("end", "")
 
     return LivePage(produce)
@@ -67,14 +67,14 @@ async def follow_workflow(request: Request) -> Response:
 async def cancel(request: Request) -> Response:
     """Cancel a workflow."""
     workflow_id = request.path_params["id"]
-    await request.app.state.daemon.ask(workflow_requests.cancel_workflow(workflow_id))
+    await request.app.state.daemon.ask(wing_requests.cancel_workflow(workflow_id))
     return RedirectResponse(f"/workflows/{workflow_id}", status_code=303)
 
 
 async def resume(request: Request) -> Response:
     """Run an ended workflow again."""
     daemon: ConsoleDaemon = request.app.state.daemon
-    begun = await daemon.ask(workflow_requests.resume_workflow(request.path_params["id"]))
+    begun = await daemon.ask(wing_requests.resume_workflow(request.path_params["id"]))
     return RedirectResponse(f"/workflows/{begun['id']}", status_code=303)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assayd.errors import StoreError
-from assayd.model.enforcement import REPORT_ONLY
+from assayd.model.policy import REPORT_ONLY
 from assayd.model.run import DATABASE_OUTPUT
 from assayd_client import Document, PlainClient
 from assayd_client.cli.terminal import plain

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assayd.errors import RequestError
-from assayd.static.submitted_file import to_payload
+from assayd.ports.command_line import to_payload
 from assayd_client import Document, PlainClient
 from assayd_client.cli.exits import OF_VERDICT
 from assayd_client.cli.library import parted

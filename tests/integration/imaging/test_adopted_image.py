@@ -16,12 +16,12 @@ import docker
 import pytest
 import pytest_asyncio
 
-from assayd import audit
 from assayd.attempts.admission import limits_of
 from assayd.audit import AuditLog
 from assayd.documents import canonical
 from assayd.errors import ConfigError
 from assayd.kinds import registry
+from assayd.model import audit_chain
 from assayd.model.report import Judgement
 from assayd.model.run import Cause, Limits, RunResult
 from assayd.package_data import share
@@ -195,7 +195,7 @@ async def test_adoption_is_in_the_audit_log_with_its_user_and_the_digest(place: 
     [entry] = [each for each in adopted if each["subject"] == plain]
     assert entry["actor"]["uid"] == os.getuid()
     assert entry["digest"] in (place / f"images.d/{plain}.lock").read_text()
-    assert audit.verify(lines).lines == 1 + len(adopted)
+    assert audit_chain.verify(lines).lines == 1 + len(adopted)
 
 
 async def test_bill_of_materials_of_an_adopted_image_is_written_anew(sandbox: Sandbox, plain: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,9 +12,14 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from assayd.api.call import ApiLimits, body_pieces, read_body
+from assayd.api.call import ApiLimits, Call, body_pieces, read_body
+from assayd.api.responses import LargeAnswer, LargeAnswers
 from assayd.byte_budget import ByteBudget
 from assayd.errors import RequestError
+from assayd.model.submission import Peer
+from support.stores.stored_attempts import Make
+
+PEER = Peer(uid=5, gid=5, pid=1)
 
 
 def request_of(*messages: Message) -> Request:
@@ -34,6 +40,15 @@ async def test_client_that_goes_away_in_its_body_is_no_trouble_of_ours() -> None
         await anext(pieces)
 
     assert (ended.value.code, ended.value.retryable) == ("malformed", False)
+
+
+async def test_replay_is_answered_in_turn_however_small_its_own_documents_are() -> None:
+    parts: dict[str, Any] = {each.name: None for each in fields(Call)}
+    call = Call(**parts | {"large": LargeAnswers(most_s=1), "caller": SimpleNamespace(peer=PEER)})
+
+    replay = replace(Make().finished(), replay_of="01J" + "0" * 23)
+
+    assert isinstance(await call.attempt_response(replay), LargeAnswer)
 
 
 MORE = {"type": "http.request", "body": b"x" * 100, "more_body": True}

@@ -24,7 +24,7 @@ from assayd.api import (
     peer,
     server_config,
 )
-from assayd.api.fairness import OPERATORS_SHARE, Places
+from assayd.api.bounded_http import OPERATORS_SHARE, Places
 from assayd.api.peer import PeerHttpTools, has_left, protocol_for, read_caller
 from assayd.model.submission import Peer
 from support.daemons.fake_service import FakeService

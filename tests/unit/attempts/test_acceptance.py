@@ -14,10 +14,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from assayd.attempts.acceptance import HOLDINGS_KNOWN_S, DiskQuota
-from assayd.daemon import Daemon
+from assayd.daemon import Daemon, Notifier
 from assayd.errors import RequestError, StoreError
 from assayd.model.health import HealthStatus
-from assayd.sd_notify import Notifier
 from assayd.store.attempt_queries import StoredUsage
 from assayd.wiring import Assembly
 from support.daemons.small_daemon import How, SmallDaemon, small_daemon

@@ -13,7 +13,7 @@ from assayd.model.batch import Batch, Item
 from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.attesting import ATTESTATION
+from assayd.ports.artifacts import ATTESTATION
 from assayd_attestation import keys
 from assayd_attestation.verifying import (
     MismatchError,

@@ -1,8 +1,12 @@
 import hashlib
+from contextlib import AbstractAsyncContextManager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from assayd.batches.receiving import LineSplitter, RawLine
+from assayd.batches.receiving import LineCaps, LineSplitter, RawLine, Receiver
+from assayd.byte_budget import SMALL_BYTES, ByteBudget
 
 
 def cut(*pieces: bytes, most_bytes: int = 100) -> list[RawLine]:
@@ -45,3 +49,28 @@ def test_long_line_is_not_held_in_memory() -> None:
     for _ in range(100):
         assert list(cutter.feed(b"x" * 500)) == []
         assert len(cutter._rest.text) <= 1000
+
+
+class RecordingBudget(ByteBudget):
+    """Records the texts that waited for a turn to be parsed."""
+
+    def __init__(self) -> None:
+        super().__init__(2**30)
+        self.parsed: list[tuple[int, int]] = []
+
+    def parsing(self, uid: int, size: int = 0) -> AbstractAsyncContextManager[None]:
+        self.parsed.append((uid, size))
+        return super().parsing(uid, size)
+
+
+@pytest.mark.parametrize(("size", "parsed"), [(SMALL_BYTES + 1, [(7, SMALL_BYTES + 1)]), (100, [])])
+async def test_only_long_lines_are_parsed_at_their_users_turn(
+    size: int, parsed: list[tuple[int, int]]
+) -> None:
+    budget = RecordingBudget()
+    parts: dict[str, Any] = dict.fromkeys(("store", "jobs", "admission", "ids", "image_digest", "sees"))
+    batch: Any = SimpleNamespace(peer=SimpleNamespace(uid=7))
+    receiver = Receiver(batch, **parts, budget=budget, kinds={}, caps=LineCaps())
+    [line] = await receiver._read_lines([RawLine(number=1, text=b"{" * size, digest="d")])
+    assert line.error is not None
+    assert budget.parsed == parsed

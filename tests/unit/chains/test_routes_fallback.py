@@ -9,7 +9,7 @@ import pytest
 from assayd.documents.chains import RepairDocument
 from assayd.model.prompting import ExtractedField, Taken
 from assayd.ports.chains import NoChains
-from assayd_chains.fallback.offer import Trigger, offer
+from assayd_chains.fallback import Trigger, offer
 from assayd_chains.model import Failure, Outcome, Repair
 from support.fakes.generation_bench import new_chains
 

@@ -109,6 +109,18 @@ def test_node_that_claims_again_and_again_although_it_is_drained_is_shown() -> N
     assert "nodes that take no work claimed" in row.detail
 
 
+def test_runs_that_were_taken_back_from_nodes_are_shown_for_ten_minutes() -> None:
+    now = [0.0]
+    queue = QueueMonitor(lambda: now[0])
+    queue.count_taken_back()
+    row = message_row(queue)
+    assert row.status is HealthStatus.WARN
+    assert row.detail.startswith("1 runs taken back")
+    assert "run.taken_back" in row.remedy
+    now[0] = RECENT_S + 1
+    assert message_row(queue).status is HealthStatus.OK
+
+
 def test_every_node_has_a_row_with_its_reason() -> None:
     rows = node_health_rows(
         [node("ready"), node("draining", "drained"), node("not_ready", "canary failed"), node("lost")]

@@ -12,7 +12,7 @@ import httpx
 import pytest
 import uvloop
 
-from assayd.api.fairness import OPERATORS_SHARE
+from assayd.api.bounded_http import OPERATORS_SHARE
 from assayd.errors import ConfigError
 from assayd_cluster import secure_server
 from assayd_cluster.secure_server import CertificateFiles, listen_tcp

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assayd_client import DaemonUnreachable
-from assayd_console.pulse import EVERY_S, DaemonSampler
+from assayd_console.daemon import EVERY_S, DaemonSampler
 from unit.console.test_pages import logged_in
 
 

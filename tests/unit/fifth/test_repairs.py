@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from assayd.model.finding import Finding
 from assayd_fifth.analysis import analyse
+from support.slowness import SLOWER_BY
 
 
 def found(code: str) -> list[Finding]:
@@ -93,3 +96,17 @@ def test_form_that_means_something_else_is_a_warning(code: str, new: str) -> Non
 )
 def test_sound_program_has_no_finding(code: str) -> None:
     assert found(code) == []
+
+
+@pytest.mark.parametrize("word", ["{line}", "{line}{nope}", "{}{line}", "{line:>999999999}{line}"])
+def test_word_that_looks_like_a_placeholder_is_quoted_as_it_is(word: str) -> None:
+    found = [one for stage in analyse(f": go ( -- ) {word} ;\n").findings.values() for one in stage]
+    assert f"Word '{word}' does not exist in Fifth." in [one.message for one in found]
+
+
+def test_program_of_many_faults_and_unknown_words_is_repaired_in_little_time() -> None:
+    text = "".join(f": w{number} ( n -- ) if 1 xyz{number} then else ;\n" for number in range(500))
+    began = time.process_time()
+    analyse(text[:19_900])
+
+    assert time.process_time() - began < 5 * SLOWER_BY

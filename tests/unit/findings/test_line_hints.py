@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assayd.findings.exception_hints import exception_hint
-from assayd.findings.line_hints import hint_by_expression
+from assayd.findings.line_hints import hint_by_expression, hint_by_values
 from assayd.guest_results.record import Raised
 
 SHORT = "not enough values to unpack (expected 3, got 2)"
@@ -209,3 +209,9 @@ def test_control_characters_of_a_message_never_reach_the_fix() -> None:
     )
 
     assert "is the last part" not in exception_hint(record)
+
+
+def test_value_that_overflows_when_read_gives_no_hint() -> None:
+    huge = (("a", f"0x{'f' * 300}+1j"), ("x", "1"))
+    assert hint_by_values(raised("IndexError", "list index out of range", huge), "IndexError", "a[9]") is None
+    assert hint_by_expression(raised("TypeError", ADDED, huge), "TypeError", "y = x + a") is None

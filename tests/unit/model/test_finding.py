@@ -31,3 +31,9 @@ def test_edits_beyond_the_bound_of_all_are_dropped_and_their_findings_stay() -> 
     )
 
     assert [finding.edit is not None for finding in bounded([half, half, half])] == [True, True, False]
+
+
+def test_hint_that_quotes_a_line_has_no_control_characters() -> None:
+    hint = "x was assigned in line 1 (x = f()  # \x1b[31m\x9b2J\u202e).\nDid you mean 'é'?"
+    (kept,) = bounded([Finding(rule="r", category="c", message="m", suggestion=hint)])
+    assert kept.suggestion == "x was assigned in line 1 (x = f()  #  [31m 2J ).\nDid you mean 'é'?"

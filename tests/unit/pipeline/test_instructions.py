@@ -5,7 +5,7 @@ from assayd.model.policy import RuleLevel
 from assayd.package_data import share
 from assayd.policies import load_policies
 from assayd_pipeline.errors import ErrorSource as Writer
-from assayd_pipeline.instructions import instructions
+from assayd_pipeline.generating import instructions
 
 POLICIES = load_policies([share("policies")])
 PIPELINE = POLICIES.get("pipeline")

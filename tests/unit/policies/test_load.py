@@ -172,7 +172,7 @@ def test_check_of_a_good_file_finds_nothing(load: Load, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     path = tmp_path / "mine" / "new.toml"
     path.write_text("extends = 'default'\n")
-    assert policies.check_file(path) == []
+    assert policies.resolve_file(path).name == "new"
 
 
 def test_check_of_a_file_finds_what_cannot_be_enforced(load: Load, folder: Path) -> None:
@@ -180,14 +180,18 @@ def test_check_of_a_file_finds_what_cannot_be_enforced(load: Load, folder: Path)
     policies = load_policies([folder], egress=False)
     path = folder / "new.toml"
     path.write_text("[network]\nmode = 'allowlist'\nhosts = ['x.org']\n")
-    assert [p.line for p in policies.check_file(path)] == [3]
+    with pytest.raises(FileError) as caught:
+        policies.resolve_file(path)
+    assert [problem.line for problem in caught.value.problems] == [3]
 
 
 def test_check_of_a_bad_file_gives_problems_and_leaves_the_set(load: Load, folder: Path) -> None:
     policies = load(default="")
     path = folder / "new.toml"
     path.write_text("extends = 'defalt'\n")
-    assert [str(p) for p in policies.check_file(path)] == [
+    with pytest.raises(FileError) as caught:
+        policies.resolve_file(path)
+    assert [str(problem) for problem in caught.value.problems] == [
         f"{path}:1: extends: unknown profile 'defalt' (did you mean default?)"
     ]
     assert policies.names == ("default",)

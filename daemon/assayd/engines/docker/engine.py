@@ -1,6 +1,8 @@
 """Implements `ports.engine.Engine` with the Docker API: few calls per step, and no waiting threads.
 
 `document` decides what a container can do; `calls` translates errors.
+
+The engine's description of itself is read for required facts and for warnings to operators.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +20,7 @@ from typing import cast
 from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import RequestException
 
-from assayd.engines.docker import document, host, images
+from assayd.engines.docker import document, images
 from assayd.engines.docker.calls import AttachedStream, Calls, Closable, DockerApi, Document
 from assayd.engines.docker.document import EngineHost, ImageSettings
 from assayd.errors import ConfigError, EngineError
@@ -34,6 +36,7 @@ from assayd.ports.engine import (
     ListedImage,
     OwnedContainer,
 )
+from assayd.vulnerabilities import known_vulnerabilities
 
 _DEFAULT_URL = "unix:///var/run/docker.sock"
 _ATTACH = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
@@ -92,9 +95,9 @@ class DockerEngine:
     async def info(self) -> EngineInfo:
         """Return the engine's name, version and enforceable limits."""
         info, version = await self._calls(lambda client: (client.info(), client.version()))
-        host.refuse_unsupported_engine(version)
-        self._host = host.host(info)
-        return host.engine_info(info, version)
+        refuse_unsupported_engine(version)
+        self._host = read_host(info)
+        return engine_info(info, version)
 
     def capabilities(self) -> Capabilities:
         """Return Docker's behavior with runc, from version 20.10."""
@@ -213,7 +216,7 @@ class DockerEngine:
 
     async def _get_host(self) -> EngineHost:
         if self._host is None:
-            self._host = host.host(await self._calls(lambda client: client.info()))
+            self._host = read_host(await self._calls(lambda client: client.info()))
         return self._host
 
     async def _get_image_settings(self, digest: str) -> ImageSettings:
@@ -269,3 +272,67 @@ def _remove(client: DockerApi, *, engine_id: str) -> None:
 def _wait_for_removal(client: DockerApi, engine_id: str) -> None:
     with suppress(NotFound):
         client.wait(engine_id, timeout=_REMOVAL_TIMEOUT_S, condition="removed")
+
+
+_NEEDS = {
+    "MemoryLimit": "memory isn't limited: the kernel lacks the memory controller",
+    "SwapLimit": "swap isn't limited: boot the kernel with swapaccount=1",
+    "PidsLimit": "processes aren't limited: the kernel lacks the pids controller",
+    "CpuCfsQuota": "CPU time isn't limited: the kernel lacks CFS bandwidth control",
+}
+
+
+def engine_info(info: Document, version: Document) -> EngineInfo:
+    """Parse the responses of ``/info`` and ``/version``."""
+    components = dict(_iter_components(version))
+    runtime = read_host(info).runtime
+    return EngineInfo(
+        name="docker",
+        version=str(info.get("ServerVersion", "")),
+        runtime=f"{runtime} {components.get(runtime, '')}".strip(),
+        kernel=str(info.get("KernelVersion", "")),
+        cgroup_version=_cgroup_version(info),
+        warnings=(*missing_limits(info), *known_vulnerabilities(components)),
+    )
+
+
+def read_host(info: Document) -> EngineHost:
+    """Return the facts about the host on which a container's document depends."""
+    runtime = info.get("DefaultRuntime")
+    return EngineHost(
+        runtime=runtime if isinstance(runtime, str) and runtime else "runc",
+        swappiness=_cgroup_version(info) == 1,
+    )
+
+
+def refuse_unsupported_engine(version: Document) -> None:
+    """Reject an engine that serves the Docker API but ignores the requested isolation.
+
+    Raises: EngineError ``engine.unsupported``.
+    """
+    podman = dict(_iter_components(version)).get("Podman Engine")
+    if podman is not None:
+        message = f"this is Podman {podman}, which ignores flags that isolate containers; use Docker"
+        raise EngineError("engine.unsupported", message)
+
+
+def missing_limits(info: Document) -> tuple[str, ...]:
+    """Return the required limits that this host can't enforce."""
+    missing = [text for key, text in _NEEDS.items() if info.get(key) is not True]
+    options = info.get("SecurityOptions")
+    if not any(
+        str(option).startswith("name=seccomp") for option in (options if isinstance(options, list) else ())
+    ):
+        missing.append("system calls aren't filtered: the engine or the kernel lacks seccomp")
+    return tuple(missing)
+
+
+def _iter_components(version: Document) -> Iterator[tuple[str, str]]:
+    components = version.get("Components")
+    for component in components if isinstance(components, list) else ():
+        if isinstance(component, Mapping):
+            yield str(component.get("Name")), str(component.get("Version"))
+
+
+def _cgroup_version(info: Document) -> int:
+    return 2 if info.get("CgroupVersion") == "2" else 1

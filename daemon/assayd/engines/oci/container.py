@@ -20,10 +20,9 @@ import structlog
 
 from assayd.engines.oci.cgroup import ControlGroup
 from assayd.engines.oci.config import HostShare, configuration, resources, startup_limits
-from assayd.engines.oci.control import Process
 from assayd.engines.oci.images import StoredImage
 from assayd.engines.oci.inspection import Seen, differences, find_shared_namespaces, namespaces_of, observe
-from assayd.engines.oci.process import PipeStream
+from assayd.engines.oci.process import PipeStream, Process
 from assayd.engines.oci.template_config import template_configuration
 from assayd.ports.engine import ContainerSpec
 

@@ -2,24 +2,33 @@
 
     <folder>/images/<sha256>/   config.json (its sha256 is the image's id) and rootfs/
     <folder>/names/<name>       the digest of a name
-    <folder>/files/             files that images share (`shared_files`)
+    <folder>/files/             files that images share, as hard links
     <folder>/locks/<sha256>     a shared lock of each engine that uses the image, to prevent its removal
 
-Several engines can share a folder. `imaging` builds the images.
+Several engines can share a folder. `imaging` builds the images. `SharedFiles` stores files that several
+images share once, named by the digest of their content:
+
+    <folder>/files/<two digits>/<sha256>       not executable; with a final x: executable
+
+Each image still contains all files below its root, and is verified there. A stored file is compared before
+another image shares it, so that damage isn't passed on to other images.
 """
 
 from __future__ import annotations
 
 import fcntl
+import filecmp
 import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import tarfile
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,10 +36,68 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 from urllib.parse import quote, unquote
 
-from assayd.engines.oci.shared_files import SharedFiles
 from assayd.errors import EngineError
 from assayd.imaging.tree import LABEL_FILES, Known, entries_of_folder, tree_digest
 from assayd.ports.engine import ImageFacts, ListedImage, file_missing
+
+_TWO = 2
+
+
+class SharedFiles:
+    """The folder of shared files. Its methods block, and raise OSError."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def share(self, path: Path, digest: str, *, program: bool) -> None:
+        """Replace a new file by a link to the stored one, or store it for other images."""
+        kept = self._folder / digest[:_TWO] / f"{digest}{'x' if program else ''}"
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name(f".{secrets.token_hex(8)}")
+        # The number of links to a file is limited; beyond it, the image keeps its own copy.
+        with suppress(OSError):
+            if not kept.is_file() or not _is_same_file(path, kept):
+                os.link(path, fresh)
+                fresh.replace(kept)
+            else:
+                os.link(kept, fresh)
+                fresh.replace(path)
+        fresh.unlink(missing_ok=True)
+
+    def collect(self) -> None:
+        """Remove files that no image uses."""
+        for path in self._folder.glob("*/*"):
+            with suppress(FileNotFoundError):
+                if path.stat().st_nlink == 1:
+                    path.unlink()
+
+    @staticmethod
+    def shared_bytes(roots: Sequence[Path]) -> Mapping[Path, int]:
+        """Return the number of bytes of each image that it shares with any of the other images."""
+        files = {root: _file_sizes(root) for root in set(roots)}
+        images_with = Counter(number for sizes in files.values() for number in sizes)
+        return {
+            root: sum(size for number, size in sizes.items() if images_with[number] > 1)
+            for root, sizes in files.items()
+        }
+
+
+def _file_sizes(root: Path) -> Mapping[int, int]:
+    """Return the size of each file by its inode number."""
+    sizes = {}
+    for path in root.rglob("*"):
+        with suppress(FileNotFoundError):  # Another process is removing the image.
+            if path.is_file() and not path.is_symlink():
+                status = path.lstat()
+                sizes[status.st_ino] = status.st_size
+    return sizes
+
+
+def _is_same_file(path: Path, kept: Path) -> bool:
+    one, other = path.stat(), kept.stat()
+    alike = (one.st_mode, one.st_uid, one.st_gid) == (other.st_mode, other.st_uid, other.st_gid)
+    return alike and filecmp.cmp(path, kept, shallow=False)
+
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
 _CONFIG_BYTES = 1 << 20

@@ -6,7 +6,6 @@ A record contains a mark of its daemon, so that another daemon can check whether
 identifies a process by its PID and start time, within one boot and one PID namespace.
 
 Source: proc(5), proc_pid_stat(5), pid_namespaces(7).
-
 """
 
 from __future__ import annotations
@@ -29,10 +28,9 @@ import structlog
 from assayd.engines.oci.cgroup import ControlGroup
 from assayd.engines.oci.config import HostShare, resources, startup_limits
 from assayd.engines.oci.container import OciContainer, Record, Records, document
-from assayd.engines.oci.control import StartFailed
 from assayd.engines.oci.images import ImageStore, StoredImage
 from assayd.engines.oci.mounts import read_only_tree
-from assayd.engines.oci.process import LauncherProcess, LaunchRequest
+from assayd.engines.oci.process import LauncherProcess, LaunchRequest, StartFailed
 from assayd.engines.oci.runtime import Host, find_host
 from assayd.engines.oci.user import Ranges
 from assayd.errors import EngineError

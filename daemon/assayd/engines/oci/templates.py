@@ -24,11 +24,10 @@ import structlog
 from assayd.aio import finish
 from assayd.engines.oci import template as program
 from assayd.engines.oci.container import OciContainer, find_process_differences
-from assayd.engines.oci.control import Control, Process, StartFailed
 from assayd.engines.oci.filter import instructions
 from assayd.engines.oci.images import StoredImage
 from assayd.engines.oci.making import ContainerMaker, Ids, Threads, timed_out
-from assayd.engines.oci.process import PipeStream, make_pipes
+from assayd.engines.oci.process import Control, PipeStream, Process, StartFailed, make_pipes
 from assayd.engines.oci.template_config import CHILDREN, clone_request, plan, read_program, template_spec
 from assayd.errors import EngineError
 from assayd.ports.engine import (

@@ -7,8 +7,7 @@ from math import isfinite, nan
 
 from assayd.errors import RequestError
 from assayd.kinds.code.command_line import command_line
-from assayd.ports.command_line import FileOptions
-from assayd.static.submitted_file import single_file_text
+from assayd.ports.command_line import FileOptions, single_file_text
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:

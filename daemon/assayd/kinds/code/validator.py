@@ -22,7 +22,7 @@ from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.kinds.code import annotations as code_annotations
 from assayd.kinds.code import generating
 from assayd.kinds.code import inputs as code_inputs
-from assayd.kinds.code import result as code_result
+from assayd.kinds.code import judging as code_judging
 from assayd.kinds.code import worth as code_worth
 from assayd.kinds.code.annotations import RESULT, check_annotations, declarations
 from assayd.kinds.code.generating import CodeContext
@@ -78,7 +78,7 @@ _RULES = (
     run_findings.LIMIT_RULE,
     run_findings.NOT_COMPILED_RULE,
     *python_failures.RULES,
-    *code_result.RULES,
+    *code_judging.RULES,
     *code_worth.RULES,
     *expected_results.RULES,
 )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from assayd.errors import RequestError
-from assayd.ports.command_line import FileOptions
-from assayd.static.submitted_file import single_file_text
+from assayd.ports.command_line import FileOptions, single_file_text
 
 RULES = frozenset({".yaml", ".yml"})
 """Files of extraction rules."""

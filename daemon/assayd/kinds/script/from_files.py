@@ -8,8 +8,7 @@ from pathlib import PurePath
 
 from assayd.errors import RequestError
 from assayd.kinds.script.command_line import command_line
-from assayd.ports.command_line import FileOptions
-from assayd.static.submitted_file import SUFFIXES, single_file_text, to_payload
+from assayd.ports.command_line import SUFFIXES, FileOptions, single_file_text, to_payload
 
 RUN_BY = {".bash": ("bash", "shell"), ".js": ("node", "javascript"), ".sh": ("bash", "shell")}
 """The program and the shipped profile for a file, by its suffix."""

@@ -99,7 +99,6 @@ def check_undefined(
     given: Collection[str] = (),
     severity: Severity = Severity.ERROR,
     leaving_out: Collection[str] = (),
-    annotations: bool = True,
 ) -> Iterator[Finding]:
     """Yield the findings for names that the source reads but never binds.
 
@@ -108,7 +107,6 @@ def check_undefined(
         given: names that are bound before the source runs.
         severity: the severity of the findings.
         leaving_out: names that another check covers.
-        annotations: whether names in annotations are checked.
     """
     bound = bound_names(source.tree) if source.tree is not None else None
     if source.tree is None or bound is None:
@@ -119,7 +117,7 @@ def check_undefined(
     if not unknown or any(n.id in _NAMESPACES - bound for n in names):
         return
     tree = build_scoped_tree(source.tree)
-    passed = _skipped_nodes(source.tree, annotations)
+    passed = _skipped_nodes(source.tree)
     for one in list(_find_undefined(tree, unknown, passed))[:_MOST]:
         yield _finding(one, source, tree, severity)
 
@@ -142,9 +140,9 @@ def _find_undefined(
         yield _UndefinedName(name=name, sites=tuple(sites))
 
 
-def _skipped_nodes(tree: ast.Module, annotations: bool) -> set[ast.AST]:
+def _skipped_nodes(tree: ast.Module) -> set[ast.AST]:
     """Return the nodes to skip in the check, with all of their descendants."""
-    late = not annotations or any(
+    late = any(
         isinstance(node, ast.ImportFrom)
         and node.module == "__future__"
         and any(alias.name == "annotations" for alias in node.names)

@@ -24,6 +24,8 @@ import ast
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from assayd.findings.source_text import line_at
@@ -39,8 +41,6 @@ TRIED_CHARS = 500_000
 """Total characters of tried candidates, e.g. 250 places in 2,000 characters; beyond it, no edit is made."""
 MOST_LINES = 50
 """Maximum lines with the same mistake."""
-_CORRECTED_CHARS = 4 * TRIED_CHARS
-"""Total characters that are compiled to correct several lines with the same mistake."""
 
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 _TOKEN = re.compile(r"\w+|\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?|\n|[^\w\s]")
@@ -52,9 +52,13 @@ _FENCE = re.compile(r"(?:```++|~~~++)[^`\n]*")
 
 @dataclass(slots=True)
 class CompileBudget:
-    """The number of characters that may still be compiled to check edits."""
+    """The number of characters that may still be compiled to check edits.
+
+    `is_used_up` is True after a refusal: which edit is the only possible one is then unknown.
+    """
 
     left: int
+    is_used_up: bool = False
 
     @classmethod
     def for_texts(cls, texts: Iterable[str]) -> CompileBudget:
@@ -65,7 +69,28 @@ class CompileBudget:
         """Return whether the budget allows compiling `text`, and subtract its length if so."""
         allowed = len(text) <= self.left
         self.left -= len(text) if allowed else 0
+        self.is_used_up |= not allowed
         return allowed
+
+
+_explaining: ContextVar[CompileBudget | None] = ContextVar("_explaining", default=None)
+
+
+@contextmanager
+def limit_explanation() -> Iterator[CompileBudget]:
+    """Limit what the body parses and compiles to `TRIED_CHARS`, which take at most 0.3 s."""
+    budget = CompileBudget(left=TRIED_CHARS)
+    token = _explaining.set(budget)
+    try:
+        yield budget
+    finally:
+        _explaining.reset(token)
+
+
+def _is_affordable(text: str) -> bool:
+    """Take one pass over `text` from the budget of the explanation, if one is being made."""
+    budget = _explaining.get()
+    return budget is None or budget.take(text)
 
 
 def certain_edit(error: SyntaxError, text: str, proposals: tuple[Proposal, ...]) -> Edit | None:
@@ -93,7 +118,10 @@ def parse_or_none(text: str) -> ast.Module | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            tree = ast.parse(text)
+            tree = ast.parse(text) if _is_affordable(text) else None
+            # Counting names and compiling take about twice as long as parsing.
+            if tree is None or not (_is_affordable(text) and _is_affordable(text)):
+                return None
             if is_slow_to_compile(tree):
                 return None
             compile(tree, "changed.py", "exec", dont_inherit=True)
@@ -107,7 +135,8 @@ def fails_later(text: str, number: int) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            ast.parse(text)
+            if _is_affordable(text):
+                ast.parse(text)
         except SyntaxError as error:
             return (error.lineno or 0) > number
         except (ValueError, RecursionError, MemoryError):
@@ -134,16 +163,19 @@ def repeat_per_line(change: LineChange) -> Proposal:
 
     def propose(error: SyntaxError, text: str) -> Iterator[str]:
         lines, at, complaint = text.split("\n"), error.lineno, _message_pattern(error)
-        for _ in range(min(MOST_LINES, max(_CORRECTED_CHARS // max(len(text), 1), 1))):
+        for _ in range(MOST_LINES):
             if at is None or not 0 < at <= len(lines) or _message_pattern(error) != complaint:
                 return
             changed = change(lines[at - 1])
             if changed is None:
                 return
             lines[at - 1] = changed
-            following = _syntax_error_of("\n".join(lines))
+            changed = "\n".join(lines)
+            if not _is_affordable(changed):
+                return
+            following = _syntax_error_of(changed)
             if following is None:
-                yield "\n".join(lines)
+                yield changed
                 return
             if following.lineno is None or following.lineno <= at:
                 return
@@ -162,7 +194,7 @@ def _syntax_error_of(text: str) -> SyntaxError | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            compile(text, "changed.py", "exec", dont_inherit=True)
+            ast.parse(text)
         except SyntaxError as error:
             return error
         except (ValueError, RecursionError, MemoryError, OverflowError):

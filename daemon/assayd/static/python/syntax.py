@@ -61,6 +61,7 @@ from assayd.static.python.safe_fixes import (
     expand_tabs,
     fails_later,
     join_else_if,
+    limit_explanation,
     match_bracket,
     name_exceptions,
     parse_or_none,
@@ -189,7 +190,13 @@ class _MistakePattern:
 
 
 def explain(error: SyntaxError, text: str) -> Finding:
-    """Return the finding that explains a syntax error."""
+    """Return the finding that explains a syntax error, with limited work."""
+    with limit_explanation() as budget:
+        finding = _explain(error, text)
+    return replace(finding, edit=None) if budget.is_used_up else finding
+
+
+def _explain(error: SyntaxError, text: str) -> Finding:
     line, column = _error_position(error, text)
     row, groups = _match_mistake(error, text, line)
     suggestion = row.suggestion.format(*groups, line=line or 1)

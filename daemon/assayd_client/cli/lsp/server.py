@@ -33,8 +33,11 @@ from assayd_client.cli.terminal import plain
 WAIT_S = 600.0
 PAUSE_S = 0.3
 """After the last keystroke, before the text is checked."""
-UNCHECKED = {"policy.elsewhere", "not_found"}
-"""What gateways and older daemons answer to a static check."""
+UNCHECKED = {
+    "policy.elsewhere": "A gateway can't check files while you type. It validates them when you save.",
+    "not_found": "This daemon can't check files while you type. It validates them when you save.",
+}
+"""What to say, by the code that gateways and older daemons answer to a static check."""
 RETRY_S = 3.0
 """Between tries, while the daemon does not answer."""
 SLOW_S = 1.0
@@ -192,7 +195,10 @@ class Editor:
             checked = await self._send_request(requests.check(work.submission))
             pages = await self._pages_of(checked["kind"])
         except AssaydError as error:  # The previous findings stay; the next save shows the problem.
-            self._checks = error.code not in UNCHECKED
+            if error.code in UNCHECKED and self._checks:
+                self._checks = False
+                said = types.ShowMessageParams(type=types.MessageType.Info, message=UNCHECKED[error.code])
+                self._server.window_show_message(said)
             return
         if typed == self._typed[uri]:
             before = [each for shown in self._shown[work.subject] for each in self._found[shown]]

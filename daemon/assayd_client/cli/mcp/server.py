@@ -28,7 +28,7 @@ from mcp_types import (
 from pydantic import BaseModel, ValidationError
 
 from assayd import __version__
-from assayd.documents.strict_json import message_of
+from assayd.documents.base import message_of
 from assayd.errors import AssaydError, RequestError
 from assayd_client.cli.mcp import resources
 from assayd_client.cli.mcp.acts import Call

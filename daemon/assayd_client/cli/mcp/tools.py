@@ -23,7 +23,6 @@ class AgentTool:
     gives: tuple[type[BaseModel], ...]
     act: Callable[[acts.Call, Any], Awaitable[BaseModel]]
     read_only: bool
-    idempotent: bool
     open_world: bool = False
     """Whether it may reach a model outside of this machine."""
 
@@ -39,7 +38,7 @@ class AgentTool:
                 title=self.title,
                 read_only_hint=self.read_only,
                 destructive_hint=False,
-                idempotent_hint=self.idempotent,
+                idempotent_hint=self.read_only,
                 open_world_hint=self.open_world,
             ),
         )
@@ -73,7 +72,6 @@ TOOLS = (
         gives=(answers.AttemptAnswer, answers.ChainAnswer),
         act=acts.validate,
         read_only=False,
-        idempotent=False,
     ),
     AgentTool(
         name="show",
@@ -84,7 +82,6 @@ TOOLS = (
         gives=(answers.AttemptAnswer, answers.PageAnswer),
         act=acts.show,
         read_only=True,
-        idempotent=True,
     ),
     AgentTool(
         name="logs",
@@ -94,7 +91,6 @@ TOOLS = (
         gives=(answers.PageAnswer,),
         act=acts.logs,
         read_only=True,
-        idempotent=True,
     ),
     AgentTool(
         name="repair",
@@ -107,7 +103,6 @@ TOOLS = (
         gives=(answers.ChainAnswer,),
         act=acts.repair,
         read_only=False,
-        idempotent=False,
         open_world=True,
     ),
     AgentTool(
@@ -121,7 +116,6 @@ TOOLS = (
         gives=(answers.ChainAnswer,),
         act=acts.generate,
         read_only=False,
-        idempotent=False,
         open_world=True,
     ),
     AgentTool(
@@ -133,7 +127,6 @@ TOOLS = (
         gives=(answers.PolicyAnswer,),
         act=acts.policy,
         read_only=True,
-        idempotent=True,
     ),
     AgentTool(
         name="kinds",
@@ -146,7 +139,6 @@ TOOLS = (
         gives=(answers.KindsAnswer,),
         act=acts.kinds,
         read_only=True,
-        idempotent=True,
     ),
 )
 BY_NAME = {tool.name: tool for tool in TOOLS}

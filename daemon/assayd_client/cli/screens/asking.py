@@ -83,6 +83,8 @@ class Asking(Screen[EnteredRequest | None]):
         super().__init__()
         self._asked, self._given, self._trouble = asked, given, trouble
         self._offered, self._typed = offered, typed
+        self._before: list[object] = []
+        self._leaving: list[object] | None = None
 
     def compose(self) -> ComposeResult:
         """Create the fields and fill in the known values."""
@@ -114,6 +116,8 @@ class Asking(Screen[EnteredRequest | None]):
             area.move_cursor(area.document.end)
         if self._trouble is not None:
             self.tell(self._trouble)
+        else:
+            self._before = self._entered_texts()
         self.type("")
 
     def type(self, text: str) -> None:
@@ -136,8 +140,17 @@ class Asking(Screen[EnteredRequest | None]):
             self.tell(problem)
 
     def action_leave(self) -> None:
-        """Close the screen without a request."""
-        self.dismiss(None)
+        """Close the screen without a request; if the user has filled it, only at the second key."""
+        now = self._entered_texts()
+        if now in (self._before, self._leaving):
+            self.dismiss(None)
+            return
+        self._leaving = now
+        self.query_one("#trouble", Static).update("Press esc again to leave and lose what you typed.")
+
+    def _entered_texts(self) -> list[object]:
+        texts: list[object] = [area.text for area in self.query(TextArea)]
+        return texts + [select.value for select in self.query(Select)]
 
     def tell(self, trouble: AssaydError) -> None:
         """Show an error at the top, and focus the field that causes it."""

@@ -209,7 +209,7 @@ class Line(ModalScreen[str | None]):
             while the line is invalid.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Back")]
 
     def __init__(
         self,
@@ -223,6 +223,7 @@ class Line(ModalScreen[str | None]):
         super().__init__()
         self._question, self._does, self._value = question, does, value
         self._most, self._check = most, check
+        self._leaving = value
 
     def compose(self) -> ComposeResult:
         """Create the question, the field, a line for errors, and a footer with the keys."""
@@ -231,6 +232,15 @@ class Line(ModalScreen[str | None]):
             yield Input(self._value, max_length=self._most)
             yield Label("", id="wrong", markup=False)
             yield Label(f"enter {self._does}   esc Back", markup=False)
+
+    def action_leave(self) -> None:
+        """Close the dialog without a result; if the user has changed the line, only at the second key."""
+        now = self.query_one(Input).value
+        if now in (self._value, self._leaving):
+            self.dismiss(None)
+            return
+        self._leaving = now
+        self.query_one("#wrong", Label).update("Press esc again to lose what you typed.")
 
     def on_input_submitted(self, submitted: Input.Submitted) -> None:
         """Accept the line if it is valid and not empty."""

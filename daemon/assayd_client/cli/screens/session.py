@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from assayd.errors import RequestError
 from assayd_client import Conflict, Document, NotFound, PlainClient, StreamEvent, Target
@@ -87,6 +87,13 @@ class Outcome:
         """Return the text of the request, or an empty string without a request."""
         return str((self.submission or {}).get("intent") or "")
 
+    def following(self, before: Outcome | None) -> Outcome:
+        """Return the outcome, which says so if its texts are the same as before."""
+        is_same = before is not None and sources(self) and sources(self) == sources(before)
+        return (
+            replace(self, told=f"{self.told}\nThe code is the same as before.".strip()) if is_same else self
+        )
+
     @property
     def validated(self) -> bool:
         """Return whether the outcome can be approved."""
@@ -142,16 +149,7 @@ class Session:
         """Start a generation from a natural-language request. Raises: ClientError."""
         self._provider = asked.provider
         with PlainClient(self._daemon) as client:
-            made = client.generate(
-                kind=asked.kind,
-                intent=asked.intent,
-                context=dict(asked.context),
-                policy=asked.policy,
-                provider=asked.provider,
-                max_attempts=asked.max_attempts,
-                labels=dict(asked.labels) if asked.labels else None,
-                webhook=asked.webhook,
-            )
+            made = client.generate(**{each.name: getattr(asked, each.name) for each in fields(asked)})
         return Chain(id=made["id"], form="generation", most=made["max_attempts"])
 
     def follow(self, chain: Chain) -> Iterator[StreamEvent]:

@@ -95,7 +95,7 @@ class Wizard(App[Ended]):
             if isinstance(came, Outcome):
                 passed = self._outcome is not None and self._outcome.validated
                 self._earlier = self._outcome if passed else self._earlier
-                self._outcome = came
+                self._outcome = came.following(self._outcome)
             begin = None
             if self._outcome is None and self._asked is None:
                 self.exit(Ended(code=FAILED), return_code=FAILED, message=_message_or_empty(self._trouble))

@@ -59,7 +59,7 @@ def place(text: str, message: str, line: int) -> int:
     return line
 
 
-def misspelt(text: str, line: int) -> tuple[str, Edit] | None:
+def misspelt(text: str) -> tuple[str, Edit] | None:
     """Return the misspelled keyword and its edit, if there is exactly one correction that works."""
     found: list[tuple[str, str]] = []
     lines = text.split("\n")

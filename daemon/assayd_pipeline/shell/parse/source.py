@@ -257,7 +257,7 @@ def _add_repair(found: Finding, text: str, message: str) -> Finding:
             edit=repair.edit,
         )
     edit = mended(text, message, line)
-    if edit is None and (spelt := misspelt(text, line)) is not None:
+    if edit is None and (spelt := misspelt(text)) is not None:
         word, edit = spelt
         found = replace(found, suggestion=f"Did you mean {word}?")
         return replace(found, line=edit.start_line, snippet=snippet(text, edit.start_line), edit=edit)

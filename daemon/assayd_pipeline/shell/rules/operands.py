@@ -194,7 +194,7 @@ def check_tool(script: ParsedScript, call: Invocation) -> None:
             case "awk":
                 programs.check_awk(script, call, parsed)
             case "sed":
-                programs.check_sed(script, call, parsed)
+                programs.check_sed(script, parsed)
             case "curl":
                 curl.check(script, call, arguments)
             case "find":

@@ -122,10 +122,13 @@ def judge_path(script: ParsedScript, node: Node, path: str, use: PathUse, what: 
         script.warn(node, "path.undecided", message, suggestion)
     elif place is Where.OUTSIDE:
         message = f"{what} {use} {visible(path)}, which is outside the sandbox directory."
-        script.error(node, "path.outside", message, _path_advice(path))
+        script.error(node, "path.outside", message, _INSIDE)
     elif place is Where.UNDECIDED and use is not PathUse.READS:
         message = f"The path of {what} is unknown before the run: {visible(path)}."
         script.warn(node, "path.undecided", message, _undecided_advice(script, node))
+
+
+_INSIDE = "Use paths below the sandbox directory, without a leading slash: data/, tmp/, logs/."
 
 
 def _undecided_advice(script: ParsedScript, node: Node) -> str:
@@ -137,10 +140,6 @@ def _undecided_advice(script: ParsedScript, node: Node) -> str:
 
 
 _FOLDER = re.compile(r"[\"']?\$\{?([A-Za-z_]\w{0,60})\}?/")
-
-
-def _path_advice(path: str) -> str:
-    return "Use paths below the sandbox directory, without a leading slash: data/, tmp/, logs/."
 
 
 def check_redirection(script: ParsedScript, node: Node) -> None:

@@ -263,7 +263,7 @@ _SUBSTITUTES = re.compile(r"[sy][^\w\s\\]")
 _SUBSTITUTION = re.compile(r"[sy](.)(?:\\.|(?!\1).)*+\1(?:\\.|(?!\1).)*+\1(\w*)", re.DOTALL)
 
 
-def check_sed(script: ParsedScript, call: Invocation, parsed: Parsed) -> None:
+def check_sed(script: ParsedScript, parsed: Parsed) -> None:
     """Check the unknown parts of a sed script, and its files."""
     operands = parsed.operands
     sources = [option.value for option in parsed.given("-e", "--expression") if option.value is not None]

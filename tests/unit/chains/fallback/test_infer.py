@@ -4,7 +4,7 @@ import pytest
 
 from assayd.kinds.extractor.rules import apply, write
 from assayd.model.prompting import ExtractedField
-from assayd_chains.fallback.infer import COMPUTED, NOT_FOUND, draft
+from assayd_chains.fallback import COMPUTED, NOT_FOUND, draft
 
 PATHS = ("/data/CLIENT-ABC/2024/Q1/report.csv", "/data/CLIENT-XYZ/2023/Q2/data.csv")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from assayd.model.prompting import ExtractedField, Taken
-from assayd_chains.fallback.offer import MOST_SHOWN, EarlierAttempt, Trigger, offer, trigger_of
+from assayd_chains.fallback import MOST_SHOWN, EarlierAttempt, Trigger, offer, trigger_of
 from assayd_chains.model import Outcome
 
 COMPUTED = Taken(

@@ -11,7 +11,7 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd_client.applying import Applied
-from assayd_client.cli.results_file import ResultsFile
+from assayd_client.cli.extractor import ResultsFile
 from assayd_client.shapes import Tally
 
 TREE = Path("/srv/reports")

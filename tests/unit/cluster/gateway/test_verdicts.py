@@ -15,7 +15,7 @@ from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State, stamp
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.attesting import ATTESTATION
+from assayd.ports.artifacts import ATTESTATION
 from assayd_cluster.documents import (
     MOST_MESSAGE,
     MOST_OUTPUT,

@@ -44,6 +44,7 @@ DOUBTFUL = [
     ("x = [\n    (1, 2)\n    (3, 4)[0],\n]\n" + "if x\n", "two things are wrong"),
     ("```python\nx = 1\n```\n```python\ny = 1\n```\n", "which of the blocks"),
     ("x = int(s\n" + "# a b c\n" * (TRIED_CHARS // 30), "too many places to look at all"),
+    ("x = f([1, 2)\n#" + "-" * (TRIED_CHARS // 4), "too long to compile with the second change"),
 ]
 
 

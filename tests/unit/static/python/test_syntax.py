@@ -246,6 +246,21 @@ def test_spelling_compiles_a_bounded_number_of_candidates(
     assert len(tried) == most
 
 
+@pytest.mark.parametrize(
+    "mistake",
+    ["if x > 3\n    y = 1\n", "x = int(y\n", "x = int(y))\n", "x = g(a b)\n", "def f():\n async with x: 1\n"],
+)
+@pytest.mark.parametrize("lines", [5_000, 30_000])
+def test_long_source_is_explained_in_little_time(mistake: str, lines: int) -> None:
+    text = "x = [1, 2, 3]\ny = x[0] + 1\n" * lines + mistake
+    with pytest.raises(SyntaxError) as caught:
+        compile(text, "a.py", "exec")
+    began = time.process_time()
+    syntax.explain(caught.value, text)
+
+    assert time.process_time() - began < 0.3 * SLOWER_BY
+
+
 def test_same_mistake_in_many_lines_of_a_long_source_is_explained_in_little_time() -> None:
     text = "x = [1, 2, 3]\ny = x[0] + 1\n" * 20_000 + 'print "x"\n' * 50
     began = time.process_time()

@@ -275,3 +275,48 @@ async def test_no_text_of_code_acts_on_the_terminal() -> None:
         drawn = picture(pilot)
     assert not set("\x1b\x07\u202e") & set(drawn)
     assert drawn.count("[@click=app.exit]x[/]") == 4
+
+
+async def test_escape_leaves_a_filled_form_only_when_pressed_twice() -> None:
+    app = wizard(Played(PASSED))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press(*"and", "escape")
+        await until(pilot, lambda: "Press esc again to leave" in picture(pilot))
+        assert app.return_value is None
+        await pilot.press("escape")
+        await until(pilot, lambda: app.return_value is not None)
+
+
+async def test_escape_leaves_a_form_that_was_not_changed_at_once() -> None:
+    app = wizard(Played(PASSED))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("escape")
+        await until(pilot, lambda: app.return_value is not None)
+
+
+async def test_escape_leaves_a_typed_hint_only_when_pressed_twice() -> None:
+    app = wizard(Played(FAILED))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("ctrl+g")
+        await shown(pilot, "Result")
+        await pilot.press("h")
+        await shown(pilot, "Line")
+        await pilot.press(*"more", "escape")
+        await until(pilot, lambda: "Press esc again to lose" in picture(pilot))
+        await pilot.press("escape")
+        await shown(pilot, "Result")
+
+
+async def test_answer_to_a_hint_that_changes_nothing_is_called_the_same() -> None:
+    async with wizard(Played(PASSED, PASSED)).run_test(size=(80, 24)) as pilot:
+        await shown(pilot, "Asking")
+        await pilot.press("ctrl+g")
+        await shown(pilot, "Result")
+        assert "the same as before" not in picture(pilot)
+        await pilot.press("h")
+        await shown(pilot, "Line")
+        await pilot.press(*"more", "enter")
+        await until(pilot, lambda: "The code is the same as before." in picture(pilot))

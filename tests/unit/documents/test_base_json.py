@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from assayd.documents import read_submission
-from assayd.documents.strict_json import (
+from assayd.documents.base import (
     MAX_CONTAINERS,
     MAX_DEPTH,
     MAX_VALUES,

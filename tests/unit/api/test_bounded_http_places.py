@@ -1,6 +1,6 @@
 """Places for waiting requests when others hold many."""
 
-from assayd.api.fairness import Places
+from assayd.api.bounded_http import Places
 
 
 def take_all(places: Places, user: int) -> int:
