@@ -20,11 +20,13 @@ from functools import partial
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
+from bench import ROUGH
 from bench import daemon as bench_daemon
 from bench.daemon import Daemon, daemon
 
 HOST = "bench.test"
 PAUSE_S = 1.0
+UNDER_WAY_S = 1 if ROUGH else 4
 """Between two attempts of the stranger: the pool has time to make another container."""
 CHUNKS = b"1\r\nA\r\n" * 5461
 CONTINUES = b"HTTP/1.1 100 Continue\r\n\r\n" * 1300
@@ -178,12 +180,12 @@ async def measure(target: Daemon, port: int, chosen: argparse.Namespace) -> dict
     found: dict[str, object] = {"quiet": await beside(target, chosen.seconds)}
     for way in chosen.ways.split(","):
         code = GUEST.format(
-            port=port, way=way, connections=chosen.connections, seconds=int(chosen.seconds) + 6
+            port=port, way=way, connections=chosen.connections, seconds=int(chosen.seconds) + UNDER_WAY_S + 2
         )
         submission: dict[str, object] = {"kind": "script", "policy": "flood", "payload": {"code": code}}
         async with asyncio.TaskGroup() as group:
             floods = [group.create_task(_flood(target, submission)) for _ in range(chosen.attempts)]
-            await asyncio.sleep(4)
+            await asyncio.sleep(UNDER_WAY_S)
             found[way] = await beside(target, chosen.seconds)
         found[f"{way}_ends"] = [task.result() for task in floods]
     return found
