@@ -49,7 +49,7 @@ serve: $(CHOSEN_IMAGES) shellcheck ## run the daemon in the foreground on .run/a
 
 test: setup $(TESTED_IMAGES) namespaces browser postgres broker ## all tests that need a container engine at most
 	@command -v sqlite3 >/dev/null || deploy/dev/packages.sh sqlite3
-	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m "not system and not cluster" -n 2 --dist loadgroup
+	@$(WITH_DOCKER) $(OCI_SH) run $(BIN)/pytest -m "not system and not cluster" -n 3 --dist loadscope
 
 test-system: setup $(TESTED_IMAGES) namespaces browser postgres broker ## the slow tests, and those that need root or systemd; installs podman and systemd-container
 	@deploy/dev/packages.sh tmux
@@ -64,14 +64,14 @@ day: setup images ## long batches while daemon and engine go away; writes docs/o
 	@$(WITH_DOCKER) $(BIN)/python tests/day.py lines $(if $(ITEMS),--items $(ITEMS))
 
 test-fast: setup ## unit tests without a container or a database server, for the edit loop
-	@$(BIN)/pytest -q -n $$(nproc) -k "not postgresql" tests/unit
+	@$(BIN)/pytest -q -n $$(nproc) --dist loadscope -k "not postgresql" tests/unit
 
 check: setup ## format, lint, types, import directions, unit tests, documentation site
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/pytest -q -n $$(nproc) tests/unit
+	@$(BIN)/pytest -q -n $$(nproc) --dist loadscope tests/unit
 	@mkdir -p .run/docs/pages && $(SITE) build --strict
 
 docs: setup ## serve the documentation site on 127.0.0.1:8000; `make check` builds it

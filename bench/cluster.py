@@ -30,12 +30,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from bench import ROUGH  # noqa: E402
 from support.cluster.stub_node import NodeClient, StubNode, UnixConnection  # noqa: E402
 
 CODE = "def extract(path: str) -> dict:\n    return {'name': path}\n"
 SUBMISSION = {"kind": "extractor", "payload": {"code": CODE, "sample_paths": ["/data/a.csv"]}}
 TICKS = os.sysconf("SC_CLK_TCK")
-WARM_UP = 40
+WARM_UP = 1 if ROUGH else 40
 MOST_CLIENTS = 32
 """Threads that submit at a rate: more attempts than these are never under way."""
 BROKER, DATABASE = ROOT / ".run/rabbitmq", ROOT / ".run/postgres"

@@ -34,6 +34,7 @@ from kombu import Connection, Consumer, Exchange, Queue
 
 from assayd import __version__
 from assayd_cluster.documents import BEAT_S
+from bench import ROUGH
 from bench.cluster import (
     BROKER,
     DATABASE,
@@ -53,7 +54,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from support.cluster.stub_node import UnixConnection, verdict_of
 
-BATCH_WARM_UP = 200
+BATCH_WARM_UP = 1 if ROUGH else 200
 PAUSE_S = 0.05
 IDLE_S = 20.0
 STAMP_ID = "01JTC8ZK5V7777777777777777"

@@ -20,11 +20,13 @@ from functools import partial
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
+from bench import ROUGH
 from bench import daemon as bench_daemon
 from bench.daemon import Daemon, daemon
 
 HOST = "bench.test"
 PAUSE_S = 1.0
+UNDER_WAY_S = 1 if ROUGH else 4
 """Between two attempts of the stranger: the pool has time to make another container."""
 CHUNKS = b"1\r\nA\r\n" * 5461
 CONTINUES = b"HTTP/1.1 100 Continue\r\n\r\n" * 1300
@@ -114,16 +116,16 @@ def run_daemon() -> int:
     from assayd.daemon import run
     from assayd.egress import Relay
     from assayd.settings import load_settings
-    from assayd.wiring import build
+    from assayd.wiring import execution
 
-    build.Relay = partial(  # type: ignore[misc,assignment]
+    execution.Relay = partial(  # type: ignore[misc,assignment]
         Relay, look_up=lambda host, port: ("127.0.0.1",), public=lambda address: address == "127.0.0.1"
     )
     return run(load_settings())
 
 
 async def asked(target: Daemon, seconds: float) -> list[float]:
-    """Ask the API steadily; give what each answer took."""
+    """Request a page of the list repeatedly; return the time of each answer."""
     took = []
     async with target.connection() as connection:
         end = time.perf_counter() + seconds
@@ -178,12 +180,12 @@ async def measure(target: Daemon, port: int, chosen: argparse.Namespace) -> dict
     found: dict[str, object] = {"quiet": await beside(target, chosen.seconds)}
     for way in chosen.ways.split(","):
         code = GUEST.format(
-            port=port, way=way, connections=chosen.connections, seconds=int(chosen.seconds) + 6
+            port=port, way=way, connections=chosen.connections, seconds=int(chosen.seconds) + UNDER_WAY_S + 2
         )
         submission: dict[str, object] = {"kind": "script", "policy": "flood", "payload": {"code": code}}
         async with asyncio.TaskGroup() as group:
             floods = [group.create_task(_flood(target, submission)) for _ in range(chosen.attempts)]
-            await asyncio.sleep(4)
+            await asyncio.sleep(UNDER_WAY_S)
             found[way] = await beside(target, chosen.seconds)
         found[f"{way}_ends"] = [task.result() for task in floods]
     return found

@@ -1,6 +1,6 @@
 """Processor time of the static stages at their cap against 64 KiB, for texts made to be slow to read.
 
-    python -m bench.scaling [KIND …]
+    python -m bench.scaling [KIND …] [--cap BYTES]
 
 Prints a row per shape: seconds at 64 KiB and at the cap, and how much more a byte costs there. A reader that
 is linear shows 1; above 3, or above `analysis.cpu_s` at the cap, it is slower than it should be. Shapes that
@@ -9,9 +9,10 @@ are refused for another cap (syntax nodes, depth, statements) cost what finding 
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assayd.analysis.worker import run_stages
@@ -180,18 +181,23 @@ def _children_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def main(names: list[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Print a row per shape of the suites named, all by default."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("suites", nargs="*", choices=[[], *SUITES], metavar="KIND", help="default: all")
+    parser.add_argument("--cap", type=int, default=MIB, metavar="BYTES", help="the longest text")
+    given = parser.parse_args(arguments)
     reader.install(read_shell)
     policies = load_policies([share("policies")])
     print(f"{'suite':10} {'shape':26} {'64 KiB':>8} {'cap':>8} {'x/byte':>7}")
-    for suite in names or list(SUITES):
+    for suite in given.suites or list(SUITES):
         kind, payload, shapes = SUITES[suite]
         measured_s(kind, payload("a"), policies)  # what is loaded once
         for shape in shapes:
-            small = measured_s(kind, payload(shape.text(min(SMALL, shape.cap))), policies)
-            large = measured_s(kind, payload(shape.text(shape.cap)), policies)
-            ratio = large / shape.cap / (small / min(SMALL, shape.cap))
+            cap = min(shape.cap, given.cap)
+            small = measured_s(kind, payload(shape.text(min(SMALL, cap))), policies)
+            large = measured_s(kind, payload(shape.text(cap)), policies)
+            ratio = large / cap / (small / min(SMALL, cap))
             mark = "  <-" if ratio > 3 or large > 5 else ""
             print(f"{suite:10} {shape.name:26} {small:8.3f} {large:8.3f} {ratio:7.1f}{mark}", flush=True)
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import re
 import signal
 import subprocess
+from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -18,7 +22,12 @@ from support.stores.postgres import database_url, postgres
 __all__ = ["database_url", "postgres"]
 
 ROOT = Path(__file__).resolve().parents[1]
-ENGINES = ("docker", "oci", "oci-templates")
+ON_ENGINE = re.compile(r"[\[-](docker|oci-templates|oci)(?=[\]-])")
+"""The engine in the name of a test."""
+IN_ONE_PROCESS = {"tests/integration/imaging/test_adopted_image.py"}
+"""Files whose tests on either engine give images the same names."""
+LONGEST = ("tests/e2e/", "tests/escape/", "tests/integration/", "tests/contract/")
+"""What starts first."""
 
 # Where no daemon sets up the log, it would be written among what a program prints. Rich tracebacks are slow.
 structlog.configure(
@@ -48,29 +57,52 @@ settings.register_profile("long", settings.get_profile("assayd"), max_examples=2
 settings.load_profile("assayd")
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests that share an engine's daemon or a file's fixtures into one process."""
-    for item in items:
-        in_group = item.get_closest_marker("xdist_group") is not None
-        if not in_group and ROOT / "tests/unit" not in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group(_group(item)))
+    """Start what takes longest, so that several processes end at about the same time."""
+    tests = Counter(item.path for item in items)
+
+    def order(item: pytest.Item) -> tuple[int, int]:
+        return next((n for n, start in enumerate(LONGEST) if start in item.nodeid), 99), -tests[item.path]
+
+    items.sort(key=order)
 
 
-def _group(item: pytest.Item) -> str:
-    below = item.path.relative_to(ROOT / "tests")
-    if item.get_closest_marker("engine") is None:
-        return str(below)
-    parameters = getattr(item, "callspec", None)
-    found = parameters.params.values() if parameters is not None else ()
-    engine = next((each for each in found if each in ENGINES), ENGINES[0])
-    return f"{below.parts[0]} on {engine}"
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
+    """With `--dist loadscope`, have one process run all tests that share fixtures."""
+    if config.getvalue("dist") != "loadscope":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFixtures(LoadScopeScheduling):
+        """Marks `xdist_group` of pytest-xdist 3.8 have no effect with pytest 9.2."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    config.option.loadscopereorder = False
+    return ByFixtures(config, log)
 
 
-def pytest_collection_finish() -> None:
+def group_of(nodeid: str) -> str:
+    """Return the file and engine of a test; in tests/e2e the engine alone, whose daemon all files share."""
+    file, _, name = nodeid.partition("::")
+    engine = ON_ENGINE.search(name)
+    if engine is None or file in IN_ONE_PROCESS:
+        return file
+    return f"{'tests/e2e' if file.startswith('tests/e2e/') else file} on {engine[1]}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
     """Exclude the collected tests from garbage collection."""
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """Plays the recorded answers through a real daemon, and counts what they lead to.
 
-    python -m bench.generate.replay [WRITER]...
+    python -m bench.generate.replay [--most N] [WRITER]...
 
 Prints by writer, group and kind: chains that ended validated, those validated with the first answer, the
 answers until then, bytes and tokens of their prompts. A chain is *right* if its code does the same as the
@@ -54,10 +54,11 @@ class Played:
         return self.outcome == "validated"
 
 
-def play(writer: str) -> list[Played]:
-    """Play the answers of one writer."""
+def play(writer: str, most: int | None) -> list[Played]:
+    """Play the answers of one writer, to so many chains at most."""
     recorded = ANSWERS / f"{writer}.json"
-    chains = [one for one in load() if one.id in json.loads(recorded.read_text(encoding="utf-8"))]
+    answered = json.loads(recorded.read_text(encoding="utf-8"))
+    chains = [one for one in load() if one.id in answered][:most]
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="assayd-replay-")))
         calls = home / "calls"
@@ -145,12 +146,13 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     recorded = sorted(path.stem for path in ANSWERS.glob("*.json"))
     parser.add_argument("writers", nargs="*", metavar="WRITER", default=recorded, help="default: all")
+    parser.add_argument("--most", type=int, help="play only so many chains of each writer")
     chosen = parser.parse_args()
     began, tokens = datetime.now(UTC), counter()
     document: Document = {"writers": {}}
     rows: list[tuple[str, str, str, Document]] = []
     for writer in chosen.writers:
-        played = play(writer)
+        played = play(writer, chosen.most)
         told = {key: figures(some, tokens) for key, some in grouped(played).items()}
         rows += [(writer, group, kind, one) for (group, kind), one in told.items()]
         document["writers"][writer] = {

@@ -1,6 +1,6 @@
 """Has requests in words answered through a real daemon, and counts what came of it.
 
-    python -m bench.generate.run [--most N] [PROVIDER]
+    python -m bench.generate.run [--most N] [--kind KIND]... [PROVIDER]
 
 Four scripted providers answer every request: `right`, `one` (wrong in one way), `three` (in three) and
 `hostile`, which does what hostile data ask for. They mend what a prompt tells them of, so that the attempts
@@ -180,9 +180,8 @@ def _providers(folder: Path, intents: Sequence[Intent]) -> str:
     return json.dumps(providers)
 
 
-def measure(names: Sequence[str], folder: Path, most: int | None) -> Document:
+def measure(names: Sequence[str], folder: Path, intents: Sequence[Intent]) -> Document:
     """Have every request answered by every provider, a few at once, while another user asks as well."""
-    intents = at_most(load(), most)
     settings = plant(folder)
     with ExitStack() as stack:
         stranger = stack.enter_context(Stranger(folder, intents))
@@ -214,11 +213,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("provider", nargs="?", help="a model by its name in the settings")
     parser.add_argument("--most", type=int, help="answer only so many requests of each kind")
+    parser.add_argument("--kind", action="append", help="answer only requests of this kind")
     chosen = parser.parse_args()
     model = chosen.provider or None
+    intents = [one for one in at_most(load(), chosen.most) if not chosen.kind or one.kind in chosen.kind]
     began = datetime.now(UTC)
     with tempfile.TemporaryDirectory(prefix="assayd-bench-") as folder:
-        found = measure([*SCRIPTED[1:], *([model] if model else [])], Path(folder), chosen.most)
+        found = measure([*SCRIPTED[1:], *([model] if model else [])], Path(folder), intents)
     document = {
         "run": {
             "date": began.isoformat(timespec="seconds"),

@@ -18,12 +18,13 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bench import ROUGH
 from bench.accounting import CONCURRENCY, HERE, look
 from bench.daemon import Daemon, daemon, pool_filled
 from bench.load import Submission, flood
 
 GOALS_MS = {"second run": 1.0, "all checks": 1.0, "generalization": 3.0}
-WARM_UP = 20
+WARM_UP = 1 if ROUGH else 20
 OFF, ON, PLAIN = "off", "on", "plain"
 PROFILES = {
     OFF: '[quality]\nseverity = "off"\n',

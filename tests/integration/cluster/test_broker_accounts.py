@@ -30,7 +30,7 @@ def broker() -> Iterator[Broker]:
         try:
             yield broker
         finally:
-            broker.stop()
+            broker.kill()
 
 
 @pytest.fixture

@@ -43,8 +43,7 @@ from support.guests.hostile_elsewhere import elsewhere, wrongly_ended
 from support.guests.hostile_program import read_programs
 from support.texts.checked_functions import CHECKED_FUNCTIONS
 
-# One process runs the whole file: its tests on either engine give images the same names.
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("adopted images")]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CACHE = ROOT / ".run/cache/images"
 
@@ -73,9 +72,9 @@ PROGRAMS = read_programs(ROOT / "tests/escape/programs")
 
 @pytest.fixture(
     scope="module",
-    params=[
-        pytest.param("docker", marks=pytest.mark.engine),
+    params=[  # in this order: pytest takes tests with the same place in their lists to share fixtures
         pytest.param("oci-templates", marks=needs_oci),
+        pytest.param("docker", marks=pytest.mark.engine),
     ],
 )
 def kind(request: pytest.FixtureRequest) -> str:

@@ -166,7 +166,7 @@ def cluster_servers(postgres: PostgresServer) -> Iterator[None]:
             GatewayProcess.servers = Servers(postgres, broker)
             yield
         finally:
-            broker.stop()
+            broker.kill()
 
 
 def _with_queues() -> dict[str, Any]:

@@ -2,12 +2,10 @@ from __future__ import annotations
 
 import json
 
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
-
 from assayd import __version__
 from assayd.imaging.inventory import Inventory, Package
 from assayd.imaging.sbom import environment_sbom, image_sbom
+from support.texts.bill import schema_problem
 
 LIBC = Package(
     kind="deb",
@@ -23,7 +21,7 @@ NUMPY = Package(kind="pypi", name="numpy", version="2.1.0")
 def test_document_of_an_image_fits_the_schema_and_names_its_packages() -> None:
     document = image_sbom("tables", Inventory(packages=(LIBC, NUMPY), unreadable=3))
 
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(document.decode()) is None
+    assert schema_problem(document) is None
     read = json.loads(document)
     assert read["metadata"]["component"]["name"] == "assayd/tables"
     assert [each["purl"] for each in read["components"]] == [
@@ -46,13 +44,13 @@ def test_same_packages_give_the_same_bytes_and_others_another_serial_number() ->
 def test_image_without_packages_has_a_document() -> None:
     document = image_sbom("empty", Inventory(packages=()))
 
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(document.decode()) is None
+    assert schema_problem(document) is None
 
 
 def test_document_of_the_environment_names_the_daemons_libraries() -> None:
     document = environment_sbom()
 
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(document.decode()) is None
+    assert schema_problem(document) is None
     read = json.loads(document)
     assert (read["metadata"]["component"]["name"], read["metadata"]["component"]["version"]) == (
         "assayd",
