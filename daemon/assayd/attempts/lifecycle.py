@@ -146,7 +146,8 @@ class LocalExecution:
 
     async def _check(self, job: Job) -> Checked:
         """Run the static stages in an analysis worker."""
-        job.move(State.CHECKING)
+        if job.attempt.state is not State.CHECKING:
+            job.move(State.CHECKING)
         with job.measured(self.clock, "static") as span:
             async with job.deadline.scope():
                 checked = await self.analyst.check(

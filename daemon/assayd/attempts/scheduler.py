@@ -101,6 +101,7 @@ class Scheduler:
         metrics: the counters.
         stopping: an event that the scheduler sets when it starts no more attempts.
         limits: limits of the queue and of active attempts.
+        checks_here: whether this process checks attempts; a gateway gets their states from nodes.
     """
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -114,8 +115,10 @@ class Scheduler:
         stopping: asyncio.Event,
         limits: QueueLimits,
         pace: UserThrottle | None = None,
+        checks_here: bool = True,
     ) -> None:
         self._execute = execute
+        self._checks_here = checks_here
         self._jobs = jobs
         self._clock = clock
         self._hub = hub
@@ -342,6 +345,8 @@ class Scheduler:
 
     async def _finish(self, job: Job, order: Order) -> Finished:
         async with AsyncExitStack() as held:
+            if self._checks_here and order.read_bytes > LARGE_BYTES:
+                job.move(State.CHECKING)  # It may wait for a slot, and a gateway takes back silent runs.
             with suppress(TimeoutError):  # cancelled: it ends at its first step, and needs no slot for that
                 async with job.deadline.scope():
                     await held.enter_async_context(self._large_slot(order))

@@ -295,6 +295,7 @@ def _build_scheduler(basics: Basics, execution: Execution) -> Scheduler:
         stopping=basics.stopping,
         limits=basics.limits.queue,
         pace=UserThrottle(basics.overrides.loop_share),
+        checks_here=execution.selftest is not None,
     )
 
 
