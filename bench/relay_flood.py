@@ -116,16 +116,16 @@ def run_daemon() -> int:
     from assayd.daemon import run
     from assayd.egress import Relay
     from assayd.settings import load_settings
-    from assayd.wiring import build
+    from assayd.wiring import execution
 
-    build.Relay = partial(  # type: ignore[misc,assignment]
+    execution.Relay = partial(  # type: ignore[misc,assignment]
         Relay, look_up=lambda host, port: ("127.0.0.1",), public=lambda address: address == "127.0.0.1"
     )
     return run(load_settings())
 
 
 async def asked(target: Daemon, seconds: float) -> list[float]:
-    """Ask the API steadily; give what each answer took."""
+    """Request a page of the list repeatedly; return the time of each answer."""
     took = []
     async with target.connection() as connection:
         end = time.perf_counter() + seconds

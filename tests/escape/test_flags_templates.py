@@ -76,7 +76,7 @@ WALLS: Mapping[str, Wall] = {
     ),
     "seccomp": Wall(change=("_filter(self._filter)", "pass"), said="it has 1 seccomp filters"),
     "masked files": Wall(
-        change=('in plan["masked"]:', "in ():"),
+        change=('in plan["masked"].items():', "in ():"),
         said="/proc/interrupts isn't mounted",
         probe="masked_file",
         holds=False,

@@ -23,6 +23,18 @@ _UNSAFE = frozenset(
 )
 _SHOWN = ("__module__", "__name__", "__qualname__", "__doc__")
 _HIDDEN = frozenset({"__loader__", "__spec__", "_", "copyright", "credits", "license"})
+_LEFT_OUT = {"safe": _HIDDEN | _UNSAFE, "full": _HIDDEN}
+
+_collected: dict[str, dict[str, object]] = {}
+
+
+def collect_builtins() -> None:
+    """Collect the built-in names in advance, because this writes to each name's memory page."""
+    _collected.update((kind, _collect(kind)) for kind in _LEFT_OUT)
+
+
+def _collect(kind: str) -> dict[str, object]:
+    return {name: value for name, value in vars(builtins).items() if name not in _LEFT_OUT[kind]}
 
 
 def guest_builtins(
@@ -37,10 +49,9 @@ def guest_builtins(
 
     Raises: ValueError, if `kind` has another value.
     """
-    if kind not in {"safe", "full"}:
+    if kind not in _LEFT_OUT:
         raise ValueError(f"builtins must be 'safe' or 'full', not {kind!r}")
-    left_out = _HIDDEN | _UNSAFE if kind == "safe" else _HIDDEN
-    names = {name: value for name, value in vars(builtins).items() if name not in left_out}
+    names = _collected.pop(kind, None) or _collect(kind)
     names["__import__"] = opaque(guarded_import)
     if kind == "safe":
         names.update((name, opaque(function)) for name, function in guarded.items())

@@ -67,11 +67,15 @@ def main(work: str = WORK) -> NoReturn:
 
 def prepare() -> None:
     """Load everything that any attempt can need; a template calls this function before it is cloned."""
+    from .builtins_safe import collect_builtins
     from .seccomp import cached_filters
 
     load_session()
     load_programs(PROGRAMS)
     create_text_streams()
+    reset_signals()
+    extract_environment()
+    collect_builtins()
     for allow_exec in (False, True):
         cached_filters(allow_exec=allow_exec, allow_inet=False)
     record_own_modules()

@@ -27,6 +27,8 @@ _postponed: list[dict[str, Callable[[], object]]] = []
 _renewed: dict[str, IO[str]] = {}
 _ours: list[str] = []
 _newest = ""
+_environment: dict[str, str] = {}
+_signals_reset = False
 
 
 def preload(name: str) -> bool:
@@ -41,11 +43,17 @@ def preload(name: str) -> bool:
 
 
 def extract_environment() -> dict[str, str]:
-    """Return the image programs' environment; reduce `os.environ` to the image's constants."""
+    """Return the image programs' environment; reduce `os.environ` to the image's constants.
+
+    Clones of a template get the result of the first call.
+    """
+    if _environment:
+        return _environment
     constants = os.environ.get("ASSAYD_CONSTANTS", "").split(":")
     kept = {name: os.environ[name] for name in (*_FOR_PROGRAMS, *constants) if name in os.environ}
     os.environ.clear()
     os.environ.update({name: kept[name] for name in constants if name in kept})
+    _environment.update(kept)
     return kept
 
 
@@ -114,10 +122,14 @@ def freeze_memory() -> None:
 
 
 def reset_signals() -> None:
-    """Reset every signal to its default, regardless of inherited settings.
+    """Reset every signal to its default, regardless of inherited settings, unless a template has done so.
 
     PID 1 with default handlers ignores all signals from its namespace.
     """
+    global _signals_reset  # noqa: PLW0603 - of this process
+    if _signals_reset:
+        return
+    _signals_reset = True
     for number in signal.valid_signals() - _NOT_RESETTABLE - _IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)
 

@@ -163,7 +163,8 @@ class RunSpec:
     glob patterns; a leading ``!`` excludes matching paths. With `changed_only`, files that are unchanged
     since staging aren't collected. `database` is the database of `sql` units; if it changed, it is returned
     as the declared output `DATABASE_OUTPUT`. With `stop_on_failure`, no unit is run after a unit that
-    doesn't complete.
+    doesn't complete. If `independent_units` is true, a second container can run some of the units: each
+    starts in an empty work directory, and none has outputs or affects later units.
     """
 
     image: str
@@ -180,6 +181,7 @@ class RunSpec:
     changed_only: bool = False
     stop_on_failure: bool = False
     allow_exec: bool = False
+    independent_units: bool = False
     paired: PairedArguments | None = None
 
 

@@ -73,7 +73,8 @@ class ContainerSpec:
     `memory_bytes` (memory plus swap) and `pids` are totals that include runner and image baseline. `work_*`
     limit the only writable tmpfs at `/sandbox`, which is `noexec` unless `work_exec` is true. `labels`
     identify the daemon, generation, container and key. `preload` lists the modules that the runner will
-    import; an engine can load them in advance.
+    import; an engine can load them in advance. If `loopback` is false, no code in the container can use the
+    network, so an engine can leave the loopback device down.
     """
 
     image: str
@@ -88,6 +89,7 @@ class ContainerSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     preload: tuple[str, ...] = ()
     work_exec: bool = False
+    loopback: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

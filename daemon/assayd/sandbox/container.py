@@ -12,6 +12,7 @@ import structlog
 from assayd.aio import finish
 from assayd.errors import EngineError
 from assayd.guest.frames import FrameError
+from assayd.model.policy import NetworkMode
 from assayd.ports.engine import (
     LABEL_CONTAINER,
     LABEL_DAEMON,
@@ -182,4 +183,5 @@ def container_spec(key: PoolKey, origin: ContainerOrigin, ulid: str) -> Containe
             LABEL_POOL_KEY: key.digest,
         },
         preload=key.preload,
+        loopback=key.network == NetworkMode.ALLOWLIST.value,
     )

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from assayd.aio import Deadline, finish
+from assayd.aio import Deadline, finish, task_group
 from assayd.errors import EngineError
 from assayd.imaging.baselines import LABEL_BASELINE
 from assayd.imaging.digest import guest_digest
@@ -28,6 +28,7 @@ from assayd.sandbox.outcome import classify
 from assayd.sandbox.pool.decide import PoolKey, known
 from assayd.sandbox.pool.pool import Pool
 from assayd.sandbox.session.conversation import Conversation, RunObserver
+from assayd.sandbox.side_by_side import LaterUnits, join, split
 
 PREFIX = "assayd/"
 LABEL_GUEST = "org.assayd.guest"
@@ -128,13 +129,17 @@ RUNNER_PIDS = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A container leased for one run of a spec, and its conversation, in which only the rules were sent."""
+    """A container leased for one run of a spec, and its conversation, in which only the rules were sent.
+
+    `further` is the lease of a second container that runs the spec's last units.
+    """
 
     spec: RunSpec
     container: Container
     conversation: Conversation
     warm: bool
     facts: ContainerFacts
+    further: Lease | None = None
 
 
 class Sandbox:
@@ -187,38 +192,70 @@ class Sandbox:
     async def lease(self, spec: RunSpec, user: int = 0, flow: str = "") -> AsyncIterator[Lease]:
         """Lease a container for the `with` block; afterwards, remove it without delaying the caller.
 
-        If containers are scarce, they are assigned to users and their flows in turn.
+        If containers are scarce, they are assigned to users and their flows in turn. A run that can be
+        split gets a second container if one is idle and not needed otherwise.
 
         Raises: EngineError, if no container is available.
         """
-        image = await self.images.get(spec.image)
-        container, warm = await self.pool.acquire(await self.key(spec), user, flow)
-        try:
-            listed = spec.network.mode is NetworkMode.ALLOWLIST
-            egress = self._egress.session(spec.network, user) if listed else None
-            conversation = Conversation(container.channel, spec, egress)
-            await conversation.begin()
-            yield Lease(
-                spec=spec,
-                container=container,
-                conversation=conversation,
+        image, key, parts = await self.images.get(spec.image), await self.key(spec), split(spec)
+        with ExitStack() as held:
+            container, warm = await self.pool.acquire(key, user, flow)
+            held.callback(self.pool.release, container)
+            further = await self.pool.acquire_spare(key, user, flow) if parts is not None else None
+            if parts is None or further is None:
+                yield await self._begin(spec, container, image, warm, user)
+                return
+            held.callback(self.pool.release, further)
+            first = await self._begin(parts[0], container, image, warm, user)
+            second = await self._begin(parts[1], further, image, True, user)
+            yield replace(first, spec=spec, further=second)
+
+    async def _begin(
+        self, spec: RunSpec, container: Container, image: ImageFacts, warm: bool, user: int
+    ) -> Lease:
+        """Send the rules to a leased container. Raises: EngineError."""
+        listed = spec.network.mode is NetworkMode.ALLOWLIST
+        egress = self._egress.session(spec.network, user) if listed else None
+        conversation = Conversation(container.channel, spec, egress)
+        await conversation.begin()
+        return Lease(
+            spec=spec,
+            container=container,
+            conversation=conversation,
+            warm=warm,
+            facts=ContainerFacts(
+                id=container.ref.ulid,
+                image=image.name,
+                image_digest=image.digest,
+                engine=f"{self.info.name} {self.info.version}" if self.info else "",
+                runtime=self.info.runtime if self.info else "",
                 warm=warm,
-                facts=ContainerFacts(
-                    id=container.ref.ulid,
-                    image=image.name,
-                    image_digest=image.digest,
-                    engine=f"{self.info.name} {self.info.version}" if self.info else "",
-                    runtime=self.info.runtime if self.info else "",
-                    warm=warm,
-                    python=image.labels.get(LABEL_PYTHON),
-                    offer=image.labels.get(LABEL_OFFER, ""),
-                ),
-            )
-        finally:
-            self.pool.release(container)
+                python=image.labels.get(LABEL_PYTHON),
+                offer=image.labels.get(LABEL_OFFER, ""),
+            ),
+        )
 
     async def run(self, lease: Lease, deadline: Deadline, observer: RunObserver | None = None) -> RunResult:
-        """Run the units in the leased container; return the classified result."""
+        """Run the units in the leased containers; return the classified result."""
+        if lease.further is None:
+            return classify(await self._run_container(lease, deadline, observer), lease.spec)
+        first_units = len(lease.spec.units) - len(lease.further.spec.units)
+        later = LaterUnits(observer or RunObserver(), first_units)
+        async with task_group() as tasks:
+            second = tasks.create_task(
+                self._run_container(lease.further, deadline, later), name="run-second-half"
+            )
+            result = await self._run_container(lease, deadline, observer)
+            if result.end is not RunEnd.FINISHED:
+                second.cancel()
+        return classify(
+            join(lease.spec, result, result if second.cancelled() else second.result()), lease.spec
+        )
+
+    async def _run_container(
+        self, lease: Lease, deadline: Deadline, observer: RunObserver | None
+    ) -> RunResult:
+        """Run the units of one container; return the result without its outcome."""
         began, killed_before = self._clock.monotonic(), self.oom_kills() if self.counts_kills else None
         conversation = lease.conversation
         making_way = asyncio.create_task(lease.container.lower_priority_later())
@@ -232,7 +269,7 @@ class Sandbox:
         if not lease.container.orderly:
             facts = await _get_failure_facts(lease, end)
             facts = replace(facts, kernel_oom_kills=self._count_kills_since(killed_before))
-        result = RunResult(
+        return RunResult(
             units=tuple(conversation.units),
             end=end,
             detail=detail,
@@ -242,7 +279,6 @@ class Sandbox:
             wall_s=wall_s,
             peak_memory_bytes=conversation.peak_memory_bytes,
         )
-        return classify(result, lease.spec)
 
     def _count_kills_since(self, before: int | None) -> int | None:
         now = self.oom_kills()

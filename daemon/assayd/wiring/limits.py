@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -74,6 +75,7 @@ def limits_from(settings: Settings) -> DaemonLimits:
             refill_concurrency=settings.pool.refill_concurrency,
             idle_memory_bytes=settings.pool.ceiling_idle_memory_mb * MIB,
             max_idle_s=settings.pool.max_idle_age_s,
+            processors=len(os.sched_getaffinity(0)),
         ),
     )
 

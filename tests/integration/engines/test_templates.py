@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,15 @@ async def test_containers_share_no_namespace_user_or_control_group(engine: OciEn
     assert len({Path(f"/proc/{pid}").stat().st_uid for pid in pids}) == 3
     assert len({Path(f"/proc/{pid}/cgroup").read_text() for pid in pids}) == 3
     for ref in refs:
+        await engine.remove(ref)
+
+
+async def test_loopback_is_up_only_where_code_can_use_the_network(engine: OciEngine) -> None:
+    for loopback in (False, True):
+        ref = await engine.create(replace(await spec(engine, ULIDS.new()), loopback=loopback))
+        await (await engine.start(ref)).read()
+        addresses = Path(f"/proc/{pid_of(engine, ref)}/net/fib_trie").read_text()
+        assert ("127.0.0.1" in addresses) is loopback
         await engine.remove(ref)
 
 

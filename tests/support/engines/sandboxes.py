@@ -25,7 +25,12 @@ from assayd.sandbox.session.conversation import RunObserver
 
 @asynccontextmanager
 async def sandbox_on(
-    engine: Engine, *, ready: int = 0, sweep: bool = False, egress: Egress | None = None
+    engine: Engine,
+    *,
+    ready: int = 0,
+    sweep: bool = False,
+    egress: Egress | None = None,
+    processors: int = 1,
 ) -> AsyncIterator[Sandbox]:
     """Return a sandbox with up to `ready` warm containers per key; no container of it outlives the body.
 
@@ -39,7 +44,7 @@ async def sandbox_on(
         origin=origin,
         clock=SystemClock(),
         ids=UlidGenerator(),
-        limits=PoolLimits(max_containers=8, refill_concurrency=2),
+        limits=PoolLimits(max_containers=8, refill_concurrency=2, processors=processors),
         demand=PoolDemand(base=ready, unused=ready, most=ready),
     )
     images = Images(engine, Path(assayd.guest.__file__).parent)

@@ -43,7 +43,12 @@ async def polite_guest(peer: Peer) -> None:
 
 @asynccontextmanager
 async def running(
-    engine: FakeEngine, *, base: int = 0, keep: Iterable[PoolKey] = (), clock: SystemClock | None = None
+    engine: FakeEngine,
+    *,
+    base: int = 0,
+    keep: Iterable[PoolKey] = (),
+    clock: SystemClock | None = None,
+    processors: int = 1,
 ) -> AsyncIterator[Pool]:
     demand = PoolDemand(base=base, unused=base, most=base)
     demand.keep(frozenset(keep))
@@ -52,7 +57,7 @@ async def running(
         origin=ContainerOrigin(daemon_id="d", generation="g"),
         clock=clock or SystemClock(),
         ids=UlidGenerator(),
-        limits=PoolLimits(),
+        limits=PoolLimits(processors=processors),
         demand=demand,
     )
     async with pool.running():

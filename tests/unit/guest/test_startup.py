@@ -39,3 +39,28 @@ def test_child_draws_numbers_of_its_own_and_puts_threads_right_only_where_guest_
     )
 
     assert told.stdout.strip() == done
+
+
+_PREPARED = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+os.environ.clear()
+os.environ.update(PATH="/bin", ASSAYD_CONSTANTS="KEPT", KEPT="1", OTHER="2")
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+from assayd.guest import runner, startup
+from assayd.guest.builtins_safe import guest_builtins
+runner.prepare()
+assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+assert dict(os.environ) == {"KEPT": "1"}, os.environ
+os.environ["OTHER"] = "2"
+assert startup.extract_environment() == {"PATH": "/bin", "KEPT": "1"}
+first, second = (guest_builtins("safe", len, {}) for _ in range(2))
+assert first.keys() == second.keys() and "open" not in first
+first["added"] = 1
+assert "added" not in second
+"""
+
+
+def test_template_prepares_signals_environment_and_built_in_names_for_its_clones() -> None:
+    package = Path(assayd.__file__).parents[1]
+    subprocess.run([sys.executable, "-I", "-S", "-c", _PREPARED, str(package)], check=True, timeout=60)

@@ -27,6 +27,7 @@ _OPERATORS = {
 }
 _INSTRUCTION_BYTES = 8
 _UNKNOWN_CALL = -1
+_OPTIMIZE, _BINARY_TREE = 8, 2
 _MOST_BYTES = 4096 * _INSTRUCTION_BYTES
 
 
@@ -55,6 +56,8 @@ def instructions(text: str, machine: str) -> bytes:
     try:
         for rule in profile["syscalls"]:
             _add_rule(library, context, rule)
+        # Without effect in versions before 2.5; the kernel loads the instructions faster.
+        library.seccomp_attr_set(context, _OPTIMIZE, _BINARY_TREE)
         return _export_bpf(library, context)
     finally:
         library.seccomp_release(context)
@@ -121,6 +124,7 @@ def _load_library() -> ctypes.CDLL:
         ctypes.c_uint,
         ctypes.c_void_p,
     ]
+    library.seccomp_attr_set.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32]
     library.seccomp_export_bpf.argtypes = [ctypes.c_void_p, ctypes.c_int]
     return library
 

@@ -169,6 +169,7 @@ def main(control: socket.socket) -> Callable[[], None]:
     plan = json.loads(control.recv(MESSAGE_BYTES))
     program = _load_runner(plan["file"], plan["preload"])
     _prepare_root()
+    plan["masked"] = {path: os.path.isdir(path) for path in plan["masked"]}  # noqa: PTH112 - stays small
     gc.collect()
     gc.disable()
     gc.freeze()
@@ -247,8 +248,10 @@ def _confine(plan: Json, request: Json, members: Sequence[int], trees: Sequence[
     for member in members:
         os.write(member, b"0")
     _raise_on_error(_libc.unshare(_NEW_CGROUP), "unshare")
-    # 2. A separate network with only loopback. The host name is the template's.
-    _set_loopback_up()
+    # 2. A separate network with only loopback, which takes the kernel long to set up and remove if it is up.
+    # The host name is the template's.
+    if request["loopback"]:
+        _set_loopback_up()
     # 3. A separate root: the image, masked kernel file systems, a tmpfs.
     _enter_root(plan, request, trees)
     # 4. A separate user. Its user namespace comes last: a user namespace that doesn't own the PID namespace
@@ -276,8 +279,8 @@ def _enter_root(plan: Json, request: Json, trees: Sequence[int]) -> None:
     for path in plan["readonly"]:
         _mount(f"{root}{path}", f"{root}{path}", "", _BIND | _REC)
         _mount("none", f"{root}{path}", "", _BIND | _REMOUNT | _RDONLY | _HIDDEN)
-    for path in plan["masked"]:
-        _mask(root + path)
+    for path, is_folder in plan["masked"].items():
+        _mask(root + path, is_folder)
     _mount_groups(f"{root}/sys/fs/cgroup", request["groups"], trees)
     _mount("shm", f"{root}/dev/shm", "tmpfs", _HIDDEN, plan["shm"])  # noqa: S108 - the fixed path
     owner = f"uid={request['uid']},gid={request['uid']},mode=0700"
@@ -291,11 +294,14 @@ def _enter_root(plan: Json, request: Json, trees: Sequence[int]) -> None:
     os.chdir("/")
 
 
-def _mask(path: str) -> None:
-    """Hide a file or folder if the kernel provides it."""
-    target = path.encode()
-    for empty in (b"/dev/null", f"{BASE}/empty".encode()):  # A file can't hide a folder.
-        if _libc.mount(empty, target, b"", _BIND, b"") == 0 or ctypes.get_errno() == errno.ENOENT:
+def _mask(path: str, is_folder: bool) -> None:
+    """Hide a file or folder if the kernel provides it.
+
+    A file can't hide a folder, and the kernel waits for a grace period after trying.
+    """
+    target, empty = path.encode(), [b"/dev/null", f"{BASE}/empty".encode()]
+    for source in reversed(empty) if is_folder else empty:
+        if _libc.mount(source, target, b"", _BIND, b"") == 0 or ctypes.get_errno() == errno.ENOENT:
             return
     _raise_on_error(-1, f"mask {path}")
 
@@ -308,9 +314,9 @@ def _mount_groups(target: str, names: Sequence[str], trees: Sequence[int]) -> No
         place = f"{target}/{name}".rstrip("/")
         if name:
             os.mkdir(place, 0o755)  # noqa: PTH102 - this program is to stay small
-        buffer = ctypes.create_string_buffer(place.encode())
+        _place.value = place.encode()
         moved = _libc.syscall(
-            _MOVE_MOUNT, tree, ctypes.addressof(_NOTHING), -100, ctypes.addressof(buffer), _MOVE_EMPTY_PATH
+            _MOVE_MOUNT, tree, ctypes.addressof(_NOTHING), -100, ctypes.addressof(_place), _MOVE_EMPTY_PATH
         )
         _raise_on_error(moved, f"move_mount {place}")
 
@@ -389,3 +395,5 @@ def _raise_on_error(result: int, what: str) -> None:
 
 _HERE = ctypes.create_string_buffer(b".")
 _NOTHING = ctypes.create_string_buffer(b"")
+_place = ctypes.create_string_buffer(256)
+"""A mount point. A buffer of each size would be a new class, which a child would create."""

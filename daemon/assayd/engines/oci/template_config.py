@@ -189,5 +189,6 @@ def clone_request(spec: ContainerSpec, place: HostShare) -> Document:
         "groups": list(place.cgroups),
         "limits": rlimits(spec),
         "exec": spec.work_exec,
+        "loopback": spec.loopback,
         "work": f"size={spec.work_bytes},nr_inodes={spec.work_files}",
     }

@@ -181,6 +181,7 @@ class Extractor(Kind[ExtractorPayload]):
             imports=_allow_packages(policy.imports),
             preload=_PRELOAD,
             needed=mentioned_modules(_PRELOAD, text),
+            independent_units=True,
         )
 
     def judge(self, payload: ExtractorPayload, policy: ExecutionPolicy, result: RunResult) -> Judgement:

@@ -63,7 +63,8 @@ class PoolLimits:
     """The limits of the pool.
 
     `max_containers` counts every container from its creation to its verified removal. `refill_concurrency`
-    limits the creations for refills; `start_concurrency` limits all creations.
+    limits the creations for refills; `start_concurrency` limits all creations. `processors` is the number
+    of containers that can compute at the same time.
     """
 
     max_containers: int = 32
@@ -71,6 +72,7 @@ class PoolLimits:
     refill_concurrency: int = 1
     idle_memory_bytes: int = 1024 * 2**20
     max_idle_s: float = 600.0
+    processors: int = 1
 
 
 RESERVED = 2
@@ -183,6 +185,16 @@ def decide(state: PoolState, now: float) -> list[Action]:
     evicted = list(_evict_idle(state, len(startable)))
     creations = [] if now < state.blocked_until else list(_create(state, startable))
     return [*unfit, *assigned, *surplus, *evicted, *creations]
+
+
+def find_spare(state: PoolState, key: PoolKey, *, quick: bool) -> str | None:
+    """Return the idle container that a run can use in addition to its own, or None.
+
+    It is spared only if no run waits and a processor is free. If replacing it takes long, the reserve stays.
+    """
+    fitting = [idle.ulid for idle in state.idle if idle.key == key and idle.alive]
+    busy = state.waiting or len(state.leased) >= state.limits.processors
+    return None if busy or len(fitting) <= (0 if quick else RESERVED) else fitting[0]
 
 
 def _remove_unfit(state: PoolState, now: float) -> Iterator[Remove]:

@@ -36,6 +36,7 @@ from assayd.sandbox.pool.decide import (
     PoolState,
     Remove,
     decide,
+    find_spare,
 )
 
 log = structlog.get_logger()
@@ -181,6 +182,26 @@ class Pool:
             self._abandon_wait(waiter)
             raise
         return container, warm
+
+    async def acquire_spare(self, key: PoolKey, user: int = 0, flow: str = "") -> Container | None:
+        """Lease a second container to a run, without waiting; return None if none can be spared."""
+        ulid = find_spare(self._snapshot(self._waiting.in_turn()), key, quick=self._is_quick)
+        if ulid is None:
+            return None
+        container, watch = self._take_idle(ulid)
+        self._leased[ulid] = Lessee(key=key, flow=(user, flow))
+        self._update()
+        try:
+            if watch is not None:
+                await asyncio.wait({watch})  # Two readers of one stream would be an error.
+        except asyncio.CancelledError:
+            self.release(container)
+            raise
+        return container
+
+    @property
+    def _is_quick(self) -> bool:
+        return self._engine.capabilities().quick
 
     def _enqueue(self, lessee: Lessee) -> _Waiter:
         waiter = _Waiter(self._ids.new(), lessee, asyncio.get_running_loop().create_future())
@@ -347,8 +368,7 @@ class Pool:
 
     async def _remove_container(self, container: Container) -> None:
         ulid = container.ref.ulid
-        quick = self._engine.capabilities().quick
-        await pause(QUICK_YIELD_S if quick else YIELD_S, unless=self._calm)
+        await pause(QUICK_YIELD_S if self._is_quick else YIELD_S, unless=self._calm)
         try:
             await finish(container.remove(), timeout_s=REMOVE_TIMEOUT_S)
         except Exception as problem:

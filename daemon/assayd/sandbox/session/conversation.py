@@ -16,6 +16,7 @@ from assayd.errors import EngineError
 from assayd.findings.network_rules import WORDINGS, hook_rule
 from assayd.model.policy import ImportMode
 from assayd.model.run import (
+    Limits,
     NetworkEvent,
     Output,
     PolicyEvent,
@@ -52,6 +53,7 @@ MAX_DROPPED = 100
 CHECK = "check"
 """The event that a unit sends before work that the judgement doesn't need."""
 
+
 LEAST_KEPT_BYTES = 2048
 """Bytes of each stream to keep per unit after earlier units have used up the attempt's share."""
 
@@ -69,6 +71,32 @@ class RunObserver:
         """Process the end of a unit, including its remaining processes."""
 
 
+class AttemptBudget:
+    """The shares of result bytes and kept output that are left to an attempt's later units."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._result_bytes = limits.attempt_result_bytes
+        self._room = dict.fromkeys(("stdout", "stderr"), limits.output_kept_bytes)
+
+    def limit_results(self, unit: UnitResult) -> UnitResult:
+        """Return a unit without its results if the attempt's results are too large with them."""
+        self._result_bytes -= sum(map(len, unit.results))
+        if self._result_bytes >= 0:
+            return unit
+        # The unit is at fault, not the conversation: drop its results and continue.
+        return replace(unit, end=UnitEnd.RESULT_LIMIT, results=())
+
+    def limit_output(self, unit: UnitResult) -> UnitResult:
+        """Return a unit with the part of its output that is kept."""
+        stdout = unit.stdout.truncate_to(max(self._room["stdout"], LEAST_KEPT_BYTES))
+        stderr = unit.stderr.truncate_to(max(self._room["stderr"], LEAST_KEPT_BYTES))
+        self._room["stdout"] -= len(stdout.head) + len(stdout.tail)
+        self._room["stderr"] -= len(stderr.head) + len(stderr.tail)
+        if stdout is unit.stdout and stderr is unit.stderr:
+            return unit
+        return replace(unit, stdout=stdout, stderr=stderr)
+
+
 class Conversation:
     """One attempt on one channel. The received results are kept even if the conversation fails."""
 
@@ -82,8 +110,7 @@ class Conversation:
         self._deadline: Deadline | None = None
         self._between_s = 0.0
         self._units_starved_s = 0.0
-        self._result_bytes = 0
-        self._room = dict.fromkeys(("stdout", "stderr"), spec.limits.output_kept_bytes)
+        self._budget = AttemptBudget(spec.limits)
         self.units: list[UnitResult] = []
         self.outputs: dict[str, bytearray] = {}
         self.truncated: set[str] = set()
@@ -161,7 +188,7 @@ class Conversation:
             elif kind == "unit_end":
                 asked = await self._streams.end_unit(index) if self._streams is not None else ()
                 result = self._add_network_events(transcript.end(header), asked)
-                return self._finish_unit(index, result, transcript.result_bytes)
+                return self._finish_unit(index, result)
             elif self._streams is not None:
                 self._streams.take(index, header, body)
             else:
@@ -205,29 +232,17 @@ class Conversation:
         rule = hook_rule(self._spec.network.mode)
         return replace(event, rule=rule.value, reason=WORDINGS[rule].reason)
 
-    def _finish_unit(self, index: int, result: UnitResult, result_bytes: int) -> None:
+    def _finish_unit(self, index: int, result: UnitResult) -> None:
         self._current = None
-        self._result_bytes += result_bytes
-        if self._result_bytes > self._spec.limits.attempt_result_bytes:
-            # The unit is at fault, not the conversation: drop its results and continue.
-            result = replace(result, end=UnitEnd.RESULT_LIMIT, results=())
+        result = self._budget.limit_results(result)
         result = replace(result, outcome=unit_outcome(result, self._spec.units[index]))
         self._keep_result(result)
         self._exclude_starved_time(0.0)
         self._observer.unit_ended(index, result)
 
     def _keep_result(self, unit: UnitResult) -> None:
-        """Keep a unit's result, and its output within the limits.
-
-        Without these limits, the total output would grow with the number of units.
-        """
-        stdout = unit.stdout.truncate_to(max(self._room["stdout"], LEAST_KEPT_BYTES))
-        stderr = unit.stderr.truncate_to(max(self._room["stderr"], LEAST_KEPT_BYTES))
-        self._room["stdout"] -= len(stdout.head) + len(stdout.tail)
-        self._room["stderr"] -= len(stderr.head) + len(stderr.tail)
-        if stdout is not unit.stdout or stderr is not unit.stderr:
-            unit = replace(unit, stdout=stdout, stderr=stderr)
-        self.units.append(unit)
+        """Keep a unit's result, and its output within the limits."""
+        self.units.append(self._budget.limit_output(unit))
         self._units_starved_s += unit.usage.starved_s
 
     async def _receive_final_frames(self) -> None:

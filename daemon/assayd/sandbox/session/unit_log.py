@@ -28,11 +28,6 @@ class Transcript:
         self.spent = ResourceUsage()
         """The resource usage so far, as last reported by the runner."""
 
-    @property
-    def result_bytes(self) -> int:
-        """Return the size in bytes of the received result records."""
-        return self._result_bytes
-
     def output(self, header: Header, body: bytes) -> tuple[str, bytes]:
         """Add a piece of output; return its stream and bytes. Raises: GuestFault."""
         stream, part = text(header, "stream"), text(header, "part")

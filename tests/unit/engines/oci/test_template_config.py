@@ -121,8 +121,10 @@ def test_child_is_told_its_limits_and_nothing_of_the_host(spec: ContainerSpec, p
             "sigpending": 256,
         },
         "exec": False,
+        "loopback": False,
         "work": "size=4194304,nr_inodes=64",
     }
+    assert clone_request(replace(spec, loopback=True), place)["loopback"] is True
 
 
 def test_plan_holds_the_constants_of_every_container(own: ContainerSpec, templates_place: HostShare) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from assayd.sandbox.pool import decide as decisions
 from assayd.sandbox.pool.decide import (
     FORGET_S,
+    RESERVED,
     USED_S,
     Action,
     Assign,
@@ -21,9 +23,12 @@ from assayd.sandbox.pool.decide import (
     PoolState,
     Remove,
     decide,
+    find_spare,
     target,
 )
 from support.engines.pool_values import MIB, A, B, idle, key
+
+LESSEE = Lessee(key=A, flow=(1, "a"))
 
 
 def decided(
@@ -372,3 +377,19 @@ def test_what_can_be_started_is_determined_once_per_decision(monkeypatch: pytest
     assert Create(key=A) in decided(waiting=(A, B))
 
     assert len(asked) == 1
+
+
+def test_a_second_container_is_spared_while_a_processor_is_free_and_nobody_waits():
+    spare = PoolState(idle=(idle("one"),), leased=(LESSEE,), limits=PoolLimits(processors=2))
+    assert find_spare(spare, A, quick=True) == "one"
+    assert find_spare(spare, B, quick=True) is None
+    assert find_spare(replace(spare, leased=(LESSEE, LESSEE)), A, quick=True) is None
+    assert find_spare(replace(spare, waiting=(LESSEE,)), A, quick=True) is None
+    assert find_spare(replace(spare, idle=(idle("one", alive=False),)), A, quick=True) is None
+
+
+def test_the_reserve_is_not_spared_where_a_successor_takes_long():
+    idles = tuple(idle(str(number)) for number in range(RESERVED + 1))
+    spare = PoolState(idle=idles, leased=(LESSEE,), limits=PoolLimits(processors=2))
+    assert find_spare(spare, A, quick=False) == "0"
+    assert find_spare(replace(spare, idle=idles[1:]), A, quick=False) is None

@@ -13,6 +13,7 @@ from assayd.guest.frames import MAX_HEADER
 from assayd.ids import SystemClock
 from assayd.ports.engine import LABEL_CONTAINER, ContainerRef, ContainerSpec
 from assayd.sandbox.container import Container, ContainerOrigin, open_container
+from assayd.sandbox.pool.decide import RESERVED
 from assayd.sandbox.pool.pool import STUCK_AGAIN_S, Pool
 from support.engines.warm_pool import IMAGE, READY, A, B, owned, polite_guest, running, until
 from support.fakes.engine import FakeEngine, Peer
@@ -367,3 +368,21 @@ async def test_a_removal_that_failed_is_tried_again_and_frees_its_place():
             while pool.state().containers:
                 await asyncio.sleep(0.01)
         assert not pool.stuck
+
+
+async def test_a_spare_container_is_leased_without_waiting_and_removed_like_others():
+    engine = FakeEngine(polite_guest, images=[IMAGE])
+    async with running(engine, base=RESERVED + 2, keep=[A], processors=2) as pool:
+        pool.poke()
+        await until(lambda: len(pool.state().idle) == RESERVED + 2)
+        with pool.attempt():
+            assert await pool.acquire_spare(B) is None
+            first, _ = await pool.acquire(A)
+            second = await pool.acquire_spare(A)
+            assert second is not None
+            assert second.ref != first.ref
+            assert len(pool.state().leased) == 2
+            assert await pool.acquire_spare(A) is None
+            for container in (first, second):
+                pool.release(container)
+        await until(lambda: not pool.state().removing and not pool.state().leased)
