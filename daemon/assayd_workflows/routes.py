@@ -162,10 +162,11 @@ async def get_workflow_outputs(call: CallDep, found: WorkflowsDep, workflow_id: 
 async def get_workflow_bundle(call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
     """Return an ended workflow as a tar file: document, inputs, result, and attempt references."""
     workflow = await _get_visible(call, found, workflow_id)
-    return Response(
-        await build_bundle(workflow, await found.contents(workflow), call.service.get),
-        media_type="application/x-tar",
-    )
+
+    async def build() -> bytes:
+        return await build_bundle(workflow, await found.contents(workflow), call.service.get)
+
+    return call.answer_large(build, headers={"Content-Type": "application/x-tar"})
 
 
 @workflows.get("/{id}/events", responses=_EVENTS, response_class=Response)
