@@ -19,7 +19,7 @@ from assayd_fifth.language import Language, language
 from assayd_fifth.places import FindingCollector, errors_as_warnings
 from assayd_fifth.program import FifthProgram
 from assayd_fifth.repairs import corrected
-from assayd_fifth.vocabulary import report_unknown_words
+from assayd_fifth.vocabulary import NearWords, report_unknown_words
 
 __all__ = ["Analysis", "analyse", "errors_as_warnings", "language", "program_of"]
 
@@ -50,13 +50,13 @@ def analyse(
         about: the language; the default is Fifth as described by the data files.
     """
     about = about or language()
-    text = program_of(answer)
-    read = _analyze_text(text, about, tuple(libraries), files or {}, fenced=text != answer)
+    text, near = program_of(answer), NearWords()
+    read = _analyze_text(text, about, tuple(libraries), files or {}, near, fenced=text != answer)
     wrong = {found.line for found in _list_errors(read)}
     meant = list(forms(text, wrong.__contains__)) if wrong else []
 
     def again(changed: str) -> Analysis:
-        return _analyze_text(changed, about, libraries, files or {})
+        return _analyze_text(changed, about, libraries, files or {}, near)
 
     better, known, kept = _correct_foreign_forms(text, meant, read, again)
     known, repaired = _repair_faults(better, known, again, about)
@@ -72,7 +72,13 @@ def analyse(
 
 
 def _analyze_text(
-    text: str, about: Language, libraries: Iterable[str], files: Mapping[str, str], *, fenced: bool = False
+    text: str,
+    about: Language,
+    libraries: Iterable[str],
+    files: Mapping[str, str],
+    near: NearWords,
+    *,
+    fenced: bool = False,
 ) -> Analysis:
     tell = FindingCollector(text, about.rules)
     if fenced:
@@ -80,7 +86,7 @@ def _analyze_text(
     program = FifthProgram(language=about, tell=tell, files=files)
     program.read(text, libraries)
     program.check_companions()
-    report_unknown_words(program)
+    report_unknown_words(program, near)
     return Analysis(findings=tell.findings(), libraries=tuple(program.libraries[2:]))
 
 

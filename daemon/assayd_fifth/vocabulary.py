@@ -28,9 +28,25 @@ _BEHIND = frozenset({".", "!", "@"})
 _NO_HINT = "Define it before this line, or use words that exist."
 
 
-def report_unknown_words(program: FifthProgram) -> None:
+class NearWords:
+    """A search for known words that are near an unknown word, which remembers its results.
+
+    Repairs analyse a program up to two hundred times, nearly always with the same words. The results must not
+    outlive the analysis: a worker's memory is limited, and its next program can belong to another user.
+    """
+
+    def __init__(self) -> None:
+        self.find_close = lru_cache(maxsize=512)(_find_close_words)
+        self.find_nearest = lru_cache(maxsize=512)(nearest)
+
+
+def _find_close_words(word: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(close_names(word, known, 3))
+
+
+def report_unknown_words(program: FifthProgram, near: NearWords) -> None:
     """Report each word that was unknown when it was used."""
-    guesses = _WordGuesser(program)
+    guesses = _WordGuesser(program, near)
     seen: set[tuple[str, bool]] = set()
     for unknown in program.unknowns:
         key = (unknown.token.word, unknown.blind)
@@ -127,10 +143,12 @@ def _explain_named_parameters(program: FifthProgram, unknown: Unknown) -> str | 
 class _WordGuesser:
     """A search for the known words that an unknown word may be a mistake for."""
 
-    def __init__(self, program: FifthProgram) -> None:
+    def __init__(self, program: FifthProgram, near: NearWords) -> None:
         self._program = program
+        self._near = near
         self._left = _MOST_GUESSED
         self._known = tuple(sorted(program.known))
+        self._words: tuple[str, ...] = ()
 
     def of(self, unknown: Unknown) -> str:
         """Return a hint about an unknown word."""
@@ -141,9 +159,7 @@ class _WordGuesser:
         if not self._left:
             return _NO_HINT
         self._left -= 1
-        libraries = chain.from_iterable(self._program.language.words.values())
-        words = dict.fromkeys(chain(self._program.known, libraries))
-        near = list(_find_close_words(unknown.token.word, tuple(words)))
+        near = list(self._near.find_close(unknown.token.word, self._candidate_words()))
         if not near and (meant := self.certain(unknown)) is not None:
             near = [meant]
         return f"Did you mean {' or '.join(near)}?" if near else _NO_HINT
@@ -152,16 +168,11 @@ class _WordGuesser:
         """Return the only known word that differs in one letter; None if there isn't exactly one."""
         if self._left <= 0:
             return None
-        near = _find_nearest_word(unknown.token.word, self._known)
+        near = self._near.find_nearest(unknown.token.word, self._known)
         return near[0] if near is not None and near[1] else None
 
-
-# Repairs analyse a program up to two hundred times, nearly always with the same words.
-@lru_cache(maxsize=512)
-def _find_close_words(word: str, known: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(close_names(word, known, 3))
-
-
-@lru_cache(maxsize=512)
-def _find_nearest_word(word: str, known: tuple[str, ...]) -> tuple[str, bool] | None:
-    return nearest(word, known)
+    def _candidate_words(self) -> tuple[str, ...]:
+        if not self._words:
+            libraries = chain.from_iterable(self._program.language.words.values())
+            self._words = tuple(dict.fromkeys(chain(self._program.known, libraries)))
+        return self._words

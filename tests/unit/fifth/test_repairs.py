@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import pytest
 
+from assayd.did_you_mean import close_names
 from assayd.model.finding import Finding
+from assayd_fifth import vocabulary
 from assayd_fifth.analysis import analyse
 from support.slowness import SLOWER_BY
 
@@ -110,3 +113,17 @@ def test_program_of_many_faults_and_unknown_words_is_repaired_in_little_time() -
     analyse(text[:19_900])
 
     assert time.process_time() - began < 5 * SLOWER_BY
+
+
+def test_near_words_are_remembered_only_during_an_analysis(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A worker that kept them would run out of memory on the program of another user.
+    searched: list[str] = []
+
+    def search(word: str, known: Sequence[str], most: int) -> list[str]:
+        searched.append(word)
+        return close_names(word, known, most)
+
+    monkeypatch.setattr(vocabulary, "close_names", search)
+    for _ in range(2):
+        analyse(": go ( n -- n ) dupp ;\n")
+    assert searched == ["dupp"] * 2
