@@ -19,7 +19,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import _lru_cache_wrapper, partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -215,6 +215,18 @@ def serve(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, kinds: Mapping[str,
                 answer = _handle_request(header, bytes(body), kinds[str(header["kind"])], policies, more_time)
             body.clear()
             _reply(sink, answer)
+            forget_submissions()
+
+
+def forget_submissions() -> None:
+    """Clear the caches of submitted texts and their trees, which would take memory from other users' jobs.
+
+    These caches have a maximum size; a cache without one contains tables.
+    """
+    for module in [each for name, each in sys.modules.items() if name.startswith("assayd")]:
+        for value in vars(module).values():
+            if isinstance(value, _lru_cache_wrapper) and value.cache_parameters()["maxsize"] is not None:
+                value.cache_clear()
 
 
 def _tune_gc() -> None:

@@ -1,0 +1,19 @@
+"""What a worker keeps of a submission after its job."""
+
+from __future__ import annotations
+
+from assayd.analysis.worker import forget_submissions
+from assayd.static.python import source
+from assayd_fifth import language, validator
+
+
+def test_worker_forgets_submissions_but_no_tables() -> None:
+    source.parse("x = 1\n")
+    validator._analyze_cached("1 .", (), ())
+    words = language.language()
+
+    forget_submissions()
+
+    assert source.parse.cache_info().currsize == 0
+    assert validator._analyze_cached.cache_info().currsize == 0
+    assert language.language() is words
