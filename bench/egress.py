@@ -23,12 +23,12 @@ from assayd.ids import SystemClock, UlidGenerator
 from assayd.metrics import Metrics
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Limits, Program, RunSpec, Unit
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.ports.egress import EgressLimits
 from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.pool.decide import PoolDemand, PoolLimits
-from assayd.sandbox.pool.pool import Pool
-from assayd.sandbox.sandbox import Images, Sandbox
+from assayd.sandbox.pool.pool import ContainerPool
+from assayd.sandbox.sandbox import ImageCache, Sandbox
 
 MIB = 2**20
 SIZE, TIMES = 10_000_000, 5
@@ -88,7 +88,7 @@ async def measure(port: int) -> list[list[float]]:
         public=lambda address: address == "127.0.0.1",
     )
     engine = DockerEngine(base_url=os.environ.get("DOCKER_HOST"))
-    pool = Pool(
+    pool = ContainerPool(
         engine=engine,
         origin=ContainerOrigin(daemon_id="bench-" + UlidGenerator().new(), generation="bench"),
         clock=clock,
@@ -98,9 +98,9 @@ async def measure(port: int) -> list[list[float]]:
     )
     sandbox = Sandbox(
         pool=pool,
-        images=Images(engine, Path(assayd.guest.__file__).parent),
+        images=ImageCache(engine, Path(assayd.guest.__file__).parent),
         clock=clock,
-        seccomp=share("seccomp", "container.json").read_text(),
+        seccomp=shared_path("seccomp", "container.json").read_text(),
         egress=relay,
     )
     text = {"source": GUEST, "filename": "bench.py", "function": "measure", "builtins": "full"}

@@ -14,12 +14,12 @@ import assayd.guest
 from assayd.engines.docker import DockerEngine
 from assayd.errors import EngineError
 from assayd.ids import UlidGenerator
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.ports.engine import ContainerSpec
-from assayd.sandbox.container import ContainerOrigin, container_spec
+from assayd.sandbox.container import ContainerOrigin, build_container_spec
 from assayd.sandbox.pool.decide import PoolKey
-from assayd.sandbox.sandbox import Images
-from assayd.sandbox.session.channel import Channel, StreamEnded, greet
+from assayd.sandbox.sandbox import ImageCache
+from assayd.sandbox.session.channel import RunnerChannel, StreamEnded, wait_until_ready
 
 MIB = 2**20
 PRELOAD = ("json", "re", "pathlib")
@@ -62,11 +62,11 @@ class Ceiling:
     async def _worker(self, end: float) -> int:
         count = 0
         while time.perf_counter() < end:
-            spec: ContainerSpec = container_spec(self._key, self._origin, self._ids.new())
+            spec: ContainerSpec = build_container_spec(self._key, self._origin, self._ids.new())
             ref = await self._engine.create(spec)
             try:
-                channel = Channel(await self._engine.start(ref))
-                await greet(channel, PRELOAD)
+                channel = RunnerChannel(await self._engine.start(ref))
+                await wait_until_ready(channel, PRELOAD)
                 await channel.close()
                 count += 1
             except (EngineError, StreamEnded) as problem:
@@ -81,7 +81,7 @@ async def ceiling(concurrencies: tuple[int, ...], seconds: float) -> dict[int, f
     """Measure the engine's own rate at several concurrencies."""
     engine = DockerEngine(base_url=None)
     try:
-        image = await Images(engine, Path(assayd.guest.__file__).parent).get("python")
+        image = await ImageCache(engine, Path(assayd.guest.__file__).parent).get("python")
         key = PoolKey(
             image=image.name,
             image_digest=image.digest,
@@ -92,7 +92,7 @@ async def ceiling(concurrencies: tuple[int, ...], seconds: float) -> dict[int, f
             work_files=4096,
             open_files=256,
             network="blocked",
-            seccomp=share("seccomp", "container.json").read_text(encoding="utf-8"),
+            seccomp=shared_path("seccomp", "container.json").read_text(encoding="utf-8"),
             preload=PRELOAD,
         )
         bare = Ceiling(engine, key)

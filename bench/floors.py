@@ -20,14 +20,14 @@ from pathlib import Path
 
 from assayd.engines.oci.images import ImageStore
 from assayd.engines.oci.runtime import find_host
-from assayd.guest.frames import PROTOCOL, encode
+from assayd.guest.frames import PROTOCOL, encode_frame
 
 PYTHON = ("/usr/bin/python3.11", "-I", "-S")
 BARE = (*PYTHON, "-c", "pass")
 ENVIRONMENT = {"PATH": "/usr/bin", "LANG": "C.UTF-8"}
 _NEW_MOUNTS, _BIND, _RECURSIVE, _PRIVATE = 0x20000, 0x1000, 0x4000, 0x40000
 _libc = ctypes.CDLL(None)
-HELLO = encode({"type": "hello", "protocol": PROTOCOL, "preload": []})
+HELLO = encode_frame({"type": "hello", "protocol": PROTOCOL, "preload": []})
 
 
 def python_image(images: Path) -> tuple[Path, Sequence[str]]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from assayd.engines.oci import OciEngine
 from assayd.errors import EngineError
 from assayd.ports.engine import ImageFacts
-from assayd.sandbox.sandbox import baseline_bytes
+from assayd.sandbox.sandbox import read_baseline_bytes
 from bench.daemon import Answer, Daemon, daemon, pool_filled
 from bench.figures import flat, footprint
 from bench.load import Submission, flood, one_by_one
@@ -48,7 +48,7 @@ def on_images(images: Path, folder: Path, count: int, summary: Summary) -> Itera
     if len(facts) != len(PREFIXES):
         return
     for prefix, (image, policy) in PREFIXES.items():
-        yield f"{prefix}baseline_mb", baseline_bytes(facts[image]) // 2**20
+        yield f"{prefix}baseline_mb", read_baseline_bytes(facts[image]) // 2**20
         for name, value in _attempts(folder / image, script(policy), count, summary, settings):
             yield prefix + name, value
     for prefix, answers in _in_turns(folder, count, settings):

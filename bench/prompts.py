@@ -13,20 +13,20 @@ from collections import defaultdict
 from collections.abc import Iterator
 from statistics import median
 
-from assayd.analysis.worker import brief, run_stages
+from assayd.analysis.worker import build_briefing, run_stages
 from assayd.kinds import registry
 from assayd.model.report import StageStatus
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from assayd_chains.model import Strategy
-from assayd_chains.prompts import Prompt, fix_prompt, write_prompt
+from assayd_chains.prompts import Prompt, build_fix_prompt, build_generation_prompt
 from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.shell_programs import read_shell
 from bench.generate import intents
 from bench.repair import cases
 
-POLICIES = load_policies([share("policies")])
-reader.install(read_shell)
+POLICIES = load_policies([shared_path("policies")])
+reader.install_reader(read_shell)
 Sized = tuple[str, str, int]
 
 
@@ -38,10 +38,10 @@ def requests() -> Iterator[Sized]:
 
 def first_request(intent: intents.Intent) -> Prompt:
     """Return the first prompt of a request."""
-    kind = registry.find(intent.kind)
+    kind = registry.find_validator(intent.kind)
     policy = POLICIES.get(kind.default_policy)
-    briefed = brief(kind, json.dumps(intent.context).encode(), policy)
-    return write_prompt(briefed.briefing, intent.words)
+    briefed = build_briefing(kind, json.dumps(intent.context).encode(), policy)
+    return build_generation_prompt(briefed.briefing, intent.words)
 
 
 def repairs() -> Iterator[Sized]:
@@ -54,7 +54,7 @@ def repairs() -> Iterator[Sized]:
 def first_fix(case: cases.Case) -> Prompt | None:
     """Return the first prompt of a repair; None if no static stage refuses the submission."""
     submission = case.submission(case.broken)
-    kind = registry.find(str(submission["kind"]))
+    kind = registry.find_validator(str(submission["kind"]))
     policy = POLICIES.get(kind.default_policy)
     payload = kind.payload.model_validate_json(json.dumps(submission["payload"]))
     failed = [one for one in run_stages(kind, payload, policy) if one.status is StageStatus.FAILED]
@@ -68,7 +68,7 @@ def first_fix(case: cases.Case) -> Prompt | None:
             {"severity": "error", "rule": one.rule, "message": one.message, "file": one.file} for one in found
         ],
     }
-    return fix_prompt(kind.context(payload, report, policy), Strategy.FIX)
+    return build_fix_prompt(kind.context(payload, report, policy), Strategy.FIX)
 
 
 def _bytes(prompt: Prompt) -> int:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from assayd.analysis.worker import run_stages
 from assayd.kinds import registry
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import PolicySet, load_policies
 from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.shell_programs import read_shell
@@ -167,7 +167,7 @@ SUITES: Mapping[str, tuple[str, Callable[[str], Mapping[str, object]], tuple[Sha
 
 def measured_s(kind: str, payload: Mapping[str, object], policies: PolicySet) -> float:
     """Return the processor time of a submission's static stages, children's included."""
-    validator = registry.find(kind)
+    validator = registry.find_validator(kind)
     read = validator.payload.model_validate(payload)
     began = time.process_time() + _children_s()
     run_stages(validator, read, policies.get(validator.default_policy))
@@ -187,8 +187,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("suites", nargs="*", choices=[[], *SUITES], metavar="KIND", help="default: all")
     parser.add_argument("--cap", type=int, default=MIB, metavar="BYTES", help="the longest text")
     given = parser.parse_args(arguments)
-    reader.install(read_shell)
-    policies = load_policies([share("policies")])
+    reader.install_reader(read_shell)
+    policies = load_policies([shared_path("policies")])
     print(f"{'suite':10} {'shape':26} {'64 KiB':>8} {'cap':>8} {'x/byte':>7}")
     for suite in given.suites or list(SUITES):
         kind, payload, shapes = SUITES[suite]

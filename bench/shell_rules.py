@@ -28,7 +28,7 @@ from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType
 
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from assayd_pipeline import shell
 from assayd_pipeline.shell.parse import reader, source
@@ -37,7 +37,7 @@ from bench.real.shell import read_lines
 
 ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests/unit/pipeline/shell"
-_POLICY = load_policies([share("policies")]).get("pipeline")
+_POLICY = load_policies([shared_path("policies")]).get("pipeline")
 # What a function returns that finds nothing, by the beginning of its annotation.
 _NEUTRAL = {
     "None": "None",
@@ -84,7 +84,7 @@ def cases(real: Path | None) -> Iterator[ScriptCase]:
     ]
     for corpus, name, steps in found:
         for text in (step["content"] for step in steps if step["type"] == "bash"):
-            yield ScriptCase(corpus=corpus, name=name, text=source.clean(text))
+            yield ScriptCase(corpus=corpus, name=name, text=source.normalize_script(text))
 
 
 def judge(text: str) -> Outcome:
@@ -122,7 +122,7 @@ def main() -> int:
     arguments.add_argument("--functions", action="store_true")
     arguments.add_argument("--json", type=Path)
     given = arguments.parse_args()
-    reader.install(cache(read_shell))
+    reader.install_reader(cache(read_shell))
     scripts = list(cases(given.real))
     before = [judge(case.text) for case in scripts]
     refused = Counter(
@@ -135,7 +135,7 @@ def main() -> int:
         given.json.write_text(json.dumps(rows))
     for place, function, neutral in functions() if given.functions else ():
         code, function.__code__ = function.__code__, neutral
-        source.parse.cache_clear()
+        source.parse_source.cache_clear()
         after = [judge(case.text) for case in scripts]
         function.__code__ = code
         pairs = list(zip(scripts, before, after, strict=True))

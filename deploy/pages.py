@@ -19,7 +19,7 @@ from typer.completion import get_completion_script
 
 from assayd import __version__
 from assayd.__main__ import _build_parser
-from assayd.settings import documented
+from assayd.settings import iter_documented_settings
 from assayd_client.cli import exits
 from assayd_client.cli.app import app
 from assayd_cluster.gateway.__main__ import _build_parser as _gateway_parser
@@ -106,7 +106,7 @@ def daemon_page() -> str:
         ".PP",
         _text(parser.epilog or ""),
         *_table("OPTIONS", list(_argparse_options(parser))),
-        *_settings(documented()),
+        *_settings(iter_documented_settings()),
         *_table("SIGNALS", SIGNALS),
         *_table("EXIT STATUS", ENDS),
         *_table("ENVIRONMENT", DAEMON_ENVIRONMENT),
@@ -119,7 +119,9 @@ def daemon_page() -> str:
 def gateway_page() -> str:
     """Return the page of `assayd-gateway`: what it has beyond a daemon."""
     purpose = "accept attempts for a cluster of assayd nodes"
-    own = [setting for setting in documented(GatewaySettings) if setting[0].startswith("cluster.")]
+    own = [
+        setting for setting in iter_documented_settings(GatewaySettings) if setting[0].startswith("cluster.")
+    ]
     more = "It has every setting of assayd(8) as well."
     return _cluster_page(_gateway_parser(), purpose, "[--print-config | --migrate FILE]", own, more)
 
@@ -127,7 +129,7 @@ def gateway_page() -> str:
 def node_page() -> str:
     """Return the page of `assayd-node`."""
     purpose = "fetch attempts of a cluster for the assayd of this host"
-    own = list(documented(NodeSettings, NODE_PREFIX))
+    own = list(iter_documented_settings(NodeSettings, NODE_PREFIX))
     more = "It hands each attempt to the assayd(8) of its host, and the verdict to a gateway."
     return _cluster_page(_node_parser(), purpose, "[--print-config]", own, more)
 

@@ -13,7 +13,7 @@ from typing import Any
 import typer.main
 
 from assayd.kinds import registry
-from assayd.settings import documented
+from assayd.settings import iter_documented_settings
 from assayd_client.cli.app import app
 
 
@@ -27,13 +27,15 @@ def write(folder: Path) -> None:
 def _rules() -> Iterator[str]:
     yield from ("# Rules", "", "All rules by kind. `GET /v1/kinds/KIND` returns the same.")
     for kind in sorted(registry.list_own_kinds()):
-        rows = ((f"`{rule.id}`", rule.severity, rule.title, rule.help) for rule in registry.own(kind).rules)
+        rows = (
+            (f"`{rule.id}`", rule.severity, rule.title, rule.help) for rule in registry.load_own(kind).rules
+        )
         yield from ("", f"## {kind}", "", *_table(("rule", "severity", "title", "example or advice"), rows))
 
 
 def _settings() -> Iterator[str]:
     yield from ("# Settings", "", "`assayd --sample-config` prints the same as a settings file.", "")
-    rows = ((f"`{name}`", f"`{value}`", text) for name, _, value, text in documented())
+    rows = ((f"`{name}`", f"`{value}`", text) for name, _, value, text in iter_documented_settings())
     yield from _table(("setting", "default", "meaning"), rows)
 
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from assayd.analysis.worker import run_stages
 from assayd.kinds import registry
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import PolicySet, load_policies
 from assayd_client import PlainClient
 from assayd_pipeline.shell.parse import reader
@@ -204,13 +204,13 @@ def attempt(item: Item, profile: str, *, path: Path) -> Judged:
 
 @cache
 def _policies() -> PolicySet:
-    return load_policies([share("policies")])
+    return load_policies([shared_path("policies")])
 
 
 def judge(item: Item, profile: str) -> Judged:
     """Run the static stages of an item; return the verdict and the errors found."""
     asked = submission(item, profile)
-    validator = registry.find(asked["kind"])
+    validator = registry.find_validator(asked["kind"])
     policy = _policies().get(profile)
     stages = run_stages(validator, validator.payload.model_validate(asked["payload"]), policy)
     errors = [one for stage in stages for one in stage.findings if one.is_error]
@@ -261,7 +261,7 @@ def main() -> None:
             for item in map(json.loads, Path(file).read_text().splitlines()):
                 print(item["half"], item["license"], item["type"], item["source"], item["digest"][:16])
         case ["rules", file]:
-            reader.install(read_shell)
+            reader.install_reader(read_shell)
             judge_halves(list(map(json.loads, Path(file).read_text().splitlines())), judge)
         case ["try", file, path]:
             items = list(map(json.loads, Path(file).read_text().splitlines()))

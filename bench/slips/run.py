@@ -25,7 +25,7 @@ from pathlib import Path
 
 import assayd
 from assayd.model.finding import Edit
-from assayd_chains.providers.rules import apart, apply
+from assayd_chains.providers.rules import apply_edits, remove_overlapping
 from assayd_client import Document, PlainClient
 from bench import RESULTS
 from bench.daemon import daemon
@@ -112,7 +112,11 @@ class Bench:
         words = " ".join(f"{f['message']} {f['suggestion']}" for f in told)
         edits = [hint["edit"] for hint in attempt["report"]["fix_hints"] if hint["edit"]]
         failed = attempt["verdict"] == "failed"
-        changed = apply(slip.text, apart([Edit(**edit) for edit in edits])) if edits else slip.text
+        changed = (
+            apply_edits(slip.text, remove_overlapping([Edit(**edit) for edit in edits]))
+            if edits
+            else slip.text
+        )
         mended = changed != slip.text and failed
         again = self.submit(source.kind, source.put(changed)) if mended else None
         good = again is not None and shown(again) == right

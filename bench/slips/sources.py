@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.ports.command_line import FileOptions
-from assayd_client.cli.kinds import files_reader
+from assayd_client.cli.kinds import get_files_reader
 
 ROOT = Path(__file__).parents[2]
 REAL = Path(os.environ.get("BENCH_REAL", ROOT.parent / "shared" / "real"))
@@ -42,7 +42,7 @@ def examples() -> Iterator[Source]:
                     input=given,
                     extra=_options(listed.get("options", [])),
                 )
-                payload = files_reader(kind)({name: (folder / name).read_bytes()}, options)
+                payload = get_files_reader(kind)({name: (folder / name).read_bytes()}, options)
                 yield from _of_payload(kind, f"examples/{name}", payload)
 
 

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Sequence
 
 from assayd import __version__
-from assayd.program import exit_code, importing
+from assayd.program import run_for_exit_code, without_gc_while_importing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the daemon until a signal stops it, and return the exit code."""
     chosen = _build_parser().parse_args(arguments)
-    return exit_code("assayd", lambda: _run(chosen))
+    return run_for_exit_code("assayd", lambda: _run(chosen))
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -42,18 +42,22 @@ def _build_parser() -> argparse.ArgumentParser:
 
 def _run(chosen: argparse.Namespace) -> int:
     if chosen.sbom:
-        from assayd.imaging.sbom import environment_sbom
+        from assayd.imaging.sbom import build_environment_sbom
 
-        print(environment_sbom().decode(), end="")
+        print(build_environment_sbom().decode(), end="")
         return 0
-    from assayd.settings import effective, load_settings, sample
+    from assayd.settings import list_effective_settings, load_settings, render_sample
 
     if chosen.sample_config:
-        print(sample(), end="")
+        print(render_sample(), end="")
         return 0
     settings = load_settings()
     if chosen.print_config:
-        print("\n".join(f"{row.name} = {row.value}\t# {row.source}" for row in effective(settings)))
+        print(
+            "\n".join(
+                f"{row.name} = {row.value}\t# {row.source}" for row in list_effective_settings(settings)
+            )
+        )
         return 0
     if chosen.acknowledge_copy:
         from assayd.wiring.identity import acknowledge_copy
@@ -68,7 +72,7 @@ def _run(chosen: argparse.Namespace) -> int:
         check_settings(settings)
         print("settings and policies are valid")
         return 0
-    with importing():
+    with without_gc_while_importing():
         from assayd.daemon import run
 
     return run(settings)

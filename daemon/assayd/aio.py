@@ -48,7 +48,7 @@ class Deadline:
         self._left_out_s = max(total_s, self._left_out_s)
 
     def cancel(self) -> None:
-        """Make the deadline expire now."""
+        """Make the deadline expire immediately."""
         self.cancelled = True
         self._end_scopes()
 
@@ -89,7 +89,7 @@ class Deadline:
 
     def _end_scopes(self) -> None:
         for scope in self._scopes:
-            # An expired one is already being cancelled, and can't be cancelled again.
+            # An expired timeout is already being raised and can't be rescheduled.
             if not scope.expired():
                 scope.reschedule(self._loop.time())
 
@@ -107,7 +107,7 @@ class Signal:
             self._next = asyncio.Event()
         return self._next
 
-    def give(self) -> None:
+    def wake_all(self) -> None:
         """Wake all tasks that wait for an event returned by `next`."""
         if self._next is not None:
             self._next.set()
@@ -151,7 +151,7 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
         raise problem
 
 
-async def together(*works: Coroutine[object, object, None]) -> None:
+async def run_concurrently(*works: Coroutine[object, object, None]) -> None:
     """Run all awaitables to completion; the first error cancels the others and is raised unwrapped."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -161,7 +161,7 @@ async def together(*works: Coroutine[object, object, None]) -> None:
         raise problems.exceptions[0] from None
 
 
-async def finish(work: Coroutine[object, object, T], *, timeout_s: float) -> T:
+async def run_cleanup(work: Coroutine[object, object, T], *, timeout_s: float) -> T:
     """Run cleanup to completion within a timeout, even if the caller is cancelled in the meantime.
 
     Raises: CancelledError after the cleanup, if the caller was cancelled; TimeoutError, if the cleanup took

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import structlog
 
-from assayd.model.audit_chain import line_digest, read_previous_digest, read_timestamp
+from assayd.model.audit_chain import compute_line_digest, read_previous_digest, read_timestamp
 
 log = structlog.get_logger()
 
@@ -51,7 +51,7 @@ class AuditLog:
         self._folder = folder
         self._file_bytes = file_bytes
         self._files = files
-        numbers = [_number(file) for file in files_of(folder)]
+        numbers = [_file_number(file) for file in list_log_files(folder)]
         self._opened = -1
         self._number = 0
         self._written = 0
@@ -75,12 +75,12 @@ class AuditLog:
                 at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
                 whole = {"at": at, **entry, "previous": self._last}
                 line = json.dumps(whole, separators=(",", ":"), default=str).encode()
-                self._append(line + b"\n")
+                self._append_line(line + b"\n")
         except OSError as problem:
             log.error("audit.not_written", action=action, problem=str(problem))
             return False
         self._written += len(line) + 1
-        self._last = line_digest(line)
+        self._last = compute_line_digest(line)
         return True
 
     @contextmanager
@@ -98,7 +98,7 @@ class AuditLog:
         If the added lines break the chain, this process's next line breaks it too, so that `verify` detects
         this. Another process may have begun a new file since this process opened its file.
         """
-        newest = max(map(_number, files_of(self._folder)), default=0)
+        newest = max(map(_file_number, list_log_files(self._folder)), default=0)
         if newest > self._number:
             self._open_file(newest)
             return
@@ -107,10 +107,10 @@ class AuditLog:
         for line in os.pread(self._opened, most, self._written).splitlines():
             if read_previous_digest(line) != self._last:
                 break
-            self._last = line_digest(line)
+            self._last = compute_line_digest(line)
         self._written = size
 
-    def _append(self, line: bytes) -> None:
+    def _append_line(self, line: bytes) -> None:
         """Append a whole line; if this fails, append nothing. Raises: OSError."""
         if os.write(self._opened, line) < len(line):
             os.ftruncate(self._opened, self._written)
@@ -118,8 +118,8 @@ class AuditLog:
 
     def read(self, since: str = "") -> Iterator[bytes]:
         """Yield the lines since a given time in chronological order, each with its line break."""
-        for file in files_of(self._folder):
-            with suppress(FileNotFoundError), file.open("rb") as opened:  # it was the oldest, and is gone
+        for file in list_log_files(self._folder):
+            with suppress(FileNotFoundError), file.open("rb") as opened:  # the oldest one, already deleted
                 for line in opened:
                     if not since or read_timestamp(line) >= since:
                         yield line
@@ -127,7 +127,7 @@ class AuditLog:
     def _rotate(self) -> None:
         """Begin the next file; if too many files are kept, remove the oldest."""
         self._open_file(self._number + 1)
-        for old in files_of(self._folder)[: -self._files]:
+        for old in list_log_files(self._folder)[: -self._files]:
             old.unlink()
 
     def _open_file(self, number: int) -> None:
@@ -137,7 +137,7 @@ class AuditLog:
         opened = os.open(file, flags, 0o600)
         try:
             content = file.read_bytes()
-            if content and not content.endswith(b"\n"):  # the end of a line that a loss of power has cut
+            if content and not content.endswith(b"\n"):  # the end of a line that a power failure truncated
                 os.write(opened, b"\n")
                 content += b"\n"
         except OSError:
@@ -147,7 +147,7 @@ class AuditLog:
         self._opened, self._number = opened, number
         self._written = len(content)
         if content:
-            self._last = line_digest(content.splitlines()[-1])
+            self._last = compute_line_digest(content.splitlines()[-1])
 
 
 def add_line(folder: Path, action: str, *, actor: dict[str, object], subject: str, **details: object) -> bool:
@@ -155,9 +155,9 @@ def add_line(folder: Path, action: str, *, actor: dict[str, object], subject: st
 
     Raises: OSError, if the log can't be opened.
     """
-    if not folder.is_dir() or not files_of(folder):
+    if not folder.is_dir() or not list_log_files(folder):
         return False
-    adding = AuditLog(folder, file_bytes=sys.maxsize)  # only the daemon begins a file: it must be the owner
+    adding = AuditLog(folder, file_bytes=sys.maxsize)  # only the daemon creates files, as their owner
     try:
         return adding.note(action, actor=actor, subject=subject, **details)
     finally:
@@ -174,11 +174,11 @@ def _lock(folder: int) -> None:
     fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def files_of(folder: Path) -> list[Path]:
+def list_log_files(folder: Path) -> list[Path]:
     """Return the files of a log in chronological order."""
-    return sorted((file for file in folder.iterdir() if _NAME.fullmatch(file.name)), key=_number)
+    return sorted((file for file in folder.iterdir() if _NAME.fullmatch(file.name)), key=_file_number)
 
 
-def _number(file: Path) -> int:
+def _file_number(file: Path) -> int:
     found = _NAME.fullmatch(file.name)
     return int(found[1]) if found else 0

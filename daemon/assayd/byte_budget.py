@@ -72,7 +72,7 @@ class ByteBudget:
             del self._held[uid]
 
     @contextmanager
-    def growing(self, uid: int, *, operator: bool | None = None) -> Iterator[GrowingReservation]:
+    def reserve_growing(self, uid: int, *, operator: bool | None = None) -> Iterator[GrowingReservation]:
         """Yield a reservation that can grow; release its bytes when the body ends.
 
         Args:
@@ -101,10 +101,10 @@ class ByteBudget:
             try:
                 yield
             finally:
-                await asyncio.to_thread(memory.give_back)
+                await asyncio.to_thread(memory.release_free_memory)
 
     @asynccontextmanager
-    async def parsing(self, uid: int, size: int = 0) -> AsyncIterator[None]:
+    async def wait_to_parse(self, uid: int, size: int = 0) -> AsyncIterator[None]:
         """Wait until no other thread is parsing and this user isn't throttled; users take turns.
 
         Parsing threads compete with the event loop for the interpreter. If several were parsing at once,
@@ -121,7 +121,7 @@ class ByteBudget:
             try:
                 yield
             finally:
-                self.pace.used(uid, perf_counter() - began)
+                self.pace.record_use(uid, perf_counter() - began)
 
     async def parse(self, text: bytes, uid: int, parse: Callable[[bytes], T]) -> T:
         """Parse bytes and return the result; unless they are few, parse them in a thread at the user's turn.
@@ -130,7 +130,7 @@ class ByteBudget:
         """
         if len(text) <= SMALL_BYTES:
             return parse(text)
-        async with self.parsing(uid, len(text)):
+        async with self.wait_to_parse(uid, len(text)):
             return await asyncio.to_thread(parse, text)
 
     async def read_in_turn(self, text: bytes, uid: int, parse: Callable[[bytes], T]) -> T:
@@ -144,10 +144,10 @@ class ByteBudget:
     @asynccontextmanager
     async def _rested_turn(self, turns: FairSemaphore, uid: int) -> AsyncIterator[None]:
         while True:
-            await asyncio.sleep(self.pace.rest_s(uid))
+            await asyncio.sleep(self.pace.throttled_for_s(uid))
             async with self._turn(turns, uid):
-                if self.pace.rest_s(uid):
-                    continue  # another of its texts was parsed meanwhile
+                if self.pace.throttled_for_s(uid):
+                    continue  # another of its texts was parsed meanwhile: read the budget again
                 yield
                 return
 

@@ -38,11 +38,11 @@ from assayd import __version__, memory
 from assayd.aio import task_group
 from assayd.api import ApiServer
 from assayd.errors import ConfigError
-from assayd.log import configure
+from assayd.log import configure_logging
 from assayd.model.attempt import State
 from assayd.settings import Settings
-from assayd.sockets import is_passed_by_systemd, listen, listen_loopback
-from assayd.wiring import Assembly, PartOverrides, build, configure_api
+from assayd.sockets import is_passed_by_systemd, listen_loopback, listen_unix
+from assayd.wiring import Assembly, PartOverrides, build_daemon, configure_api
 
 USUALLY_S = 5.0
 """How often the status is sent if no watchdog demands more."""
@@ -58,14 +58,14 @@ class Notifier:
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self.status: Callable[[], str] = lambda: "starting"
         self.every_s = _heartbeat_interval_s(environ)
-        # Without an address it would open a socket and forget it.
+        # Without an address, it would open a socket and forget it.
         self._line = sdnotify.SystemdNotifier() if environ.get("NOTIFY_SOCKET") else None
         if self._line is not None and self._line.socket is not None:
             # A service manager that doesn't listen must not delay the daemon; later notices repeat the state.
             self._line.socket.setblocking(False)
 
     @asynccontextmanager
-    async def living(self) -> AsyncIterator[None]:
+    async def send_heartbeats(self) -> AsyncIterator[None]:
         """Send heartbeats and the status at regular intervals until the end of the `with` block."""
         async with task_group() as tasks:
             telling = tasks.create_task(self._send_periodically(), name="tell")
@@ -79,7 +79,7 @@ class Notifier:
             self._notify(f"WATCHDOG=1\nSTATUS={self.status()}")
             await asyncio.sleep(self.every_s)
 
-    def ready(self) -> None:
+    def notify_ready(self) -> None:
         """Notify the service manager that the daemon is ready, after the start and after each reload."""
         self._notify(f"READY=1\nSTATUS={self.status()}")
 
@@ -87,7 +87,7 @@ class Notifier:
         """Notify the service manager that a reload of the policies has begun; `ready` reports its end."""
         self._notify("RELOADING=1")
 
-    def stopping(self) -> None:
+    def notify_stopping(self) -> None:
         """Notify the service manager that the daemon is stopping."""
         self._notify(f"STOPPING=1\nSTATUS={self.status()}")
 
@@ -122,9 +122,9 @@ def run(settings: Settings, overrides: PartOverrides | None = None) -> int:
 
     Raises: ConfigError or StoreError, if the daemon can't start.
     """
-    configure(settings.log.level, settings.log.format)
+    configure_logging(settings.log.level, settings.log.format)
     sys.setswitchinterval(SWITCH_S)
-    memory.settle()
+    memory.configure_allocator()
     raise_priority(settings.nice)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_main(settings, overrides or PartOverrides()))
@@ -155,21 +155,21 @@ def raise_priority(nice: int) -> None:
 
 async def _main(settings: Settings, overrides: PartOverrides) -> None:
     with state_lock(settings.state_dir):
-        server_socket = listen(settings.socket, mode=settings.socket_mode, group=settings.socket_group)
+        server_socket = listen_unix(settings.socket, mode=settings.socket_mode, group=settings.socket_group)
         try:
             async with AsyncExitStack() as stack:
                 address = settings.metrics.address
                 metrics = stack.enter_context(closing(listen_loopback(address))) if address else None
                 notifier = stack.enter_context(closing(Notifier()))
-                # Before all that takes time to come and to go.
-                await stack.enter_async_context(notifier.living())
-                parts = await build(settings, stack, overrides)
+                # First, because starting and stopping the other parts takes time.
+                await stack.enter_async_context(notifier.send_heartbeats())
+                parts = await build_daemon(settings, stack, overrides)
                 api = configure_api(settings, parts)
                 served = [(ApiServer(api.socket), server_socket)]
                 if metrics is not None:
                     log.info("metrics.listening", address="{}:{}".format(*metrics.getsockname()))
                     served.append((ApiServer(api.metrics), metrics))
-                await Daemon(parts, notifier, greeting=greeting(settings)).serve(*served)
+                await Daemon(parts, notifier, greeting=build_greeting(settings)).serve(*served)
         finally:
             server_socket.close()
             if not is_passed_by_systemd():
@@ -177,7 +177,7 @@ async def _main(settings: Settings, overrides: PartOverrides) -> None:
     log.info("daemon.stopped")
 
 
-def greeting(settings: Settings) -> str:
+def build_greeting(settings: Settings) -> str:
     """Return a message with the next command for a person at the console; empty for other log formats."""
     if settings.log.format != "console":
         return ""
@@ -268,7 +268,7 @@ class Daemon:
             await self._stop.wait()
             self.log_stop()
             self._parts.acceptance.stop()
-            self._notifier.stopping()
+            self._notifier.notify_stopping()
             preparing.cancel()
             self._parts.batches.stop()
             await self._drain()
@@ -299,7 +299,7 @@ class Daemon:
         daemon.
         """
         await self._parts.readiness.tried.wait()
-        self._notifier.ready()
+        self._notifier.notify_ready()
 
     def _status_line(self) -> str:
         """Return the state of the daemon as one line."""
@@ -308,20 +308,20 @@ class Daemon:
             return f"stopping; {self._parts.scheduler.active} attempts running"
         if not ready:
             return f"not serving: {problem}"
-        states = self._parts.scheduler.states()
+        states = self._parts.scheduler.count_by_state()
         queued = states.pop(State.QUEUED)
         return f"serving; {states.total()} attempts running, {queued} waiting"
 
     async def _prepare(self) -> None:
         """Become ready, recover the previous run's unfinished work, log the readiness, and stay ready."""
-        # Asked before anything can be accepted: nothing of this run may be among it.
-        unfinished = await self._parts.admission.unfinished() if self._recovers else ()
+        # Before anything can be accepted, so that it contains nothing of this run.
+        unfinished = await self._parts.admission.load_unfinished() if self._recovers else ()
         await self._parts.readiness.prepare()
         if self._recovers:
             await self._parts.admission.recover(unfinished)
             await self._parts.batches.recover(unfinished)
-            await self._parts.chains.recover()
-            await self._parts.workflows.recover()
+            await self._parts.chains.recover_chains()
+            await self._parts.workflows.recover_chains()
         _tune_gc()
         origin = self._parts.origin
         log.info(
@@ -371,7 +371,7 @@ class Daemon:
                 "policies.reloaded",
                 actor={"daemon": self._parts.origin.daemon_id},
                 subject="policies",
-                policies=self._parts.policies.digests(),
+                policies=self._parts.policies.digests_by_name(),
             )
         if published:
-            self._notifier.ready()
+            self._notifier.notify_ready()

@@ -19,14 +19,14 @@ MAX_CHARS = 250
 """Longest name that is compared: the time grows with the square of the length."""
 
 
-def close_names(name: str, known: Iterable[str], most: int = 1) -> list[str]:
+def find_close_names(name: str, known: Iterable[str], most: int = 1) -> list[str]:
     """Return up to `most` known names that are similar to a name, the most similar first."""
     if len(name) > MAX_CHARS:
         return []
     return get_close_matches(name, known, n=most, cutoff=CUTOFF)
 
 
-def hint(name: str, known: Iterable[str]) -> str:
+def did_you_mean_hint(name: str, known: Iterable[str]) -> str:
     """Return `` (did you mean …?)`` if a known name is similar, otherwise an empty string."""
-    close = close_names(name, known)
+    close = find_close_names(name, known)
     return f" (did you mean {close[0]}?)" if close else ""

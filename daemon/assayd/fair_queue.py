@@ -44,21 +44,21 @@ class FairQueue(Generic[T]):
         """Remove and return the next item. Raises: KeyError, if the queue is empty."""
         for flows in self._users.values():
             for items in flows.values():
-                return self.serve(next(iter(items)))
+                return self.pop_item(next(iter(items)))
         raise KeyError("the queue is empty")
 
     def pop_other_user(self, users: Container[int]) -> T | None:
         """Remove and return the next item of a user who isn't in `users`; None if there is none."""
         for user, flows in self._users.items():
             if user not in users:
-                return self.serve(next(iter(next(iter(flows.values())))))
+                return self.pop_item(next(iter(next(iter(flows.values())))))
         return None
 
-    def users(self) -> KeysView[int]:
+    def waiting_users(self) -> KeysView[int]:
         """Return the users with waiting items, in the order of their turns."""
         return self._users.keys()
 
-    def serve(self, key: str) -> T:
+    def pop_item(self, key: str) -> T:
         """Remove and return this item as if its turn had come. Raises: KeyError, if it isn't waiting."""
         user, flow = self._flows[key]
         item = self.remove(key)
@@ -69,7 +69,7 @@ class FairQueue(Generic[T]):
                 self._users[user].move_to_end(flow)
         return item
 
-    def in_turn(self) -> list[T]:
+    def list_in_order(self) -> list[T]:
         """Return all items in the order of `pop`, without removing them."""
         if not self._flows:
             return []
@@ -140,7 +140,7 @@ class FairSemaphore:
             await waiter.turn
         except asyncio.CancelledError:
             if waiter.turn.done() and not waiter.turn.cancelled():
-                self._release(waiter)  # the slot came at the same moment
+                self._release(waiter)  # the slot was assigned at the same moment
             elif waiter.key in self._waiting:
                 self._waiting.remove(waiter.key)
             raise
@@ -158,7 +158,7 @@ class FairSemaphore:
             waiter = self._waiting.pop_other_user({user for user, _ in self._held} if is_reserved else ())
             if waiter is None:
                 break
-            if waiter.turn.done():  # its task was cancelled, and is just about to notice
+            if waiter.turn.done():  # its task was cancelled, which it notices soon
                 continue
             self._free -= 1
             self._held[waiter.flow] += 1
@@ -202,7 +202,7 @@ class UserThrottle:
         now = self._clock()
         return all(each == user or now - at > ALONE_S for each, at in self._seen.items())
 
-    def used(self, user: Hashable, seconds: float) -> None:
+    def record_use(self, user: Hashable, seconds: float) -> None:
         """Record the time that a user has used; the user must then wait if other users are active."""
         if self.is_only_user(user):
             return
@@ -212,7 +212,7 @@ class UserThrottle:
             del self._rests_until[next(iter(self._rests_until))]
         self._rests_until[user] = min(rests_until, now + MOST_REST_S)
 
-    def rest_s(self, user: Hashable) -> float:
+    def throttled_for_s(self, user: Hashable) -> float:
         """Return the seconds until a throttled user is checked again, or 0 if the user needn't wait."""
         left_s = self._rests_until.get(user, 0) - self._clock()
         return 0 if left_s <= 0 or self.is_only_user(user) else min(left_s, LOOK_S)

@@ -37,9 +37,9 @@ class UlidGenerator:
         """Return a fresh ULID."""
         fresh = (time.time_ns() // 1_000_000) << _RANDOM_BITS | int.from_bytes(os.urandom(10), "big")
         self._last = max(fresh, self._last + 1)
-        return encode(self._last)
+        return encode_crockford(self._last)
 
 
-def encode(value: int) -> str:
+def encode_crockford(value: int) -> str:
     """Return a 128-bit number as 26 characters in Crockford base32."""
     return "".join([_PAIRS[value >> shift & 1023] for shift in range(120, -1, -10)])

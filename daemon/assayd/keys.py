@@ -21,7 +21,7 @@ NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class ProviderKey:
     """A provider's API key, and the location from which it was read."""
 
     text: str = field(repr=False)
@@ -41,7 +41,7 @@ class KeySource:
     section: str = "repair.providers"
 
 
-def find_key(name: str, place: KeySource, environment: Mapping[str, str]) -> Key:
+def find_key(name: str, place: KeySource, environment: Mapping[str, str]) -> ProviderKey:
     """Return a provider's key; for a server other than the vendor's, use only an explicitly configured key.
 
     Raises: ConfigError ``repair.key`` (for other sections, the section's own code), if the key is missing
@@ -49,20 +49,20 @@ def find_key(name: str, place: KeySource, environment: Mapping[str, str]) -> Key
     """
     owner = f"{place.section}.{name}"
     if place.file is not None:
-        return Key(
+        return ProviderKey(
             text=_check_key(_read_key_file(owner, place.file), owner, place.file), source=str(place.file)
         )
     variable = place.variable or place.usual
     if variable is None:
-        return Key(text=NONE, source="no key")
+        return ProviderKey(text=NONE, source="no key")
     found = environment.get(variable, "").strip()
     if not found:
         message = f"no key: the environment variable {variable} isn't set, and no file is named"
         raise _key_error(owner, message)
-    return Key(text=_check_key(found, owner, f"${variable}"), source=f"${variable}")
+    return ProviderKey(text=_check_key(found, owner, f"${variable}"), source=f"${variable}")
 
 
-def hide_environment() -> None:
+def make_environment_unreadable() -> None:
     """Prevent other processes of the same user from reading this process's environment with its keys.
 
     The environment of a process stays in its memory, even if it is removed from `os.environ` later. This

@@ -22,26 +22,26 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from assayd.errors import ConfigError
-from assayd.findings.briefing import allowances, answer_form, usual
+from assayd.findings.briefing import describe_allowances, describe_answer_form, reduce_to_usual_imports
 from assayd.findings.retry_context import (
-    headline_of,
+    build_repair_context,
+    build_retry_context,
+    depends_on_allowances,
     is_unreadable,
-    needs_allowances,
-    repair_context,
-    retry_context,
-    strip_layout,
+    normalize_source,
+    select_headline,
 )
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import (
     Document,
     Example,
+    ExtractedFields,
     PromptContext,
     PromptParts,
     Proposal,
     RepairContext,
     SourcePart,
-    Taken,
 )
 from assayd.model.report import Judgement, Rating
 from assayd.model.run import Limits, RunResult, RunSpec
@@ -257,12 +257,12 @@ class Kind(ABC, Generic[P, Q]):
         `findings` are the findings of every failed stage, in order, and the quality findings; `stage` is
         the first failed stage, or `complete`. Without an effective policy, allowed names are omitted.
         """
-        headline = headline_of(self.headlines, stage)
-        return retry_context(findings, headline=headline, reminders=self.rules_for(policy))
+        headline = select_headline(self.headlines, stage)
+        return build_retry_context(findings, headline=headline, reminders=self.rules_for(policy))
 
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
         """Return the requirements for a model: the kind's reminders, and the permissions of the policy."""
-        return (*self.reminders, *allowances(policy, offer=self.offer))
+        return (*self.reminders, *describe_allowances(policy, offer=self.offer))
 
     def code_of(self, answer: str) -> str:
         """Return the code of a model's answer, without surrounding prose and code fences."""
@@ -286,8 +286,12 @@ class Kind(ABC, Generic[P, Q]):
         allowed modules if the fault isn't related to names.
         """
         unreadable = is_unreadable(report)
-        allowed = usual(policy) if policy and needs_allowances(report, self.runtime_stages) else None
-        return repair_context(
+        allowed = (
+            reduce_to_usual_imports(policy)
+            if policy and depends_on_allowances(report, self.runtime_stages)
+            else None
+        )
+        return build_repair_context(
             self.passage(payload),
             report,
             instructions=() if unreadable else (*self.rules_for(allowed), *self._compared(payload)),
@@ -301,11 +305,11 @@ class Kind(ABC, Generic[P, Q]):
 
     def normal_form(self, payload: P) -> bytes:
         """Return a normal form of the text, which doesn't depend on layout and comments."""
-        return strip_layout(self.passage(payload).text, "#")
+        return normalize_source(self.passage(payload).text, "#")
 
-    def taken(self, payload: P) -> Taken:
+    def taken(self, payload: P) -> ExtractedFields:
         """Return the extracted fields and their source strings, or none if rules can't replace the code."""
-        return Taken(texts=(), fields=())
+        return ExtractedFields(texts=(), fields=())
 
     def around(self, context: Any) -> Sequence[PromptContext]:
         """Return the request's context in the form that a prompt shows to the model."""
@@ -315,9 +319,9 @@ class Kind(ABC, Generic[P, Q]):
         """Return the kind's part of the prompt, given the context and the effective policy."""
         return PromptParts(
             task=self.task,
-            rules=(*self.rules_for(usual(policy)), *self._compared(context)),
+            rules=(*self.rules_for(reduce_to_usual_imports(policy)), *self._compared(context)),
             example=self.example,
-            form=answer_form(self.example.answer.form),
+            form=describe_answer_form(self.example.answer.form),
             surroundings=tuple(self.around(context)),
         )
 

@@ -17,14 +17,14 @@ _ARENAS = 2
 _LIBC = ctypes.CDLL(None)
 
 
-def settle() -> None:
+def configure_allocator() -> None:
     """Configure the allocator to keep little freed memory. Must be called before threads are started."""
     if hasattr(_LIBC, "mallopt"):
         _LIBC.mallopt(_MMAP_THRESHOLD, _MAPPED_FROM_BYTES)
         _LIBC.mallopt(_ARENA_MAX, _ARENAS)
 
 
-def give_back() -> None:
+def release_free_memory() -> None:
     """Collect unreferenced objects, and return free memory to the system.
 
     A task's objects are often part of a reference cycle, which the collector would otherwise detect much

@@ -32,7 +32,7 @@ _MOST_LABELLED = 4096
 
 
 @lru_cache(_MOST_LABELLED)
-def labelled(metric: _Metric, *labels: str) -> _Metric:
+def get_labelled_series(metric: _Metric, *labels: str) -> _Metric:
     """Return a metric's time series for these labels from a cache, because look-ups are slow."""
     return metric.labels(*labels)
 
@@ -168,7 +168,7 @@ class Metrics:
         )
         self.database_bytes = self._create_gauge("database_bytes", "Size of the database's files.")
 
-    def render(self) -> bytes:
+    def render_metrics(self) -> bytes:
         """Return all values in the Prometheus text format."""
         return generate_latest(self.registry)
 

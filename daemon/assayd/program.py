@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from assayd.errors import AssaydError, ConfigError
 
 
-def exit_code(program: str, run: Callable[[], int]) -> int:
+def run_for_exit_code(program: str, run: Callable[[], int]) -> int:
     """Run a program and return its exit code: 2 for wrong settings, 3 for potentially temporary errors."""
     try:
         return run()
@@ -23,7 +23,7 @@ def exit_code(program: str, run: Callable[[], int]) -> int:
 
 
 @contextmanager
-def importing() -> Iterator[None]:
+def without_gc_while_importing() -> Iterator[None]:
     """Disable garbage collection while the `with` block imports a program; this saves a fifth of the time.
 
     Afterwards, the collector ignores all objects that exist at the end of the block.

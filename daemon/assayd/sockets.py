@@ -19,7 +19,7 @@ BACKLOG = 4096
 """Connections that wait to be accepted; a client that finds all taken can't connect."""
 
 
-def listen(path: Path, *, mode: int, group: str | None) -> socket.socket:
+def listen_unix(path: Path, *, mode: int, group: str | None) -> socket.socket:
     """Return a listening Unix socket.
 
     Raises: ConfigError ``socket.taken`` if another daemon answers on the socket, ``socket.unusable`` for
@@ -29,7 +29,7 @@ def listen(path: Path, *, mode: int, group: str | None) -> socket.socket:
         return _take_passed_socket()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
-        _clear(path)
+        _remove_stale_socket(path)
         return _bind(path, mode, group)
     except OSError as problem:
         message = f"can't listen on {path}: {problem.strerror}"
@@ -64,7 +64,7 @@ def _take_passed_socket() -> socket.socket:
     return passed
 
 
-def _clear(path: Path) -> None:
+def _remove_stale_socket(path: Path) -> None:
     """Remove the socket of an exited daemon, but never a socket on which a process listens."""
     if not path.is_socket():
         if path.exists():

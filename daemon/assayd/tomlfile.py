@@ -21,7 +21,7 @@ from assayd.errors import ConfigError
 _Model = TypeVar("_Model", bound=BaseModel)
 Key = tuple[str, ...]
 
-# What a scan of a valid TOML text has to tell apart: what may hide a bracket or a newline, and those two.
+# The tokens in a valid TOML text that can contain brackets or newlines, and those two.
 _TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}(?!")'
     r"|'''.*?'{3,5}(?!')"
@@ -78,7 +78,7 @@ class TomlFile:
         return Problem(path=self.path, line=self.line(named), key=".".join(named), message=message)
 
 
-def read(path: Path, code: str) -> TomlFile:
+def read_file(path: Path, code: str) -> TomlFile:
     """Read and parse a file.
 
     Args:
@@ -104,18 +104,18 @@ def parse_content(path: Path, content: bytes, code: str) -> TomlFile:
     """
     try:
         text = content.decode("utf-8").replace("\r\n", "\n")
-        return TomlFile(path=path, values=tomllib.loads(text), lines=key_lines(text))
+        return TomlFile(path=path, values=tomllib.loads(text), lines=map_key_lines(text))
     except UnicodeDecodeError as problem:
         found = Problem(path=path, line=None, key="", message=f"isn't UTF-8 (byte {problem.start})")
         raise FileError(code, [found]) from problem
     except tomllib.TOMLDecodeError as problem:
-        raise FileError(code, [_syntax_problem(path, str(problem))]) from problem
-    except (ValueError, RecursionError) as problem:  # a number of thousands of digits; brackets in brackets
+        raise FileError(code, [_build_syntax_problem(path, str(problem))]) from problem
+    except (ValueError, RecursionError) as problem:  # a very long number, or deeply nested brackets
         message = f"can't be read: {problem}"
         raise FileError(code, [Problem(path=path, line=None, key="", message=message)]) from problem
 
 
-def parse(file: TomlFile, model: type[_Model], code: str) -> _Model:
+def validate_file(file: TomlFile, model: type[_Model], code: str) -> _Model:
     """Validate a file's values against a model.
 
     Raises:
@@ -124,11 +124,11 @@ def parse(file: TomlFile, model: type[_Model], code: str) -> _Model:
     try:
         return model.model_validate(file.values)
     except ValidationError as problem:
-        found = sorted(_validation_problems(file, model, problem), key=lambda p: p.line or 0)
+        found = sorted(_iter_validation_problems(file, model, problem), key=lambda p: p.line or 0)
         raise FileError(code, found) from problem
 
 
-def key_lines(text: str) -> dict[Key, int]:
+def map_key_lines(text: str) -> dict[Key, int]:
     """Return the 1-based line of every key and table of a valid TOML text.
 
     Keys inside inline tables aren't listed; `TomlFile.line` returns the line of the key that contains the
@@ -160,7 +160,7 @@ PLAIN_WORDS = (
 """Beginnings of pydantic's messages, each with our words for it."""
 
 
-def sentence(message: str) -> str:
+def rephrase_message(message: str) -> str:
     """Rephrase a message of pydantic so that it can follow the name of a setting."""
     message = message.removeprefix("Value error, ")
     for found, words in PLAIN_WORDS:
@@ -197,35 +197,37 @@ def _parse_key(statement: str) -> Key:
     return tuple(parts)
 
 
-def _syntax_problem(path: Path, text: str) -> Problem:
+def _build_syntax_problem(path: Path, text: str) -> Problem:
     match = _AT_LINE.match(text)
     if match is None:
         return Problem(path=path, line=None, key="", message=f"isn't valid TOML: {text}")
     return Problem(path=path, line=int(match["line"]), key="", message=f"isn't valid TOML: {match['text']}")
 
 
-def _validation_problems(file: TomlFile, model: type[BaseModel], error: ValidationError) -> Iterator[Problem]:
+def _iter_validation_problems(
+    file: TomlFile, model: type[BaseModel], error: ValidationError
+) -> Iterator[Problem]:
     for entry in error.errors():
         key = entry["loc"]
         if entry["type"] == "extra_forbidden":
-            known = _fields_at(model, key[:-1])
-            yield file.problem(key, f"unknown key{did_you_mean.hint(str(key[-1]), known)}")
+            known = _list_fields(model, key[:-1])
+            yield file.problem(key, f"unknown key{did_you_mean.did_you_mean_hint(str(key[-1]), known)}")
         else:
-            yield file.problem(key, sentence(entry["msg"]))
+            yield file.problem(key, rephrase_message(entry["msg"]))
 
 
-def _fields_at(model: type[BaseModel], key: Sequence[object]) -> list[str]:
+def _list_fields(model: type[BaseModel], key: Sequence[object]) -> list[str]:
     """Return the names of the model's fields at a nested key."""
     for part in key:
         field = model.model_fields.get(str(part))
-        inner = _submodel(field.annotation) if field is not None else None
+        inner = _get_submodel(field.annotation) if field is not None else None
         if inner is None:
             return []
         model = inner
     return list(model.model_fields)
 
 
-def _submodel(annotation: object) -> type[BaseModel] | None:
+def _get_submodel(annotation: object) -> type[BaseModel] | None:
     for candidate in (annotation, *get_args(annotation)):
         if isinstance(candidate, type) and issubclass(candidate, BaseModel):
             return candidate

@@ -51,7 +51,7 @@ VULNERABILITIES = (
 )
 
 
-def known_vulnerabilities(versions: Mapping[str, str]) -> tuple[str, ...]:
+def find_known_vulnerabilities(versions: Mapping[str, str]) -> tuple[str, ...]:
     """Return the published vulnerabilities of the installed program versions.
 
     A distribution may have backported a fix without changing the version number.

@@ -28,27 +28,27 @@ class EnvelopeError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedEnvelope:
     """The statement in a verified envelope, with the id of the signing key."""
 
     statement: Mapping[str, object]
     key_id: str
 
 
-def signed_bytes(payload: bytes) -> bytes:
+def encode_for_signing(payload: bytes) -> bytes:
     """Return the bytes that a signature of an envelope covers."""
     kind = PAYLOAD_TYPE.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
 
-def seal(payload: bytes, *, key_id: str, signature: bytes) -> bytes:
+def create_envelope(payload: bytes, *, key_id: str, signature: bytes) -> bytes:
     """Return the envelope of a signed statement as JSON."""
     signatures = [{"keyid": key_id, "sig": base64.b64encode(signature).decode()}]
     body = base64.b64encode(payload).decode()
     return json.dumps({"payload": body, "payloadType": PAYLOAD_TYPE, "signatures": signatures}).encode()
 
 
-def open_envelope(text: bytes, keys: Sequence[PublicKey]) -> Opened:
+def open_envelope(text: bytes, keys: Sequence[PublicKey]) -> OpenedEnvelope:
     """Return the statement of an envelope that one of the keys has signed.
 
     The statement is parsed only after its signature has been verified.
@@ -59,11 +59,11 @@ def open_envelope(text: bytes, keys: Sequence[PublicKey]) -> Opened:
     if envelope.get("payloadType") != PAYLOAD_TYPE:
         raise EnvelopeError(f"the attestation's payloadType isn't {PAYLOAD_TYPE}")
     payload = _decode_base64(envelope.get("payload"), "payload")
-    key = _find_signer(envelope.get("signatures"), signed_bytes(payload), keys)
+    key = _find_signer(envelope.get("signatures"), encode_for_signing(payload), keys)
     statement = _parse_object(payload, "the signed statement")
     if statement.get("_type") != STATEMENT_TYPE:
         raise EnvelopeError(f"the signed statement's _type isn't {STATEMENT_TYPE}")
-    return Opened(statement=statement, key_id=key.id)
+    return OpenedEnvelope(statement=statement, key_id=key.id)
 
 
 def _find_signer(signatures: object, signed: bytes, keys: Sequence[PublicKey]) -> PublicKey:

@@ -44,40 +44,40 @@ class PublicKey:
         return self.key.public_bytes(encoding, form)
 
 
-def public_key_file(private: Path) -> Path:
+def public_key_path(private: Path) -> Path:
     """Return the path of the public-key file that belongs to a private key."""
     return private.with_name(f"{private.name}.pub")
 
 
-def create(file: Path) -> PublicKey:
+def create_key(file: Path) -> PublicKey:
     """Create a private key and its public key in new files. Raises: KeyFileError, if a file exists."""
-    for each in (file, public_key_file(file)):
+    for each in (file, public_key_path(file)):
         if each.exists():
             raise KeyFileError(f"{each} exists; choose another name, or run: assay keys rotate {file}")
     key = Ed25519PrivateKey.generate()
     public = PublicKey(key.public_key())
-    _write_atomically(file, _private_pem(key), mode=0o600)
-    _write_atomically(public_key_file(file), public.pem, mode=0o644)
+    _write_atomically(file, _encode_private_pem(key), mode=0o600)
+    _write_atomically(public_key_path(file), public.pem, mode=0o644)
     return public
 
 
-def rotate(file: Path) -> PublicKey:
+def rotate_key(file: Path) -> PublicKey:
     """Replace a private key, and add the new public key before the older ones. Raises: KeyFileError."""
     old = PublicKey(read_private(file).public_key())
     known = (
-        [each.pem for each in read_public(public_key_file(file))] if public_key_file(file).exists() else []
+        [each.pem for each in read_public(public_key_path(file))] if public_key_path(file).exists() else []
     )
     key = Ed25519PrivateKey.generate()
     public = PublicKey(key.public_key())
     olds = known if old.pem in known else [old.pem, *known]
-    _write_atomically(public_key_file(file), b"".join([public.pem, *olds]), mode=0o644)
-    _write_atomically(file, _private_pem(key), mode=0o600)
+    _write_atomically(public_key_path(file), b"".join([public.pem, *olds]), mode=0o644)
+    _write_atomically(file, _encode_private_pem(key), mode=0o600)
     return public
 
 
 def read_private(file: Path) -> Ed25519PrivateKey:
     """Read a private key from a file that only its owner can read. Raises: KeyFileError."""
-    mode, text = _read(file)
+    mode, text = _read_file_with_mode(file)
     if mode & 0o077:
         raise KeyFileError(f"{file} is readable by other users; run: chmod 600 {file}")
     try:
@@ -91,11 +91,11 @@ def read_private(file: Path) -> Ed25519PrivateKey:
 
 def read_public(file: Path) -> tuple[PublicKey, ...]:
     """Read all public keys in a file. Raises: KeyFileError, also if the file doesn't contain any."""
-    _, text = _read(file)
+    _, text = _read_file_with_mode(file)
     keys = []
     for block in _PEM_BLOCK.findall(text):
         if b"PRIVATE" in block.splitlines()[0]:
-            raise KeyFileError(f"{file} holds a private key; name its public key: {public_key_file(file)}")
+            raise KeyFileError(f"{file} holds a private key; name its public key: {public_key_path(file)}")
         try:
             key = serialization.load_pem_public_key(block)
         except (ValueError, UnsupportedAlgorithm) as error:
@@ -108,13 +108,13 @@ def read_public(file: Path) -> tuple[PublicKey, ...]:
     return tuple(keys)
 
 
-def _private_pem(key: Ed25519PrivateKey) -> bytes:
+def _encode_private_pem(key: Ed25519PrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 
-def _read(file: Path) -> tuple[int, bytes]:
+def _read_file_with_mode(file: Path) -> tuple[int, bytes]:
     """Return the mode and the content of a file, both read through the same descriptor."""
     try:
         with file.open("rb") as opened:

@@ -14,11 +14,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assayd.errors import AssaydError
 from assayd.model.attempt import Attempt
-from assayd.model.batch import Batch, Item
+from assayd.model.batch import Batch, BatchItem
 from assayd.ports.artifacts import ConcludedAttempt
 from assayd.ports.clock import Clock
 from assayd_attestation import keys, statement
-from assayd_attestation.envelope import seal, signed_bytes
+from assayd_attestation.envelope import create_envelope, encode_for_signing
 from assayd_attestation.statement import Signatory
 
 LARGE_BYTES = 2**20
@@ -109,21 +109,21 @@ class SigningAttester:
     async def attest(self, concluded: ConcludedAttempt) -> bytes:
         """Return the signed statement about an attempt."""
         if sum(map(len, concluded.files.values())) > LARGE_BYTES:
-            payload = await asyncio.to_thread(statement.of_attempt, concluded, self.signatory)
+            payload = await asyncio.to_thread(statement.build_attempt_statement, concluded, self.signatory)
         else:
-            payload = statement.of_attempt(concluded, self.signatory)
+            payload = statement.build_attempt_statement(concluded, self.signatory)
         return await self._sign_envelope(payload)
 
-    async def attest_batch(self, batch: Batch, items: Sequence[tuple[Item, Attempt | None]]) -> bytes:
+    async def attest_batch(self, batch: Batch, items: Sequence[tuple[BatchItem, Attempt | None]]) -> bytes:
         """Return the signed statement about a finished batch, which lists its items and stored attempts."""
         now = self.clock.now()
         return await self._sign_envelope(
-            await asyncio.to_thread(statement.of_batch, batch, items, self.signatory, now)
+            await asyncio.to_thread(statement.build_batch_statement, batch, items, self.signatory, now)
         )
 
     async def _sign_envelope(self, payload: bytes) -> bytes:
-        signature = await self.signer.sign(signed_bytes(payload))
-        return seal(payload, key_id=self.signer.key_id, signature=signature)
+        signature = await self.signer.sign(encode_for_signing(payload))
+        return create_envelope(payload, key_id=self.signer.key_id, signature=signature)
 
 
 def _failed_error(reason: str) -> AssaydError:

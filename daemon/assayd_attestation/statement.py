@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from assayd import __version__
-from assayd.documents.base import timestamp
+from assayd.documents.base import format_optional_time
 from assayd.model.attempt import Attempt
-from assayd.model.batch import Batch, Item
+from assayd.model.batch import Batch, BatchItem
 from assayd.model.finding import Severity
 from assayd.ports.artifacts import ConcludedAttempt
 from assayd_attestation.envelope import STATEMENT_TYPE
@@ -34,7 +34,7 @@ class Signatory:
     name: str | None
 
 
-def of_attempt(concluded: ConcludedAttempt, signatory: Signatory) -> bytes:
+def build_attempt_statement(concluded: ConcludedAttempt, signatory: Signatory) -> bytes:
     """Return the statement about an attempt, as JSON."""
     attempt = concluded.attempt
     sources = [
@@ -57,20 +57,20 @@ def of_attempt(concluded: ConcludedAttempt, signatory: Signatory) -> bytes:
             "digest": {"sha256": concluded.policy_digest},
             "enforcement": concluded.enforcement,
         },
-        "sandbox": _sandbox_entry(concluded),
+        "sandbox": _build_sandbox_entry(concluded),
         "limits": dict(concluded.limits),
         "findings": {str(each): concluded.findings.get(str(each), 0) for each in Severity},
         "cases": None if concluded.cases is None else dict(concluded.cases),
         "score": concluded.score,
         "files": {name: _hash_text(text) for name, text in sorted(concluded.files.items())},
-        "validatedAt": timestamp(concluded.validated_at),
-        "daemon": _daemon_entry(signatory),
+        "validatedAt": format_optional_time(concluded.validated_at),
+        "daemon": _build_daemon_entry(signatory),
     }
     return _encode_statement(subjects, VERDICT_TYPE, predicate)
 
 
-def of_batch(
-    batch: Batch, items: Sequence[tuple[Item, Attempt | None]], signatory: Signatory, now: datetime
+def build_batch_statement(
+    batch: Batch, items: Sequence[tuple[BatchItem, Attempt | None]], signatory: Signatory, now: datetime
 ) -> bytes:
     """Return the statement about a batch as JSON.
 
@@ -79,15 +79,15 @@ def of_batch(
     predicate = {
         "batch": {"id": batch.id, "name": batch.name},
         "verdicts": dict(Counter(str(item.verdict) for item, _ in items)),
-        "items": [_item_entry(item, attempt) for item, attempt in items],
-        "validatedAt": timestamp(batch.finished_at or now),
-        "daemon": _daemon_entry(signatory),
+        "items": [_build_item_entry(item, attempt) for item, attempt in items],
+        "validatedAt": format_optional_time(batch.finished_at or now),
+        "daemon": _build_daemon_entry(signatory),
     }
     subjects = [(f"line {item.line}", item.input_digest) for item, _ in items]
     return _encode_statement(subjects, BATCH_TYPE, predicate)
 
 
-def _item_entry(item: Item, attempt: Attempt | None) -> dict[str, object]:
+def _build_item_entry(item: BatchItem, attempt: Attempt | None) -> dict[str, object]:
     return {
         "line": item.line,
         "attempt": item.attempt_id,
@@ -116,7 +116,7 @@ def _is_utf8(text: str) -> bool:
     return all(name.lower().replace("_", "-") in {"utf-8", "utf8"} for name in named)
 
 
-def _sandbox_entry(concluded: ConcludedAttempt) -> dict[str, object] | None:
+def _build_sandbox_entry(concluded: ConcludedAttempt) -> dict[str, object] | None:
     container = concluded.container
     if container is None:
         return None
@@ -128,7 +128,7 @@ def _sandbox_entry(concluded: ConcludedAttempt) -> dict[str, object] | None:
     }
 
 
-def _daemon_entry(signatory: Signatory) -> dict[str, object]:
+def _build_daemon_entry(signatory: Signatory) -> dict[str, object]:
     return {"id": signatory.daemon_id, "name": signatory.name, "version": __version__}
 
 

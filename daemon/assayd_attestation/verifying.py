@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from assayd.ports.artifacts import ATTESTATION
-from assayd_attestation.envelope import MOST_BYTES, EnvelopeError, Opened, open_envelope
+from assayd_attestation.envelope import MOST_BYTES, EnvelopeError, OpenedEnvelope, open_envelope
 from assayd_attestation.keys import PublicKey
 from assayd_attestation.types import BATCH_TYPE, VERDICT_TYPE
 
@@ -109,13 +109,13 @@ def verify_submission(
 
 
 def _require_validated(
-    opened: Opened, subject: str, wanted: Wanted, now: datetime | None
+    opened: OpenedEnvelope, subject: str, wanted: Wanted, now: datetime | None
 ) -> VerifiedAttestation:
-    predicate = _predicate(opened)
+    predicate = _get_predicate(opened)
     if predicate.get("verdict") != "validated":
         raise MismatchError(f"the verdict is {_shorten_repr(predicate.get('verdict'))}")
     policy = _mapping_or_empty(predicate.get("policy"))
-    judged = Judged(
+    judged = AttestedJudgement(
         kind=_mapping_or_empty(predicate.get("attempt")).get("kind"),
         policies=frozenset({policy.get("name"), _mapping_or_empty(policy.get("digest")).get("sha256")}),
         policy=policy.get("name"),
@@ -132,9 +132,9 @@ def verify_batch(
 
     Raises: the same errors as `verify`.
     """
-    opened = _open_attestation(_read(path), keys)
+    opened = _open_attestation(_read_attestation(path), keys)
     _expect_type(opened, BATCH_TYPE)
-    predicate = _predicate(opened)
+    predicate = _get_predicate(opened)
     items = [_mapping_or_empty(item) for item in _list_or_empty(predicate.get("items"))]
     if not items:
         raise MismatchError("the batch has no items")
@@ -145,7 +145,7 @@ def verify_batch(
         listed = ", ".join(f"{count} {verdict}" for verdict, count in others.items())
         raise MismatchError(f"not all items are validated: {listed}")
     judged = [
-        Judged(
+        AttestedJudgement(
             kind=item.get("kind"),
             policies=frozenset({item.get("policy")}),
             policy=item.get("policy"),
@@ -159,7 +159,7 @@ def verify_batch(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class AttestedJudgement:
     """The judgment of a submission as stated in an attestation.
 
     `policies` contains the name of the policy and, if it is known, the policy's digest.
@@ -175,13 +175,13 @@ def _attestation_path(path: Path) -> Path:
     return path.with_name(path.name + NEXT_TO_FILE)
 
 
-def _verify_bundle(folder: Path, keys: Sequence[PublicKey]) -> tuple[Opened, str]:
+def _verify_bundle(folder: Path, keys: Sequence[PublicKey]) -> tuple[OpenedEnvelope, str]:
     if not (folder / ATTESTATION).is_file():
         raise UnsignedError(f"{folder} has no {ATTESTATION}: its daemon signs nothing")
-    attested = _open_attestation(_read(folder / ATTESTATION), keys)
+    attested = _open_attestation(_read_attestation(folder / ATTESTATION), keys)
     _expect_type(attested, VERDICT_TYPE)
-    signed = _mapping_or_empty(_predicate(attested).get("files"))
-    found = dict(_file_digests(folder))
+    signed = _mapping_or_empty(_get_predicate(attested).get("files"))
+    found = dict(_iter_file_digests(folder))
     for name in sorted(signed.keys() | found.keys()):
         if name not in found:
             raise MismatchError(f"{name} is missing in the bundle")
@@ -189,13 +189,13 @@ def _verify_bundle(folder: Path, keys: Sequence[PublicKey]) -> tuple[Opened, str
             raise MismatchError(f"{name} was added to the bundle: the attestation doesn't name it")
         if signed[name] != found[name]:
             raise MismatchError(f"{name} was changed after it was signed")
-    return attested, str(_mapping_or_empty(_predicate(attested).get("attempt")).get("id"))
+    return attested, str(_mapping_or_empty(_get_predicate(attested).get("attempt")).get("id"))
 
 
-def _verify_file(path: Path, attestation: Path, keys: Sequence[PublicKey]) -> tuple[Opened, str]:
+def _verify_file(path: Path, attestation: Path, keys: Sequence[PublicKey]) -> tuple[OpenedEnvelope, str]:
     if not attestation.exists():
         raise UnsignedError(f"{attestation} doesn't exist; name another with --attestation")
-    attested = _open_attestation(_read(attestation), keys)
+    attested = _open_attestation(_read_attestation(attestation), keys)
     _expect_type(attested, VERDICT_TYPE)
     with path.open("rb") as opened:
         digest = _hash_file(opened)
@@ -224,21 +224,21 @@ def _hash_file(opened: IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _open_attestation(envelope: bytes, keys: Sequence[PublicKey]) -> Opened:
+def _open_attestation(envelope: bytes, keys: Sequence[PublicKey]) -> OpenedEnvelope:
     try:
         return open_envelope(envelope, keys)
     except EnvelopeError as error:
         raise MismatchError(str(error)) from error
 
 
-def _expect_type(opened: Opened, kind: str) -> None:
+def _expect_type(opened: OpenedEnvelope, kind: str) -> None:
     found = opened.statement.get("predicateType")
     if found != kind:
         raise MismatchError(f"the attestation is of another type: {str(found)[:100]}, not {kind}")
 
 
 def _check_requirements(
-    judged: Sequence[Judged], predicate: Mapping[str, Any], wanted: Wanted, now: datetime | None
+    judged: Sequence[AttestedJudgement], predicate: Mapping[str, Any], wanted: Wanted, now: datetime | None
 ) -> None:
     for each in judged:
         if each.enforcement != "enforce" and not wanted.reported:
@@ -263,7 +263,7 @@ def _parse_time(text: object) -> datetime:
         raise MismatchError("the attestation doesn't say when it was made") from error
 
 
-def _predicate(opened: Opened) -> Mapping[str, Any]:
+def _get_predicate(opened: OpenedEnvelope) -> Mapping[str, Any]:
     return _mapping_or_empty(opened.statement.get("predicate"))
 
 
@@ -279,17 +279,17 @@ def _shorten_repr(value: object) -> str:
     return repr(str(value)[:64])
 
 
-def _read(file: Path) -> bytes:
+def _read_attestation(file: Path) -> bytes:
     with file.open("rb") as opened:
         return opened.read(MOST_BYTES + 1)
 
 
-def _file_digests(bundle: Path) -> Iterator[tuple[str, str]]:
+def _iter_file_digests(bundle: Path) -> Iterator[tuple[str, str]]:
     """Yield the files of a bundle with their digests.
 
     Raises an error for anything except regular files and folders.
     """
-    for folder, folders, files in os.walk(bundle, onerror=_reraise):
+    for folder, folders, files in os.walk(bundle, onerror=_raise_walk_error):
         for name in (*folders, *files):
             path = Path(folder, name)
             shown = path.relative_to(bundle).as_posix()
@@ -300,5 +300,5 @@ def _file_digests(bundle: Path) -> Iterator[tuple[str, str]]:
                     yield shown, _hash_file(opened)
 
 
-def _reraise(problem: OSError) -> None:
+def _raise_walk_error(problem: OSError) -> None:
     raise problem

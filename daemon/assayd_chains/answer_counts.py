@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Table, select
 
-from assayd.ids import encode
+from assayd.ids import encode_crockford
 from assayd.store.rows import from_micros, to_micros
 from assayd.store.tables import generations, repair_fixes, repairs, verdicts
 from assayd_chains.model import Outcome
@@ -69,7 +69,7 @@ class AnswerCounts:
     complete: bool
 
 
-def first_monday(now: datetime, weeks: int) -> datetime:
+def get_first_monday(now: datetime, weeks: int) -> datetime:
     """Return the start of the first of `weeks` weeks, of which the last is the current week."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     return midnight - timedelta(days=now.weekday(), weeks=weeks - 1)
@@ -79,30 +79,34 @@ def count_answers(connection: Connection, uid: int | None, since: datetime, kind
     """Count the answers in chains of one user, or of all users, that began after a time."""
     counts: defaultdict[Key, AnswerCount] = defaultdict(AnswerCount)
     columns = (repairs.c.attempt_id, repairs.c.generation_id, repairs.c.hint)
-    fixed = connection.execute(_newest_chains(repairs, columns, uid, since, kind)).all()
-    fixes = _attempts_of_fixes(connection, [row.id for row in fixed])
+    fixed = connection.execute(_select_newest_chains(repairs, columns, uid, since, kind)).all()
+    fixes = _map_attempts_of_fixes(connection, [row.id for row in fixed])
     of_generation = Counter({row.generation_id: 0 for row in fixed})
     for row in fixed:
         of_generation[row.generation_id] += len(fixes.get(row.id, ()))
         if row.outcome is not None:
-            _add_repair(counts[_count_key(row)], row.outcome, hinted=row.hint is not None)
+            _add_repair(counts[_build_count_key(row)], row.outcome, hinted=row.hint is not None)
     written = 0
-    for row in connection.execute(_newest_chains(generations, (generations.c.drafts,), uid, since, kind)):
+    for row in connection.execute(
+        _select_newest_chains(generations, (generations.c.drafts,), uid, since, kind)
+    ):
         written += 1
         if row.outcome is not None:
             _add_generation(
-                counts[_count_key(row)], row.outcome, json.loads(row.drafts), of_generation[row.id]
+                counts[_build_count_key(row)], row.outcome, json.loads(row.drafts), of_generation[row.id]
             )
     tries = {row.id: [row.attempt_id, *fixes.get(row.id, ())] for row in fixed}
-    broken = _broken_rules(
+    broken = _map_broken_rules(
         connection, [attempt_id for some in tries.values() for attempt_id in some if attempt_id]
     )
     for row in fixed:
-        _add_rules(counts[_count_key(row)].rules, [one for one in tries[row.id] if one in broken], broken)
+        _add_rules(
+            counts[_build_count_key(row)].rules, [one for one in tries[row.id] if one in broken], broken
+        )
     return AnswerCounts(counts=dict(counts), complete=max(len(fixed), written) < MOST_CHAINS)
 
 
-def _newest_chains(
+def _select_newest_chains(
     table: Table, columns: Sequence[Any], uid: int | None, since: datetime, kind: str | None
 ) -> Select[Any]:
     """Return the query for the newest chains of one user, or of all users, which uses an index.
@@ -112,19 +116,19 @@ def _newest_chains(
     shown = (table.c.id, table.c.kind, table.c.provider, table.c.started_at, table.c.outcome, *columns)
     statement = select(*shown).order_by(table.c.started_at.desc()).limit(MOST_CHAINS)
     if uid is None:
-        first = encode(to_micros(since) // 1000 << _RANDOM_BITS)
+        first = encode_crockford(to_micros(since) // 1000 << _RANDOM_BITS)
         statement = select(*shown).where(table.c.id >= first).order_by(table.c.id.desc()).limit(MOST_CHAINS)
     else:
         statement = statement.where(table.c.uid == uid, table.c.started_at >= to_micros(since))
     return statement if kind is None else statement.where(table.c.kind == kind)
 
 
-def _count_key(row: Any) -> Key:
+def _build_count_key(row: Any) -> Key:
     began = from_micros(row.started_at).astimezone(UTC).date()
     return row.kind, row.provider, began - timedelta(days=began.weekday())
 
 
-def _attempts_of_fixes(connection: Connection, ids: Sequence[str]) -> Mapping[str, list[str | None]]:
+def _map_attempts_of_fixes(connection: Connection, ids: Sequence[str]) -> Mapping[str, list[str | None]]:
     """Return the attempts of each repair's fixes, in order; a fix that wasn't run has None."""
     found: defaultdict[str, list[str | None]] = defaultdict(list)
     columns = (repair_fixes.c.repair_id, repair_fixes.c.attempt_id)
@@ -135,7 +139,7 @@ def _attempts_of_fixes(connection: Connection, ids: Sequence[str]) -> Mapping[st
     return found
 
 
-def _broken_rules(connection: Connection, ids: Sequence[str]) -> Mapping[str, frozenset[str]]:
+def _map_broken_rules(connection: Connection, ids: Sequence[str]) -> Mapping[str, frozenset[str]]:
     """Return the rules that each finished attempt broke, by attempt id."""
     found = {}
     for some in _split_ids(ids):

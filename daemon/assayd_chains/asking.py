@@ -20,7 +20,7 @@ from tenacity import (
 
 from assayd.errors import ProviderError
 from assayd.ports.clock import Clock
-from assayd_chains.prompts import clean
+from assayd_chains.prompts import remove_unprintable
 from assayd_chains.provider import FixRequest, Provider, Reply
 
 log = structlog.get_logger()
@@ -36,7 +36,7 @@ EVERY_S = 0.25
 _JITTER = wait_random_exponential(multiplier=1, max=20)
 
 
-async def ask(
+async def ask_provider(
     provider: Provider, request: FixRequest, *, timeout_s: float, clock: Clock, sleep: Sleep = asyncio.sleep
 ) -> Reply:
     """Call the provider until it returns a fix, and return the fix.
@@ -47,14 +47,14 @@ async def ask(
     ends_at = clock.monotonic() + timeout_s
     wording = request
 
-    def enough(state: RetryCallState) -> bool:
+    def should_stop(state: RetryCallState) -> bool:
         too_late = clock.monotonic() + state.upcoming_sleep >= ends_at
         return too_late or state.attempt_number >= MOST_CALLS
 
     async with asyncio.timeout(timeout_s):
         async for attempt in AsyncRetrying(
             retry=retry_if_exception(_is_retryable),
-            stop=enough,
+            stop=should_stop,
             wait=_retry_pause_s,
             before_sleep=_log_failure,
             sleep=sleep,
@@ -114,9 +114,9 @@ class StreamedAnswer:
         self._wake = wake
         self._woke_at = 0.0
 
-    def hear(self, piece: str) -> None:
+    def append(self, piece: str) -> None:
         """Append received text, and wake the waiting followers unless they were woken very recently."""
-        self.text = self.text + clean(piece[: MOST_CHARS - len(self.text)]) if piece else ""
+        self.text = self.text + remove_unprintable(piece[: MOST_CHARS - len(self.text)]) if piece else ""
         if monotonic() - self._woke_at >= EVERY_S:
             self._woke_at = monotonic()
             self._wake()

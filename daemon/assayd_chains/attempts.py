@@ -16,7 +16,7 @@ from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.scheduler import Scheduler
 from assayd.documents import canonical, submission_diff
 from assayd.errors import RequestError
-from assayd.model.attempt import Attempt, State, stamp
+from assayd.model.attempt import Attempt, State, format_timestamp
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
@@ -53,7 +53,7 @@ class FinishedSubmission:
         return payload
 
 
-class Attempts(Protocol):
+class AttemptClient(Protocol):
     """The interface that a chain uses to submit and to follow attempts."""
 
     async def submit(self, attempt_id: str, submission: Document, *, peer: Peer) -> None:
@@ -141,7 +141,7 @@ class DaemonAttempts:
     async def policy(self, submission: Document, *, peer: Peer) -> ExecutionPolicy:
         """Return a submission's effective policy: the current profile, tightened by the request."""
         document, uid = await asyncio.to_thread(canonical, dict(submission)), peer.uid
-        return self._admission.policy(await self._admission.read_in_turn(document, uid))
+        return self._admission.policy(await self._admission.read_submission_in_turn(document, uid))
 
     async def cancel(self, attempt_id: str) -> None:
         """Request that an attempt end. An attempt that has already ended is unchanged."""
@@ -153,7 +153,7 @@ class DaemonAttempts:
         return attempt.trace if attempt is not None else None
 
 
-async def submit_rules(attempts: Attempts, repair: Repair) -> None:
+async def submit_rules(attempts: AttemptClient, repair: Repair) -> None:
     """Submit the accepted rules of a repair instead of its code.
 
     Nothing is submitted if the rules were submitted before, or if the code was deleted.
@@ -175,7 +175,7 @@ def _is_temporary(refusal: BaseException) -> bool:
     return isinstance(refusal, RequestError) and refusal.retryable
 
 
-async def stored_submission(jobs: DatabaseJobStore, attempt_id: str) -> Document | None:
+async def load_stored_submission(jobs: DatabaseJobStore, attempt_id: str) -> Document | None:
     """Return an attempt's submission, or None if the attempt isn't stored yet or was deleted."""
     if await jobs.get(attempt_id) is None:
         return None
@@ -187,7 +187,7 @@ def _read_object(document: bytes) -> Document:
     return found
 
 
-async def diffs_of(
+async def list_diffs(
     before: str | None, answers: Sequence[Answer], read: ReadSubmission
 ) -> tuple[str | None, ...]:
     """Return the changes of each answer, or None for an answer without stored submissions to compare.
@@ -211,7 +211,7 @@ async def _diff_payloads(before: Document | None, after: Document | None) -> str
     return await asyncio.to_thread(submission_diff, before.get("payload"), after.get("payload"))
 
 
-async def attachments(
+async def build_attachments(
     attempt: Attempt, verdict: Verdict, *, store: DatabaseChainStore, jobs: DatabaseJobStore
 ) -> Mapping[str, bytes]:
     """Return the files that describe an attempt's chain up to this attempt, for the attempt's bundle.
@@ -219,23 +219,25 @@ async def attachments(
     The files are the repair document and the raw answer from which the attempt was built.
     """
     if attempt.parent_id is None and attempt.intent is None:
-        return {}  # fixes follow an attempt, and generated code has them
+        return {}  # fixes have a parent, and generated code has fixes
     mine = [
-        repair for repair in await store.repairs_of(attempt.id) if _fix_number(repair, attempt) is not None
+        repair
+        for repair in await store.repairs_of(attempt.id)
+        if _find_fix_number(repair, attempt) is not None
     ]
     if not mine:
-        return _answer_file(attempt, await _find_draft_step(attempt, store))
-    *before, last = mine[-1].fixes[: _fix_number(mine[-1], attempt)]
+        return _build_answer_file(attempt, await _find_draft_step(attempt, store))
+    *before, last = mine[-1].fixes[: _find_fix_number(mine[-1], attempt)]
     outcome = Outcome.VALIDATED if verdict is Verdict.VALIDATED else None
     repair = replace(mine[-1], fixes=(*before, replace(last, verdict=verdict)), outcome=outcome)
-    diffs = await diffs_of(repair.attempt_id, repair.fixes, partial(stored_submission, jobs))
-    shown = {f"repair_{stamp(attempt.created_at)}.json": canonical(repair_document(repair, diffs))}
-    return {**shown, **_answer_file(attempt, await store.step(repair.id, last.number, draft=False))}
+    diffs = await list_diffs(repair.attempt_id, repair.fixes, partial(load_stored_submission, jobs))
+    shown = {f"repair_{format_timestamp(attempt.created_at)}.json": canonical(repair_document(repair, diffs))}
+    return {**shown, **_build_answer_file(attempt, await store.step(repair.id, last.number, draft=False))}
 
 
 async def _find_draft_step(attempt: Attempt, store: DatabaseChainStore) -> ProviderStep | None:
     """Return the answer to a natural-language request from which this attempt was made, or None."""
-    chain = await store.generation_of(attempt)
+    chain = await store.find_generation(attempt)
     drafts = chain.drafts if chain is not None else ()
     number = next((draft.number for draft in drafts if draft.attempt_id == attempt.id), None)
     if chain is None or number is None:
@@ -243,16 +245,16 @@ async def _find_draft_step(attempt: Attempt, store: DatabaseChainStore) -> Provi
     return await store.step(chain.id, number, draft=True)
 
 
-def _answer_file(attempt: Attempt, step: ProviderStep | None) -> Mapping[str, bytes]:
+def _build_answer_file(attempt: Attempt, step: ProviderStep | None) -> Mapping[str, bytes]:
     """Return the raw answer, keyed by its file name in the bundle.
 
     The result is empty for edits by the provider `rules`.
     """
     if step is None or not step.reply.text:
         return {}
-    return {f"answer_{stamp(attempt.created_at)}.txt": step.reply.text.encode("utf-8", "replace")}
+    return {f"answer_{format_timestamp(attempt.created_at)}.txt": step.reply.text.encode("utf-8", "replace")}
 
 
-def _fix_number(repair: Repair, attempt: Attempt) -> int | None:
+def _find_fix_number(repair: Repair, attempt: Attempt) -> int | None:
     """Return the number of the fix that an attempt runs, or None if the attempt doesn't run a fix."""
     return next((fix.number for fix in repair.fixes if fix.attempt_id == attempt.id), None)

@@ -17,8 +17,8 @@ from pydantic import BaseModel, ValidationError
 
 from assayd.aio import task_group
 from assayd.analysis.analyst import WorkerDied
-from assayd.documents import canonical, timestamp
-from assayd.documents.base import message_of, place_of
+from assayd.documents import canonical, format_optional_time
+from assayd.documents.base import error_path, message_of
 from assayd.errors import ProviderError, RequestError
 from assayd.kind import Kind
 from assayd.metrics import Metrics
@@ -27,27 +27,27 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, RepairOptions
 from assayd.ports.chains import AttemptFix, AttemptRepair, WebhookGate
-from assayd.ports.clock import Clock, Ids
-from assayd.ports.driving import ELSEWHERE_S, DrivenWork, Driving
+from assayd.ports.clock import Clock, IdSource
+from assayd.ports.driving import ELSEWHERE_S, DrivenWork, WorkAssignment
 from assayd_chains.answer_counts import AnswerCounts
-from assayd_chains.attempts import Attempts, diffs_of, submit_rules
+from assayd_chains.attempts import AttemptClient, list_diffs, submit_rules
 from assayd_chains.documents import generation_document, repair_document
-from assayd_chains.fitting import Misfit
-from assayd_chains.loop import ChainLoop, Course
+from assayd_chains.fitting import AnswerMisfit
+from assayd_chains.loop import ChainLoop, ChainRun
 from assayd_chains.model import (
     TOKENS,
+    BudgetGrant,
     Chain,
+    ChainRound,
     ChainView,
     Failure,
+    GenerationRequest,
     GenerationTerms,
-    Grant,
     Outcome,
     Repair,
     RepairTerms,
-    Round,
-    Words,
-    budget_left,
-    tokens_of,
+    compute_budget_left,
+    sum_tokens,
 )
 from assayd_chains.provider import ProviderStep
 from assayd_chains.providers import rules
@@ -87,7 +87,7 @@ class RepairRequests:
         store: DatabaseChainStore,
         providers: Collection[str],
         clock: Clock,
-        ids: Ids,
+        ids: IdSource,
         limits: ChainLimits,
     ) -> None:
         self._store = store
@@ -105,13 +105,13 @@ class RepairRequests:
             raise RequestError("repair.provider_unknown", message, field="repair.provider")
 
     async def record(self, attempt: Attempt, wish: RepairOptions) -> None:
-        """Have an attempt repaired if it fails. Asking twice is asking once."""
+        """Record a request to repair an attempt if it fails; a repeated request has no effect."""
         if not await self._store.repairs_of(attempt.id):
             chain = self.new(attempt, wish)
             await self._store.save(chain)
             self.recorded.put_nowait(chain)
 
-    def new(self, attempt: Attempt, wish: RepairOptions, grant: Grant | None = None) -> Chain:
+    def new(self, attempt: Attempt, wish: RepairOptions, grant: BudgetGrant | None = None) -> Chain:
         """Return a new repair of an attempt without recording the repair."""
         now, chain_id = self._clock.now(), self._ids.new()
         failure = Failure(attempt_id=attempt.id, at=now)
@@ -123,7 +123,7 @@ class RepairRequests:
             max_attempts=wish.max_attempts or self._limits.max_attempts,
             started_at=now,
             ends_at=now + self._limits.timeout,
-            rounds=(Round(grant=grant, repair_id=chain_id, failure=failure),),
+            rounds=(ChainRound(grant=grant, repair_id=chain_id, failure=failure),),
         )
 
 
@@ -135,15 +135,15 @@ class Chains:
         *,
         loop: ChainLoop,
         store: DatabaseChainStore,
-        attempts: Attempts,
+        attempts: AttemptClient,
         requests: RepairRequests,
         kinds: Mapping[str, Kind],
         policies: Callable[[str], ExecutionPolicy],
         providers: Collection[str],
         webhooks: WebhookGate,
         clock: Clock,
-        ids: Ids,
-        driving: Driving,
+        ids: IdSource,
+        driving: WorkAssignment,
         metrics: Metrics,
         limits: ChainLimits,
     ) -> None:
@@ -161,9 +161,9 @@ class Chains:
         self._limits = limits
         self.writers: Sequence[str] = sorted(name for name in providers if name != rules.NAME)
         """The providers that read words, in order: models and programs."""
-        # Apart, so that neither kind of start has to wait for the other.
+        # Separate, so that neither kind of start waits for the other.
         self._slots = {start: asyncio.Semaphore(limits.at_once) for start in (True, False)}
-        self._courses: dict[str, Course] = {}
+        self._courses: dict[str, ChainRun] = {}
         self._carriers: dict[str, asyncio.Task[None]] = {}
         self._cancelled: set[str] = set()
         self._tasks: asyncio.TaskGroup
@@ -184,9 +184,9 @@ class Chains:
         while True:
             await self._drive(await self._requests.recorded.get())
 
-    async def recover(self, only: Container[str] | None = None) -> None:
+    async def recover_chains(self, only: Container[str] | None = None) -> None:
         """Continue the unfinished chains of a previous run, or `only` the chains with the given ids."""
-        unfinished = [each for each in await self._store.unfinished() if only is None or each.id in only]
+        unfinished = [each for each in await self._store.list_unfinished() if only is None or each.id in only]
         for chain in unfinished:
             self._start_chain(chain)
         of_words = sum(chain.words is not None for chain in unfinished)
@@ -210,11 +210,11 @@ class Chains:
             if earlier.outcome is None:
                 raise RequestError("repair.running", f"repair {earlier.id} of this attempt is still running")
         if not terms.grants:
-            wish = replace(wish, max_attempts=min(most, await self._fixes_left(attempt)))
+            wish = replace(wish, max_attempts=min(most, await self._count_fixes_left(attempt)))
         if terms.fresh:
-            attempt = await self._first_of(attempt)
-        grant = Grant(uid=terms.uid, at=self._clock.now(), hint=terms.hint) if terms.grants else None
-        course = Course(self._requests.new(attempt, wish, grant))
+            attempt = await self._find_first_predecessor(attempt)
+        grant = BudgetGrant(uid=terms.uid, at=self._clock.now(), hint=terms.hint) if terms.grants else None
+        course = ChainRun(self._requests.new(attempt, wish, grant))
         if terms.code is not None:
             await self._apply_edit(course, terms.code)
         await self._store.save(course.chain)
@@ -237,16 +237,16 @@ class Chains:
             raise RequestError("repair.hint_unread", message, field="hint")
         return terms.provider or rules.NAME
 
-    async def _fixes_left(self, attempt: Attempt) -> int:
+    async def _count_fixes_left(self, attempt: Attempt) -> int:
         """Return how many fixes remain for an attempt together with its predecessors.
 
         Raises: RequestError ``repair.budget_spent``.
         """
         most = self._limits.max_attempts
         earlier: dict[str, Repair] = {}
-        for followed in await self._ancestors(attempt):
+        for followed in await self._list_ancestors(attempt):
             earlier |= {repair.id: repair for repair in await self._store.repairs_of(followed.id)}
-        left = budget_left([earlier[repair_id] for repair_id in sorted(earlier)], most)
+        left = compute_budget_left([earlier[repair_id] for repair_id in sorted(earlier)], most)
         if left == 0:
             message = (
                 f"the limit of {most} fixes (repair.max_attempts) is used up; for a new budget, pass a hint "
@@ -255,28 +255,28 @@ class Chains:
             raise RequestError("repair.budget_spent", message)
         return left
 
-    async def _first_of(self, attempt: Attempt) -> Attempt:
+    async def _find_first_predecessor(self, attempt: Attempt) -> Attempt:
         """Return the first predecessor of an attempt, which wasn't produced by a repair."""
-        return (await self._ancestors(attempt))[-1]
+        return (await self._list_ancestors(attempt))[-1]
 
-    async def _ancestors(self, attempt: Attempt) -> Sequence[Attempt]:
+    async def _list_ancestors(self, attempt: Attempt) -> Sequence[Attempt]:
         """Return an attempt and its stored predecessors, newest first."""
         found = {attempt.id: attempt}
         while (parent_id := attempt.parent_id) is not None and parent_id not in found:
             try:
                 attempt = (await self._attempts.finished(parent_id)).attempt
-            except RequestError:  # it was removed, being old
+            except RequestError:  # retention removed it
                 break
             found[attempt.id] = attempt
         return list(found.values())
 
-    async def _apply_edit(self, course: Course, code: str) -> None:
+    async def _apply_edit(self, course: ChainRun, code: str) -> None:
         try:
             await self._loop.edit(course, code, "Edited by the user.")
-        except (Misfit, WorkerDied) as problem:
+        except (AnswerMisfit, WorkerDied) as problem:
             raise RequestError("invalid", f"the code can't be used: {problem}", field="code") from problem
 
-    async def generate(self, terms: GenerationTerms, peer: Peer) -> Chain:
+    async def start_generation(self, terms: GenerationTerms, peer: Peer) -> Chain:
         """Begin a generation.
 
         Raises: RequestError ``kind.unknown``, ``generation.unsupported``, ``generation.provider``,
@@ -301,13 +301,13 @@ class Chains:
             started_at=now,
             ends_at=now + self._limits.timeout,
             words=words,
-            rounds=(Round(),),
+            rounds=(ChainRound(),),
         )
         await self._store.save(chain)
         await self._drive(chain)
         return chain
 
-    async def _check_terms(self, terms: GenerationTerms, peer: Peer) -> Words:
+    async def _check_terms(self, terms: GenerationTerms, peer: Peer) -> GenerationRequest:
         """Validate the terms of a generation, and return the generation's request."""
         kind = self._kinds.get(terms.kind)
         if kind is None:
@@ -322,7 +322,7 @@ class Chains:
         self._policies(policy)
         if terms.webhook is not None:
             await self._webhooks.check(terms.webhook, peer.uid)
-        return Words(
+        return GenerationRequest(
             peer=peer,
             policy=policy,
             intent=terms.intent,
@@ -351,23 +351,23 @@ class Chains:
             raise RequestError("generation.running", "the generation is still running; cancel it, or wait")
         now = self._clock.now()
         follows = chain.last_attempt_id if attempt is None else attempt.id
-        begun = Round(grant=Grant(uid=uid, at=now, hint=hint), follows=follows)
+        begun = ChainRound(grant=BudgetGrant(uid=uid, at=now, hint=hint), follows=follows)
         chain = replace(chain, rounds=(*chain.rounds, begun), ends_at=now + self._limits.timeout)
         await self._store.save(chain)
         await self._drive(chain)
         return chain
 
     async def _drive(self, chain: Chain) -> None:
-        if await self._driving.take(_driven(chain), chain.id):
+        if await self._driving.claim(_work_kind(chain), chain.id):
             self._start_chain(chain)
 
     def _start_chain(self, chain: Chain) -> None:
-        if chain.id in self._courses:  # recovered while its request was on its way here
+        if chain.id in self._courses:  # recovered while this request was on its way
             return
-        course = self._courses[chain.id] = Course(chain)
+        course = self._courses[chain.id] = ChainRun(chain)
         self._carriers[chain.id] = self._tasks.create_task(self._run_chain(course), name=f"chain-{chain.id}")
 
-    async def _run_chain(self, course: Course) -> None:
+    async def _run_chain(self, course: ChainRun) -> None:
         chain_id, ended = course.chain.id, None
         try:
             async with self._slots[course.chain.words is not None]:
@@ -378,27 +378,27 @@ class Chains:
             await self._loop.cancel_attempt(course.chain)
             ended = await self._loop.end(course, Outcome.CANCELLED, None)
         except Exception as problem:
-            log.exception(_BROKEN[_driven(course.chain)], **_named(course.chain), problem=str(problem))
-            ended = await self._end_broken(course, problem)
+            log.exception(_BROKEN[_work_kind(course.chain)], **_log_ids(course.chain), problem=str(problem))
+            ended = await self._end_after_internal_error(course, problem)
         finally:
             course.spans.end(ended)
             del self._courses[chain_id], self._carriers[chain_id]
             self._cancelled.discard(chain_id)
-            course.changed.give()
+            course.changed.wake_all()
         if ended is not None:
             self._count_tokens(ended)
             if ended.repair is not None:
                 self._count_repair(ended.repair)
             await self._run_alert_command(ended)
 
-    async def _end_broken(self, course: Course, problem: Exception) -> Chain | None:
+    async def _end_after_internal_error(self, course: ChainRun, problem: Exception) -> Chain | None:
         """End a chain after an internal error; None if the end can't be recorded until the next run."""
         try:
             await self._loop.cancel_attempt(course.chain)
             detail = f"internal: {type(problem).__name__}; the daemon's log has more"
             return await self._loop.end(course, Outcome.PROVIDER_FAILED, detail)
         except Exception as again:
-            log.exception(_NOT_ENDED[_driven(course.chain)], **_named(course.chain), problem=str(again))
+            log.exception(_NOT_ENDED[_work_kind(course.chain)], **_log_ids(course.chain), problem=str(again))
             return None
 
     def _count_repair(self, repair: Repair) -> None:
@@ -417,7 +417,7 @@ class Chains:
         """Add the tokens of the last finished round to the metrics."""
         for name in TOKENS:
             tokens = self._metrics.provider_tokens.labels(chain.kind, chain.provider, name.partition("_")[0])
-            tokens.inc(tokens_of(chain.round.answers, name) or 0)
+            tokens.inc(sum_tokens(chain.round.answers, name) or 0)
 
     async def _run_alert_command(self, chain: Chain) -> None:
         """Run the operator's alert command for a failed chain."""
@@ -429,7 +429,7 @@ class Chains:
             "generation": None if chain.words is None else generation_document(chain),
             "report": None if last is None else dict((await self._attempts.finished(last)).report),
         }
-        named = _named(chain) if repair is None else {"repair_id": repair.id}
+        named = _log_ids(chain) if repair is None else {"repair_id": repair.id}
         what = DrivenWork.GENERATION if repair is None else DrivenWork.REPAIR
         try:
             await run(self._limits.on_exhausted, canonical(alert), timeout_s=ALERT_TIMEOUT_S, environment={})
@@ -440,7 +440,7 @@ class Chains:
 
     async def get_repair(self, repair_id: str) -> Repair | None:
         """Return a repair by its id, or None if it doesn't exist."""
-        return await self._store.repair(repair_id)
+        return await self._store.get_repair(repair_id)
 
     async def list_repairs(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Repair]:
         """Return repairs, newest first."""
@@ -450,7 +450,7 @@ class Chains:
         """Return the repairs that an attempt began or belongs to."""
         return await self._store.repairs_of(attempt_id)
 
-    async def fix_of(self, attempt_id: str) -> AttemptFix | None:
+    async def get_fix(self, attempt_id: str) -> AttemptFix | None:
         """Return the fix that an attempt runs, or None."""
         found = await self._store.repairs_of(attempt_id)
         fixes = [(repair, fix) for repair in found for fix in repair.fixes if fix.attempt_id == attempt_id]
@@ -468,13 +468,13 @@ class Chains:
 
     async def repair_of(self, attempt_id: str) -> AttemptRepair | None:
         """Return the first repair that began with an attempt, or None."""
-        return await self._store.repair_of(attempt_id)
+        return await self._store.get_first_repair(attempt_id)
 
-    async def repair_diffs(self, repair: Repair) -> Sequence[str | None]:
+    async def list_repair_diffs(self, repair: Repair) -> Sequence[str | None]:
         """Return the changes of each fix, or None for fixes that weren't submitted or were deleted."""
-        return await diffs_of(repair.attempt_id, repair.fixes, self._attempts.submission)
+        return await list_diffs(repair.attempt_id, repair.fixes, self._attempts.submission)
 
-    async def repair_step(self, repair: Repair, number: int) -> ProviderStep | None:
+    async def get_repair_step(self, repair: Repair, number: int) -> ProviderStep | None:
         """Return the prompt and the answer of a fix, or None if a user supplied the fix."""
         return await self._store.step(repair.id, number, draft=False)
 
@@ -486,7 +486,7 @@ class Chains:
         if repair.fallback is None:
             raise RequestError("repair.no_fallback", "the repair offers no rules in place of code")
         if repair.fallback.get("accepted_at") is None:
-            accepted_at, attempt_id = timestamp(self._clock.now()), self._ids.new()
+            accepted_at, attempt_id = format_optional_time(self._clock.now()), self._ids.new()
             fallback = {**repair.fallback, "accepted_at": accepted_at, "attempt_id": attempt_id}
             repair = replace(repair, fallback=fallback)
             await self._store.save_repair(repair)
@@ -497,7 +497,7 @@ class Chains:
     async def get_generation(self, chain_id: str) -> Chain | None:
         """Return a generation by its id, or None if it doesn't exist."""
         course = self._courses.get(chain_id)
-        chain = await self._store.generation(chain_id) if course is None else course.chain
+        chain = await self._store.get_generation(chain_id) if course is None else course.chain
         return chain if chain is not None and chain.words is not None else None
 
     async def count_answers(self, *, uid: int | None, since: datetime, kind: str | None) -> AnswerCounts:
@@ -508,10 +508,10 @@ class Chains:
         """Return generations, newest first."""
         return await self._store.generations(uid=uid, before=before, limit=limit)
 
-    async def diffs(self, chain: Chain) -> Sequence[str | None]:
+    async def list_diffs(self, chain: Chain) -> Sequence[str | None]:
         """Return the changes that each answer makes to the previous attempt, in the document's order."""
         read = self._attempts.submission
-        return [diff for each in chain.rounds for diff in await diffs_of(each.follows, each.answers, read)]
+        return [diff for each in chain.rounds for diff in await list_diffs(each.follows, each.answers, read)]
 
     async def step(self, chain: Chain, number: int) -> ProviderStep | None:
         """Return the prompt and the text of the answer with this number in a generation's document."""
@@ -536,7 +536,7 @@ class Chains:
 
     async def _cancel(self, chain_id: str, kind: DrivenWork, *, ended: bool) -> bool:
         """Cancel a chain in the process that runs it. Return False if the chain isn't running."""
-        return not ended and (self.end(chain_id) or await self._driving.cancel(kind, chain_id))
+        return not ended and (self.end(chain_id) or await self._driving.request_cancel(kind, chain_id))
 
     def end(self, chain_id: str) -> bool:
         """Cancel a chain if this process runs it, and return whether it does."""
@@ -572,11 +572,11 @@ _ALERT_FAILED = {DrivenWork.REPAIR: "repair.alert_failed", DrivenWork.GENERATION
 _NOT_ENDED = {DrivenWork.REPAIR: "repair.not_ended", DrivenWork.GENERATION: "generation.not_ended"}
 
 
-def _named(chain: Chain) -> dict[str, str]:
+def _log_ids(chain: Chain) -> dict[str, str]:
     return {"repair_id" if chain.words is None else "generation_id": chain.id}
 
 
-def _driven(chain: Chain) -> DrivenWork:
+def _work_kind(chain: Chain) -> DrivenWork:
     return DrivenWork.REPAIR if chain.words is None else DrivenWork.GENERATION
 
 
@@ -592,7 +592,7 @@ def _check_context(model: type[BaseModel], context: Mapping[str, object]) -> Non
         model.model_validate_json(json.dumps(context))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = place_of(("context", *first["loc"]))
+        field = error_path(("context", *first["loc"]))
         unknown = first["type"] == "extra_forbidden"
         known = f"; use one of {', '.join(sorted(model.model_fields))}" if unknown else ""
         message = f"{field}: {message_of(first)}{known}"

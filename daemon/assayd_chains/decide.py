@@ -24,7 +24,7 @@ from datetime import datetime
 
 from assayd.model.report import Verdict
 from assayd.model.run import Cause
-from assayd_chains.model import Answer, Chain, Outcome, Round, Strategy
+from assayd_chains.model import Answer, Chain, ChainRound, Outcome, Strategy
 
 TERMINAL_CAUSES = frozenset({Cause.POLICY_VIOLATION.value, Cause.INFRASTRUCTURE.value, Cause.CANCELLED.value})
 """After these the code isn't tried again: it broke a policy, or it isn't the code that failed."""
@@ -34,26 +34,26 @@ STUCK_AFTER = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class AskProvider:
     """A decision to request an answer from the provider."""
 
     strategy: Strategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class StopChain:
     """A decision to end the chain."""
 
     outcome: Outcome
     detail: str | None = None
 
 
-def decide(chain: Chain, now: datetime) -> Ask | Stop:
+def decide_next_step(chain: Chain, now: datetime) -> AskProvider | StopChain:
     """Return the next step of a chain whose last attempt, if any, has a verdict."""
     outcome = _choose_outcome(chain, now)
     if outcome is None:
-        return Ask(strategy=_choose_strategy(chain.round))
-    return Stop(outcome=outcome, detail=_outcome_detail(chain.round, outcome))
+        return AskProvider(strategy=_choose_strategy(chain.round))
+    return StopChain(outcome=outcome, detail=_describe_outcome(chain.round, outcome))
 
 
 def _choose_outcome(chain: Chain, now: datetime) -> Outcome | None:
@@ -74,7 +74,7 @@ def _choose_outcome(chain: Chain, now: datetime) -> Outcome | None:
     return next((outcome for outcome, holds in reasons if holds), None)
 
 
-def _choose_strategy(current: Round) -> Strategy:
+def _choose_strategy(current: ChainRound) -> Strategy:
     if current.failure is None:
         return Strategy.WRITE
     if current.last is not None and current.last.duplicate:
@@ -82,33 +82,33 @@ def _choose_strategy(current: Round) -> Strategy:
     return Strategy.RETHINK if _count_repeats(current.fingerprints) > 1 else Strategy.FIX
 
 
-def _is_terminal(current: Round) -> bool:
+def _is_terminal(current: ChainRound) -> bool:
     """Return whether the last attempt ended in a way that new code can't fix."""
-    ended = _last_judged_answer(current)
+    ended = _find_last_judged_answer(current)
     if ended is None:
         return current.failure is not None and current.failure.cause in TERMINAL_CAUSES
     return ended.verdict in {Verdict.ERROR, Verdict.CANCELLED} or ended.cause in TERMINAL_CAUSES
 
 
-def _last_judged_answer(current: Round) -> Answer | None:
+def _find_last_judged_answer(current: ChainRound) -> Answer | None:
     return next((answer for answer in reversed(current.answers) if answer.verdict is not None), None)
 
 
-def _outcome_detail(current: Round, outcome: Outcome) -> str | None:
+def _describe_outcome(current: ChainRound, outcome: Outcome) -> str | None:
     """Return additional information about an outcome for users, or None."""
     if outcome is Outcome.QUESTION and current.last is not None:
         return current.last.text
     if current.failure is not None:
         problem = current.fixes[-1].problem if current.fixes else None
         return f"the last fix can't be used: {problem}" if problem else None
-    ended = _last_judged_answer(current)
+    ended = _find_last_judged_answer(current)
     if outcome is Outcome.TERMINAL and ended is not None and ended.verdict is not None:
         return f"the attempt ended as {ended.verdict.value}"
-    details = {Outcome.TIMEOUT: late(current), Outcome.EXHAUSTED: "no answer was a submission"}
+    details = {Outcome.TIMEOUT: describe_late_step(current), Outcome.EXHAUSTED: "no answer was a submission"}
     return details.get(outcome)
 
 
-def late(current: Round) -> str:
+def describe_late_step(current: ChainRound) -> str:
     """Return the outcome detail of a round that timed out during a step."""
     return f"the time for the {'generation' if current.failure is None else 'repair'} is over"
 
@@ -134,28 +134,28 @@ _VARYING = (
 )
 
 
-def fingerprint(report: Mapping[str, object]) -> str:
+def compute_fingerprint(report: Mapping[str, object]) -> str:
     """Return the SHA-256 digest that identifies the failure in a report in wire format.
 
     The digest covers rules, cases and the shape of messages, but not line numbers, because every fix
     changes line numbers.
     """
-    parts = "\n".join("\t".join(part) for part in _fingerprint_parts(report))
+    parts = "\n".join("\t".join(part) for part in _iter_fingerprint_parts(report))
     return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def shape(message: str) -> str:
+def remove_variable_parts(message: str) -> str:
     """Return a message without its variable parts: ``line 12: 'Q1' is bad`` -> ``line 0: … is bad``."""
     for pattern, blank in _VARYING:
         message = pattern.sub(blank, message)
     return message.strip()
 
 
-def _fingerprint_parts(report: Mapping[str, object]) -> Iterator[tuple[str, ...]]:
+def _iter_fingerprint_parts(report: Mapping[str, object]) -> Iterator[tuple[str, ...]]:
     yield ("stage", str(report.get("stage_reached")))
     errors = [f for f in _get_dicts(report.get("findings")) if f.get("severity") == "error"]
     for finding in errors[:FIRST]:
-        yield ("finding", str(finding.get("rule")), shape(str(finding.get("message"))))
+        yield ("finding", str(finding.get("rule")), remove_variable_parts(str(finding.get("message"))))
     runtime = report.get("runtime_results")
     cases = _get_dicts(runtime.get("cases")) if isinstance(runtime, dict) else []
     for case in [case for case in cases if case.get("status") in {"failed", "error"}][:FIRST]:

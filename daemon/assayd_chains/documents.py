@@ -11,7 +11,7 @@ from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any
 
-from assayd.documents.base import format_time, milliseconds
+from assayd.documents.base import format_time, to_milliseconds
 from assayd.documents.chains import (
     AnswerRuleDocument,
     AnswersDocument,
@@ -27,10 +27,10 @@ from assayd.documents.chains import (
 )
 from assayd.documents.webhooks import EndedGenerationDocument, webhook_message
 from assayd.model.records import LibraryEntry
-from assayd.store.outbox import message_row
+from assayd.store.outbox import build_message_row
 from assayd.store.rows import Values
 from assayd_chains.answer_counts import AnswerCount, AnswerCounts, Key
-from assayd_chains.model import TOKENS, UNUSABLE, Answer, Chain, Repair, tokens_of
+from assayd_chains.model import TOKENS, UNUSABLE, Answer, Chain, Repair, sum_tokens
 from assayd_chains.provider import ProviderStep
 
 MOST_RULES = 20
@@ -144,7 +144,7 @@ def generation_message(chain: Chain) -> Values | None:
         path=f"/v1/generations/{chain.id}",
     )
     body = webhook_message("generation.finished", at, data)
-    return message_row(f"generation_{chain.id}", chain.uid, words.webhook, at, body)
+    return build_message_row(f"generation_{chain.id}", chain.uid, words.webhook, at, body)
 
 
 def step_document(step: ProviderStep) -> StepDocument:
@@ -155,7 +155,7 @@ def step_document(step: ProviderStep) -> StepDocument:
 
 def _sum_tokens(answers: Sequence[Answer]) -> dict[str, int | None]:
     """Return the sums of the answers' tokens, or None if no provider counted tokens."""
-    return {name: tokens_of(answers, name) for name in TOKENS}
+    return {name: sum_tokens(answers, name) for name in TOKENS}
 
 
 def _fix_document(answer: Answer, number: int, diff: str | None) -> FixDocument:
@@ -172,5 +172,5 @@ def _fix_document(answer: Answer, number: int, diff: str | None) -> FixDocument:
         repair_successful=None if answer.verdict is None else answer.verdict == "validated",
         input_tokens=answer.usage.input_tokens,
         output_tokens=answer.usage.output_tokens,
-        duration_ms=milliseconds(answer.usage.took_s),
+        duration_ms=to_milliseconds(answer.usage.took_s),
     )

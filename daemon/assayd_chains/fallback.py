@@ -20,13 +20,13 @@ from assayd.kinds.extractor.rules import (
     FallbackRule,
     RuleSet,
     Type,
-    apply,
-    read,
-    segments,
-    take,
-    write,
+    apply_rules,
+    extract_field,
+    parse_rules,
+    render_rules,
+    split_path,
 )
-from assayd.model.prompting import ExtractedField, Taken
+from assayd.model.prompting import ExtractedField, ExtractedFields
 from assayd.model.run import Cause
 from assayd_chains.model import Outcome
 
@@ -56,7 +56,7 @@ class _Candidate:
     rule: FallbackRule
 
 
-def draft(paths: Sequence[str], fields: Sequence[ExtractedField], known: Known) -> RuleSet:
+def infer_rules(paths: Sequence[str], fields: Sequence[ExtractedField], known: Known) -> RuleSet:
     """Return rules for as many fields as possible, and a note for each remaining field.
 
     If no fields are given, each meaningful segment gets a rule whose name is derived from the segment.
@@ -66,7 +66,7 @@ def draft(paths: Sequence[str], fields: Sequence[ExtractedField], known: Known) 
         return RuleSet(extract={one.names[0]: one.rule for one in reversed(candidates) if one.names})
     extract: dict[str, FallbackRule] = {}
     for field in fields:
-        rule = _rule_by_values(field.name, paths, candidates, known)
+        rule = _find_rule_by_values(field.name, paths, candidates, known)
         if rule is not None:
             extract[field.name] = rule
     for exact in (True, False):
@@ -89,7 +89,7 @@ def _matches_name(name: str, candidate: _Candidate, *, exact: bool) -> bool:
 
 
 def _iter_candidates(paths: Sequence[str]) -> Iterator[_Candidate]:
-    split = [segments(path) for path in paths]
+    split = [split_path(path) for path in paths]
     depth = min((len(parts) for parts in split), default=0)
     left: str | None = None
     found: list[_Candidate] = []
@@ -112,19 +112,19 @@ def _read_column(column: Sequence[str], place: int, left: str | None) -> Iterato
     elif all(_DATE.fullmatch(one) for one in column):
         yield _Candidate(names=("date",), rule=FallbackRule(source=source))
     elif all(one.isascii() and one.isdigit() for one in column):
-        yield _number_candidate(column, source, left)
-    elif (prefix := _common_prefix(_NUMBERED, column)) is not None:
+        yield _build_number_candidate(column, source, left)
+    elif (prefix := _find_common_prefix(_NUMBERED, column)) is not None:
         word = prefix.rstrip("-_.=").lower()
         rule = FallbackRule(source=source, pattern=rf"{plain(prefix)}(\d+)", type=Type.INTEGER)
         yield _Candidate(names=(_LETTERS.get(word, word), word), rule=rule)
-    elif (prefix := _common_prefix(_NAMED, column)) is not None:
+    elif (prefix := _find_common_prefix(_NAMED, column)) is not None:
         rule = FallbackRule(source=source, pattern=rf"{plain(prefix)}(.*)")
         yield _Candidate(names=(prefix[:-1].lower(),), rule=rule)
     elif len(set(column)) > 1:
         yield _Candidate(names=(f"segment_{-place}",), rule=FallbackRule(source=source))
 
 
-def _number_candidate(column: Sequence[str], source: str, left: str | None) -> _Candidate:
+def _build_number_candidate(column: Sequence[str], source: str, left: str | None) -> _Candidate:
     """Return the rule for numbers such as ``2024/03/17``: year, month and day.
 
     Long numbers with leading zeros are treated as text.
@@ -147,14 +147,14 @@ def _read_filename(column: Sequence[str], source: str) -> Iterator[_Candidate]:
         yield _Candidate(names=("extension", "ext", "suffix", "format"), rule=ending_rule)
 
 
-def _common_prefix(pattern: re.Pattern[str], column: Sequence[str]) -> str | None:
+def _find_common_prefix(pattern: re.Pattern[str], column: Sequence[str]) -> str | None:
     """Return the prefix that all segments share, or None if a segment has another prefix or form."""
     found = [pattern.fullmatch(one) for one in column]
     prefixes = {one[1] for one in found if one is not None}
     return prefixes.pop() if all(found) and len(prefixes) == 1 else None
 
 
-def _rule_by_values(
+def _find_rule_by_values(
     name: str, paths: Sequence[str], candidates: Sequence[_Candidate], known: Known
 ) -> FallbackRule | None:
     """Return the first rule that extracts exactly the known values of a field, or None."""
@@ -162,9 +162,10 @@ def _rule_by_values(
     values = {path: value for path, value in values.items() if value is not None}
     if not values:
         return None
-    tried = (*(one.rule for one in candidates), *_surrounding_rules(values))
+    tried = (*(one.rule for one in candidates), *_iter_surrounding_rules(values))
     return next(
-        (rule for rule in tried if all(_is_same_value(take(rule, p), v) for p, v in values.items())), None
+        (rule for rule in tried if all(_is_same_value(extract_field(rule, p), v) for p, v in values.items())),
+        None,
     )
 
 
@@ -172,13 +173,13 @@ def _is_same_value(taken: str | int | None, value: object) -> bool:
     return type(taken) is type(value) and taken == value
 
 
-def _surrounding_rules(values: Mapping[str, object]) -> Iterator[FallbackRule]:
+def _iter_surrounding_rules(values: Mapping[str, object]) -> Iterator[FallbackRule]:
     """Yield rules that match the text around a value in a segment of the first path."""
     path, value = next(iter(values.items()))
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value):
         return
     kind = Type.INTEGER if isinstance(value, int) else Type.STRING
-    parts = segments(path)
+    parts = split_path(path)
     for place in range(-1, -min(len(parts), MOST_SEGMENTS) - 1, -1):
         before, found, after = parts[place].partition(str(value))
         if found:
@@ -200,7 +201,7 @@ _GIVEN_UP = frozenset({Outcome.EXHAUSTED, Outcome.STUCK})
 _NEVER = frozenset({Outcome.VALIDATED, Outcome.CANCELLED})
 
 
-class Trigger(StrEnum):
+class OfferTrigger(StrEnum):
     """The reason why fallback rules are offered."""
 
     SECURITY = "security"
@@ -212,9 +213,9 @@ class Trigger(StrEnum):
 
 
 _REASONS = {
-    Trigger.SECURITY: "The policy refused every attempt. Rules need no code.",
-    Trigger.TIMEOUT: "The code exceeds its time limit. Rules need no code.",
-    Trigger.COMPUTED_FIELDS: "No fix worked. Rules can extract fields that aren't computed.",
+    OfferTrigger.SECURITY: "The policy refused every attempt. Rules need no code.",
+    OfferTrigger.TIMEOUT: "The code exceeds its time limit. Rules need no code.",
+    OfferTrigger.COMPUTED_FIELDS: "No fix worked. Rules can extract fields that aren't computed.",
 }
 
 
@@ -226,27 +227,31 @@ class EarlierAttempt:
     report: Report
 
 
-def trigger_of(outcome: Outcome, tries: Sequence[EarlierAttempt], taken: Taken) -> Trigger | None:
+def determine_trigger(
+    outcome: Outcome, tries: Sequence[EarlierAttempt], taken: ExtractedFields
+) -> OfferTrigger | None:
     """Return the reason for an offer of rules, or None if rules aren't to be offered."""
     if outcome in _NEVER or not tries:
         return None
     retried = len(tries) > 1 or outcome is Outcome.TERMINAL
     if retried and all(_violates_policy(one) for one in tries):
-        return Trigger.SECURITY
+        return OfferTrigger.SECURITY
     if _has_timed_out(tries[-1]):
-        return Trigger.TIMEOUT
+        return OfferTrigger.TIMEOUT
     if outcome in _GIVEN_UP and any(field.computed for field in taken.fields):
-        return Trigger.COMPUTED_FIELDS
+        return OfferTrigger.COMPUTED_FIELDS
     return None
 
 
-def offer(trigger: Trigger, tries: Sequence[EarlierAttempt], taken: Taken) -> Mapping[str, object] | None:
+def build_offer(
+    trigger: OfferTrigger, tries: Sequence[EarlierAttempt], taken: ExtractedFields
+) -> Mapping[str, object] | None:
     """Return the offer, or None if no rule was found for any field."""
-    text = write(draft(taken.texts, taken.fields, _known_values(tries)))
-    rules = read(text)
+    text = render_rules(infer_rules(taken.texts, taken.fields, _collect_known_values(tries)))
+    rules = parse_rules(text)
     if not rules.extract:
         return None
-    applied = [(path, *apply(rules, path)) for path in taken.texts]
+    applied = [(path, *apply_rules(rules, path)) for path in taken.texts]
     return {
         "trigger": trigger.value,
         "reason": _REASONS[trigger],
@@ -274,7 +279,7 @@ def _has_timed_out(tried: EarlierAttempt) -> bool:
     return tried.cause == Cause.TIMEOUT.value or any(str(rule).endswith(".timeout") for rule in rules)
 
 
-def _known_values(tries: Sequence[EarlierAttempt]) -> Mapping[str, Mapping[str, object]]:
+def _collect_known_values(tries: Sequence[EarlierAttempt]) -> Mapping[str, Mapping[str, object]]:
     """Return the values that attempts extracted from each path. Later attempts take precedence."""
     known: dict[str, Mapping[str, object]] = {}
     for tried in tries:

@@ -13,18 +13,40 @@ from dataclasses import dataclass, replace
 import structlog
 
 from assayd.analysis.analyst import Analyst, Flow, WorkerDied
-from assayd.analysis.messages import Failed, GenerationBriefing, PatchRequest, PatchResult, RepairDescription
+from assayd.analysis.messages import (
+    FailedSubmission,
+    GenerationBriefing,
+    PatchRequest,
+    PatchResult,
+    RepairDescription,
+)
 from assayd.errors import AssaydError
-from assayd.findings.retry_context import without_reminders
+from assayd.findings.retry_context import strip_reminders
 from assayd.kind import Kind
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import Proposal, SourcePart
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd_chains.attempts import Attempts, FinishedSubmission
-from assayd_chains.fallback import EarlierAttempt, offer, trigger_of
-from assayd_chains.model import Answer, Chain, Document, Outcome, Repair, Strategy, Words, text_of
-from assayd_chains.prompts import Revision, cut, earlier_answers, earlier_drafts, fix_prompt, write_prompt
+from assayd_chains.attempts import AttemptClient, FinishedSubmission
+from assayd_chains.fallback import EarlierAttempt, build_offer, determine_trigger
+from assayd_chains.model import (
+    Answer,
+    Chain,
+    Document,
+    GenerationRequest,
+    Outcome,
+    Repair,
+    Strategy,
+    proposal_text,
+)
+from assayd_chains.prompts import (
+    Revision,
+    build_fix_prompt,
+    build_generation_prompt,
+    list_earlier_answers,
+    list_earlier_drafts,
+    truncate_middle,
+)
 from assayd_chains.provider import FixRequest
 
 log = structlog.get_logger()
@@ -37,12 +59,12 @@ _ANSWERED = frozenset({"code", "files", "steps", "text", "manifest"})
 """Parts of a payload that an answer may have supplied."""
 
 
-class Misfit(Exception):
+class AnswerMisfit(Exception):
     """An internal exception raised if an answer doesn't fit, or if there is nothing to replace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class AnswerTarget:
     """A request for an answer, with the part of the payload (possibly all) that the answer replaces."""
 
     request: FixRequest
@@ -52,20 +74,20 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class ReadySubmission:
     """A submission that can be submitted on behalf of its peer."""
 
     document: Document
     peer: Peer
 
 
-class Fitter:
+class AnswerFitter:
     """A part that prepares requests and applies answers. The code of kinds runs in analysis workers."""
 
     def __init__(
         self,
         *,
-        attempts: Attempts,
+        attempts: AttemptClient,
         analyst: Analyst,
         kinds: Mapping[str, Kind],
         policies: Callable[[str], ExecutionPolicy],
@@ -79,11 +101,11 @@ class Fitter:
         self._source_bytes = source_bytes
         self._questions = questions
 
-    async def target(self, chain: Chain, strategy: Strategy) -> Target:
+    async def target(self, chain: Chain, strategy: Strategy) -> AnswerTarget:
         """Return the request for the next answer. Raises: Misfit; RequestError; WorkerDied."""
         if chain.words is not None and strategy is Strategy.WRITE:
             return await self._write_target(chain, chain.words)
-        return await self._passage(chain, strategy)
+        return await self._build_fix_target(chain, strategy)
 
     async def digest(self, subject: FinishedSubmission) -> str:
         """Return the digest of the normal form of a failed submission.
@@ -92,17 +114,17 @@ class Fitter:
         """
         return (await self._describe(subject)).digest
 
-    async def fitted(self, kind: str, target: Target, proposal: Proposal) -> PatchResult:
+    async def apply_answer(self, kind: str, target: AnswerTarget, proposal: Proposal) -> PatchResult:
         """Return the payload after applying an answer, or the reason why the answer doesn't fit."""
         passage = target.request.passage.name
         return await self._patch(kind, target.payload, passage, proposal, target.flow)
 
-    async def ready(self, chain: Chain, answer: Answer) -> Ready:
+    async def build_submission(self, chain: Chain, answer: Answer) -> ReadySubmission:
         """Return the submission of a recorded answer. Raises: Misfit."""
         if answer.is_draft and chain.words is not None:
             base = (await self._brief(chain, chain.words)).base
-            patched = await self._patch(chain.kind, base, "", answer.proposal, _flow(chain))
-            return Ready(
+            patched = await self._patch(chain.kind, base, "", answer.proposal, _get_flow(chain))
+            return ReadySubmission(
                 document=_to_submission(chain, chain.words, _raise_if_misfit(patched)), peer=chain.words.peer
             )
         before = replace(chain.round, fixes=chain.round.fixes[:-1]).last_attempt_id
@@ -111,9 +133,9 @@ class Fitter:
         patched = await self._patch(chain.kind, parent.payload, answer.passage, answer.proposal, flow)
         kept = {name: value for name, value in parent.submission.items() if name != "repair"}
         document = {**kept, "payload": _raise_if_misfit(patched).payload, "parent_id": parent.attempt.id}
-        return Ready(document=document, peer=parent.attempt.peer)
+        return ReadySubmission(document=document, peer=parent.attempt.peer)
 
-    async def offered(self, repair: Repair, outcome: Outcome) -> Document | None:
+    async def build_offer(self, repair: Repair, outcome: Outcome) -> Document | None:
         """Return the rules to offer instead of code, or None.
 
         Rules are offered if the repair failed and rules can extract at least one field.
@@ -140,54 +162,54 @@ class Fitter:
                 return None
             if taken.fields:
                 break
-        trigger = trigger_of(outcome, tries, taken)
-        return None if trigger is None else offer(trigger, tries, taken)
+        trigger = determine_trigger(outcome, tries, taken)
+        return None if trigger is None else build_offer(trigger, tries, taken)
 
-    async def _write_target(self, chain: Chain, words: Words) -> Target:
+    async def _write_target(self, chain: Chain, words: GenerationRequest) -> AnswerTarget:
         briefed = await self._brief(chain, words)
-        prompt = write_prompt(
+        prompt = build_generation_prompt(
             briefed.briefing,
             words.intent,
-            earlier=earlier_drafts(chain.drafts),
-            revision=await self._revision(chain),
+            earlier=list_earlier_drafts(chain.drafts),
+            revision=await self._build_revision(chain),
             questions=self._questions,
         )
         request = FixRequest(
             system=prompt.system,
             user=prompt.user,
-            passage=_empty_passage(self._kinds[chain.kind]),
+            passage=_build_empty_passage(self._kinds[chain.kind]),
             kind=chain.kind,
             intent=words.intent,
             questions=self._questions,
         )
-        return Target(request=request, payload=briefed.base, flow=_flow(chain))
+        return AnswerTarget(request=request, payload=briefed.base, flow=_get_flow(chain))
 
-    async def _revision(self, chain: Chain) -> Revision | None:
+    async def _build_revision(self, chain: Chain) -> Revision | None:
         """Return the current code, its failure and the hints, or None without a user's hint."""
         if not chain.hints:
             return None
         text, failure, last = "", "", chain.last_attempt_id
         if last is not None and (found := await self._attempts.submission(last)) is not None:
             payload = found.get("payload")
-            text = _answered_part(payload if isinstance(payload, dict) else {})
+            text = _extract_answered_part(payload if isinstance(payload, dict) else {})
             subject = await self._attempts.finished(last)
             if subject.attempt.verdict is Verdict.FAILED:
-                failure = without_reminders(str(subject.report.get("retry_context") or ""))
+                failure = strip_reminders(str(subject.report.get("retry_context") or ""))
         return Revision(text=text, hints=chain.hints, failure=failure, question=chain.question)
 
-    async def _passage(self, chain: Chain, strategy: Strategy) -> Target:
+    async def _build_fix_target(self, chain: Chain, strategy: Strategy) -> AnswerTarget:
         subject = await self._attempts.finished(str(chain.last_attempt_id))
         context = (await self._describe(subject)).context
         intent = subject.submission.get("intent")
         intent = intent if isinstance(intent, str) else None
         passage, repair = context.passage, chain.repair
         fixes = chain.round.fixes
-        prompt = fix_prompt(
+        prompt = build_fix_prompt(
             context,
             strategy,
             hint=None if repair is None else repair.hint,
             intent=intent,
-            earlier=earlier_answers(fixes, context.failure, name=passage.name, text=passage.text),
+            earlier=list_earlier_answers(fixes, context.failure, name=passage.name, text=passage.text),
         )
         request = FixRequest(
             system=prompt.system,
@@ -199,26 +221,26 @@ class Fitter:
             intent=intent,
             findings=tuple(_iter_findings(subject.report)),
         )
-        error = cut(context.failure, ERROR_CHARS)
-        return Target(request=request, payload=subject.payload, flow=subject.attempt.flow, error=error)
+        error = truncate_middle(context.failure, ERROR_CHARS)
+        return AnswerTarget(request=request, payload=subject.payload, flow=subject.attempt.flow, error=error)
 
     async def _describe(self, subject: FinishedSubmission) -> RepairDescription:
-        failed = Failed(payload=subject.payload, report=dict(subject.report))
+        failed = FailedSubmission(payload=subject.payload, report=dict(subject.report))
         kind = self._kinds[subject.attempt.kind]
         policy = await self._attempts.policy(subject.submission, peer=subject.attempt.peer)
         described = await self._analyst.describe(kind, failed, policy, flow=subject.attempt.flow)
         if not described.context.passage.name:
-            raise Misfit("the submission has no text to fix")
+            raise AnswerMisfit("the submission has no text to fix")
         return described
 
-    async def _brief(self, chain: Chain, words: Words) -> GenerationBriefing:
+    async def _brief(self, chain: Chain, words: GenerationRequest) -> GenerationBriefing:
         kind, policy = self._kinds[chain.kind], self._policies(words.policy)
-        return await self._analyst.brief(kind, words.context, policy, flow=_flow(chain))
+        return await self._analyst.brief(kind, words.context, policy, flow=_get_flow(chain))
 
     async def _patch(
         self, kind: str, payload: dict[str, object], passage: str, proposal: Proposal, flow: Flow
     ) -> PatchResult:
-        size, most = len(text_of(proposal).encode()), self._source_bytes
+        size, most = len(proposal_text(proposal).encode()), self._source_bytes
         if size > most:
             return PatchResult(payload={}, digest="", problem=f"it has {size} bytes; the limit is {most}")
         patching = PatchRequest(payload=payload, passage=passage, proposal=proposal)
@@ -227,11 +249,11 @@ class Fitter:
 
 def _raise_if_misfit(patched: PatchResult) -> PatchResult:
     if patched.problem is not None:
-        raise Misfit(patched.problem)
+        raise AnswerMisfit(patched.problem)
     return patched
 
 
-def _to_submission(chain: Chain, words: Words, patched: PatchResult) -> Document:
+def _to_submission(chain: Chain, words: GenerationRequest, patched: PatchResult) -> Document:
     return {
         "kind": chain.kind,
         "policy": words.policy,
@@ -242,7 +264,7 @@ def _to_submission(chain: Chain, words: Words, patched: PatchResult) -> Document
     }
 
 
-def _flow(chain: Chain) -> Flow:
+def _get_flow(chain: Chain) -> Flow:
     return chain.uid, f"generation {chain.id}"
 
 
@@ -252,13 +274,13 @@ def _iter_findings(report: Document) -> Iterator[Document]:
     yield from (one for one in listed if isinstance(one, dict))
 
 
-def _answered_part(payload: Document) -> str:
+def _extract_answered_part(payload: Document) -> str:
     """Return the part of a payload that an answer supplied, as text or, for several parts, as JSON."""
     kept = {name: part for name, part in payload.items() if name in _ANSWERED}
     return str(kept["code"]) if set(kept) == {"code"} else json.dumps(kept, indent=1, ensure_ascii=False)
 
 
-def _empty_passage(kind: Kind) -> SourcePart:
+def _build_empty_passage(kind: Kind) -> SourcePart:
     """Return an empty passage for an initial request, in the language of the expected answer."""
     if "code" not in kind.forms:
         return SourcePart(name="", language=kind.name, text="")

@@ -24,13 +24,13 @@ from assayd.analysis.analyst import WorkerDied
 from assayd.errors import ProviderError, RequestError
 from assayd.model.prompting import Proposal
 from assayd.model.report import Verdict
-from assayd.ports.clock import Clock, Ids
-from assayd.ports.driving import DrivenWork, Driving
+from assayd.ports.clock import Clock, IdSource
+from assayd.ports.driving import DrivenWork, WorkAssignment
 from assayd.ports.tracing import NO_TRACING, Tracing
-from assayd_chains.asking import StreamedAnswer, ask
-from assayd_chains.attempts import Attempts
-from assayd_chains.decide import Stop, decide, fingerprint, late
-from assayd_chains.fitting import Fitter, Misfit, Target
+from assayd_chains.asking import StreamedAnswer, ask_provider
+from assayd_chains.attempts import AttemptClient
+from assayd_chains.decide import StopChain, compute_fingerprint, decide_next_step, describe_late_step
+from assayd_chains.fitting import AnswerFitter, AnswerMisfit, AnswerTarget
 from assayd_chains.model import (
     QUESTION_FORM,
     Answer,
@@ -39,7 +39,7 @@ from assayd_chains.model import (
     Failure,
     Outcome,
     Strategy,
-    text_of,
+    proposal_text,
 )
 from assayd_chains.provider import Provider, ProviderStep, Reply
 from assayd_chains.store import DatabaseChainStore
@@ -50,25 +50,25 @@ log = structlog.get_logger()
 _NAMES_CHARS = 200
 
 
-class Course:
+class ChainRun:
     """A chain that this process runs, with its state and the received text of the next answer."""
 
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
         self.spans = ChainSpans()
         self.changed = Signal()
-        self.heard = StreamedAnswer(self.changed.give)
+        self.heard = StreamedAnswer(self.changed.wake_all)
 
     @property
     def view(self) -> ChainView:
         """Return the chain in the form for followers."""
         return ChainView(chain=self.chain, heard=self.heard.text)
 
-    def show(self, chain: Chain) -> None:
+    def update(self, chain: Chain) -> None:
         """Replace the state by a recorded state, and wake the followers."""
         self.chain = chain
         self.heard.forget()
-        self.changed.give()
+        self.changed.wake_all()
 
 
 class ChainLoop:
@@ -77,14 +77,14 @@ class ChainLoop:
     def __init__(  # noqa: PLR0913  (each is a separate part)
         self,
         *,
-        attempts: Attempts,
+        attempts: AttemptClient,
         store: DatabaseChainStore,
-        fitter: Fitter,
+        fitter: AnswerFitter,
         providers: Mapping[str, Provider],
         clock: Clock,
-        ids: Ids,
+        ids: IdSource,
         timeout: timedelta,
-        driving: Driving,
+        driving: WorkAssignment,
         tracing: Tracing = NO_TRACING,
     ) -> None:
         self._attempts = attempts
@@ -97,7 +97,7 @@ class ChainLoop:
         self._driving = driving
         self._tracing = tracing
 
-    async def run(self, course: Course) -> Chain | None:
+    async def run(self, course: ChainRun) -> Chain | None:
         """Run a chain to its outcome and return the final state, or None for an unnecessary repair.
 
         If the task is cancelled, the next run of the daemon continues the chain.
@@ -113,29 +113,31 @@ class ChainLoop:
             stop = await self._run_steps(course)
         except TimeoutError:
             await self.cancel_attempt(course.chain)
-            stop = Stop(outcome=Outcome.TIMEOUT, detail=late(course.chain.round))
+            stop = StopChain(outcome=Outcome.TIMEOUT, detail=describe_late_step(course.chain.round))
         except ProviderError as problem:
             detail = f"{problem.code}: {problem.message}"
-            stop = Stop(outcome=Outcome.PROVIDER_FAILED, detail=detail)
-        except (RequestError, Misfit, WorkerDied) as problem:
+            stop = StopChain(outcome=Outcome.PROVIDER_FAILED, detail=detail)
+        except (RequestError, AnswerMisfit, WorkerDied) as problem:
             # The answer can't be submitted, e.g. because it is too large: no better than no answer.
             what = "answer" if course.chain.round.failure is None else "fix"
-            stop = Stop(outcome=Outcome.PROVIDER_FAILED, detail=f"the {what} can't be used: {problem}")
+            stop = StopChain(outcome=Outcome.PROVIDER_FAILED, detail=f"the {what} can't be used: {problem}")
         return await self.end(course, stop.outcome, stop.detail)
 
-    async def edit(self, course: Course, code: str, reason: str) -> None:
+    async def edit(self, course: ChainRun, code: str, reason: str) -> None:
         """Record a user's code as the first fix. Raises: Misfit; WorkerDied."""
         await self._begin_repair(course)
         target = await self._fitter.target(course.chain, Strategy.FIX)
-        fitted = await self._fitter.fitted(course.chain.kind, target, Proposal(code=code))
+        fitted = await self._fitter.apply_answer(course.chain.kind, target, Proposal(code=code))
         if fitted.problem is not None:
-            raise Misfit(fitted.problem)
-        await self._add(course, Strategy.FIX, self._clock.now(), target, Reply(code=code, reason=reason))
+            raise AnswerMisfit(fitted.problem)
+        await self._record_answer(
+            course, Strategy.FIX, self._clock.now(), target, Reply(code=code, reason=reason)
+        )
 
-    async def end(self, course: Course, outcome: Outcome, detail: str | None) -> Chain:
+    async def end(self, course: ChainRun, outcome: Outcome, detail: str | None) -> Chain:
         """Record the outcome and, if no fix was validated, the rules to offer."""
         repair = course.chain.repair
-        fallback = await self._fitter.offered(repair, outcome) if repair is not None else None
+        fallback = await self._fitter.build_offer(repair, outcome) if repair is not None else None
         return await self._close_round(course, outcome, detail, fallback)
 
     async def cancel_attempt(self, chain: Chain) -> None:
@@ -143,7 +145,7 @@ class ChainLoop:
         if chain.last_attempt_id is not None:
             await self._attempts.cancel(chain.last_attempt_id)
 
-    async def _begin_repair(self, course: Course) -> bool:
+    async def _begin_repair(self, course: ChainRun) -> bool:
         """Wait for the first attempt of a repair.
 
         If the attempt doesn't fail, delete the repair and return False.
@@ -158,22 +160,22 @@ class ChainLoop:
         await self._record_failure(course, failure)
         return True
 
-    async def _run_steps(self, course: Course) -> Stop:
+    async def _run_steps(self, course: ChainRun) -> StopChain:
         """Run steps until the decision is to stop, and return this decision."""
         while True:
             await self._run_with_timeout(course, self._finish_attempt(course))
-            step = decide(course.chain, self._clock.now())
-            if isinstance(step, Stop):
+            step = decide_next_step(course.chain, self._clock.now())
+            if isinstance(step, StopChain):
                 return step
             await self._run_with_timeout(course, self._request_answer(course, step.strategy))
 
-    async def _run_with_timeout(self, course: Course, step: Awaitable[None]) -> None:
+    async def _run_with_timeout(self, course: ChainRun, step: Awaitable[None]) -> None:
         left_s = (course.chain.ends_at - self._clock.now()).total_seconds()
-        with course.spans.current(course.chain):
+        with course.spans.activate(course.chain):
             async with asyncio.timeout(max(left_s, 0.001)):
                 await step
 
-    async def _finish_attempt(self, course: Course) -> None:
+    async def _finish_attempt(self, course: ChainRun) -> None:
         """Run the attempt of the last answer until its verdict, and record the verdict and any failure."""
         last = course.chain.round.last
         if last is not None and last.attempt_id is not None and last.verdict is None:
@@ -184,11 +186,11 @@ class ChainLoop:
         if failure is not None and failure.fingerprint is None:
             await self._record_failure(course, failure)
 
-    async def _run_attempt(self, course: Course, answer: Answer, attempt_id: str) -> Answer:
-        ready = await self._fitter.ready(course.chain, answer)
+    async def _run_attempt(self, course: ChainRun, answer: Answer, attempt_id: str) -> Answer:
+        ready = await self._fitter.build_submission(course.chain, answer)
         # The daemon knows an id that it has seen before.
         await self._attempts.submit(attempt_id, ready.document, peer=ready.peer)
-        course.show(course.chain)  # followers can look at the attempt now
+        course.update(course.chain)  # followers can read the attempt now
         subject = await self._attempts.finished(attempt_id)
         verdict = subject.attempt.verdict
         failed_fix = verdict is Verdict.FAILED and not answer.is_draft
@@ -196,12 +198,12 @@ class ChainLoop:
             answer,
             verdict=verdict,
             cause=subject.attempt.cause,
-            fingerprint=fingerprint(subject.report) if failed_fix else None,
+            fingerprint=compute_fingerprint(subject.report) if failed_fix else None,
         )
         await self._save(course, course.chain.replace_last_round(course.chain.round.replace_last(ended)))
         return ended
 
-    async def _begin_fixes(self, course: Course, attempt_id: str) -> None:
+    async def _begin_fixes(self, course: ChainRun, attempt_id: str) -> None:
         """Begin to fix a draft's failed attempt, unless this has already been done."""
         chain, now = course.chain, self._clock.now()
         if chain.round.failure is not None:
@@ -210,39 +212,41 @@ class ChainLoop:
         changed = chain.replace_last_round(replace(chain.round, failure=failure))
         await self._save(course, replace(changed, ends_at=now + self._timeout))
         # A gateway of an earlier version takes repairs that no one has taken.
-        await self._driving.take(DrivenWork.REPAIR, str(chain.round.repair_id))
+        await self._driving.claim(DrivenWork.REPAIR, str(chain.round.repair_id))
 
-    async def _record_failure(self, course: Course, failure: Failure) -> None:
+    async def _record_failure(self, course: ChainRun, failure: Failure) -> None:
         """Record the fingerprint of a failure and the code's digest, and start the round's time limit."""
         subject = await self._attempts.finished(failure.attempt_id)
         known = replace(
             failure,
             digest=await self._fitter.digest(subject),
             at=self._clock.now(),
-            fingerprint=fingerprint(subject.report),
+            fingerprint=compute_fingerprint(subject.report),
             cause=subject.attempt.cause,
         )
         changed = course.chain.replace_last_round(replace(course.chain.round, failure=known))
         await self._save(course, replace(changed, ends_at=known.at + self._timeout))
 
-    async def _request_answer(self, course: Course, strategy: Strategy) -> None:
+    async def _request_answer(self, course: ChainRun, strategy: Strategy) -> None:
         """Request an answer and record it with the id of its attempt, unless this was already done."""
         chain, draft = course.chain, strategy is Strategy.WRITE
         target = await self._fitter.target(chain, strategy)
         owner = chain.id if draft else str(chain.round.repair_id)
-        number = _next_number(chain, strategy)
+        number = _compute_next_number(chain, strategy)
         step = await self._store.step(owner, number, draft=draft)
         if step is None:
-            with course.spans.answering(chain.provider, strategy, number):
+            with course.spans.record_answer_span(chain.provider, strategy, number):
                 step = await self._ask_provider(course, target, number)
             await self._store.save_step(owner, step, draft=draft)
-        await self._add(course, strategy, step.asked_at, target, step.reply)
+        await self._record_answer(course, strategy, step.asked_at, target, step.reply)
 
-    async def _ask_provider(self, course: Course, target: Target, number: int) -> ProviderStep:
+    async def _ask_provider(self, course: ChainRun, target: AnswerTarget, number: int) -> ProviderStep:
         began, chain = self._clock.now(), course.chain
-        request = replace(target.request, attempt=number, heard=course.heard.hear)
+        request = replace(target.request, attempt=number, heard=course.heard.append)
         left_s = (chain.ends_at - began).total_seconds()
-        reply = await ask(self._providers[chain.provider], request, timeout_s=left_s, clock=self._clock)
+        reply = await ask_provider(
+            self._providers[chain.provider], request, timeout_s=left_s, clock=self._clock
+        )
         took_s = (self._clock.now() - began).total_seconds()
         return ProviderStep(
             number=number,
@@ -253,14 +257,14 @@ class ChainLoop:
             reply=replace(reply, usage=replace(reply.usage, took_s=took_s)),
         )
 
-    async def _add(
-        self, course: Course, strategy: Strategy, asked_at: datetime, target: Target, reply: Reply
+    async def _record_answer(
+        self, course: ChainRun, strategy: Strategy, asked_at: datetime, target: AnswerTarget, reply: Reply
     ) -> None:
         """Record an answer with the id of its attempt, which is None if the answer isn't run."""
         chain, proposal, draft = course.chain, reply.proposal, strategy is Strategy.WRITE
         if reply.question:
             asked = Answer(
-                number=_next_number(chain, strategy),
+                number=_compute_next_number(chain, strategy),
                 strategy=strategy,
                 asked_at=asked_at,
                 reason="",
@@ -269,19 +273,19 @@ class ChainLoop:
                 form=QUESTION_FORM,
                 usage=reply.usage,
             )
-            await self._save(course, chain.replace_last_round(chain.round.add_answer(asked)))
+            await self._save(course, chain.replace_last_round(chain.round.with_added_answer(asked)))
             return
-        patched = await self._fitter.fitted(chain.kind, target, proposal)
-        digest = patched.digest or hashlib.sha256(text_of(proposal).encode()).hexdigest()
+        patched = await self._fitter.apply_answer(chain.kind, target, proposal)
+        digest = patched.digest or hashlib.sha256(proposal_text(proposal).encode()).hexdigest()
         duplicate = not draft and digest in chain.round.digests
         runs = patched.problem is None and not duplicate
         answer = Answer(
-            number=_next_number(chain, strategy),
+            number=_compute_next_number(chain, strategy),
             strategy=strategy,
             asked_at=asked_at,
             reason=reply.reason,
-            text=_recorded_text(proposal, patched.payload),
-            passage=_replaced_part(proposal, target, draft=draft),
+            text=_build_recorded_text(proposal, patched.payload),
+            passage=_name_replaced_part(proposal, target, draft=draft),
             form=proposal.form,
             error=target.error,
             problem=None if duplicate else patched.problem,
@@ -290,14 +294,14 @@ class ChainLoop:
             attempt_id=self._ids.new() if runs else None,
             usage=reply.usage,
         )
-        changed = chain.round.add_answer(answer)
+        changed = chain.round.with_added_answer(answer)
         if draft and runs:
             changed = replace(changed, repair_id=self._ids.new())
         _log_answer(chain, answer)
         await self._save(course, chain.replace_last_round(changed))
 
     async def _close_round(
-        self, course: Course, outcome: Outcome, detail: str | None, fallback: Mapping[str, object] | None
+        self, course: ChainRun, outcome: Outcome, detail: str | None, fallback: Mapping[str, object] | None
     ) -> Chain:
         now = self._clock.now()
         ended = replace(
@@ -307,25 +311,25 @@ class ChainLoop:
         _log_end(course.chain, now)
         return course.chain
 
-    async def _save(self, course: Course, chain: Chain) -> None:
+    async def _save(self, course: ChainRun, chain: Chain) -> None:
         await self._store.save(chain)
-        course.show(chain)
+        course.update(chain)
 
 
-def _next_number(chain: Chain, strategy: Strategy) -> int:
+def _compute_next_number(chain: Chain, strategy: Strategy) -> int:
     return len(chain.drafts if strategy is Strategy.WRITE else chain.round.fixes) + 1
 
 
-def _recorded_text(proposal: Proposal, payload: Mapping[str, object]) -> str:
+def _build_recorded_text(proposal: Proposal, payload: Mapping[str, object]) -> str:
     """Return the recorded text of a proposal.
 
     For code, it is the checked text from the payload.
     """
     code = payload.get("code")
-    return code if proposal.form == "code" and isinstance(code, str) else text_of(proposal)
+    return code if proposal.form == "code" and isinstance(code, str) else proposal_text(proposal)
 
 
-def _replaced_part(proposal: Proposal, target: Target, *, draft: bool) -> str:
+def _name_replaced_part(proposal: Proposal, target: AnswerTarget, *, draft: bool) -> str:
     """Return the name of the payload's part that an answer replaces."""
     if draft:
         return proposal.form

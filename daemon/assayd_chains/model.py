@@ -142,7 +142,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class BudgetGrant:
     """A contribution of a user, which grants a full budget.
 
     `hint` is None if the user edited the code or restarted the chain.
@@ -154,7 +154,7 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class GenerationRequest:
     """The natural-language request that starts a generation.
 
     `context` is additional input in the form that the kind declares. `webhook` is the URL that is notified
@@ -186,7 +186,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class ChainRound:
     """The answers of one budget: drafts until one can be submitted, and fixes if its attempt fails.
 
     `follows` is the attempt that precedes the drafts, if any. `repair_id` is the id of the repair that
@@ -194,7 +194,7 @@ class Round:
     rules instead of code.
     """
 
-    grant: Grant | None = None
+    grant: BudgetGrant | None = None
     follows: str | None = None
     drafts: tuple[Answer, ...] = ()
     repair_id: str | None = None
@@ -235,13 +235,13 @@ class Round:
         first = self.failure.digest if self.failure is not None else None
         return frozenset({first, *(fix.digest for fix in self.fixes)})
 
-    def replace_last(self, answer: Answer) -> Round:
+    def replace_last(self, answer: Answer) -> ChainRound:
         """Return a copy of the round in which the last answer is replaced."""
         if answer.is_draft:
             return replace(self, drafts=(*self.drafts[:-1], answer))
         return replace(self, fixes=(*self.fixes[:-1], answer))
 
-    def add_answer(self, answer: Answer) -> Round:
+    def with_added_answer(self, answer: Answer) -> ChainRound:
         """Return a copy of the round with another answer."""
         if answer.is_draft:
             return replace(self, drafts=(*self.drafts, answer))
@@ -263,11 +263,11 @@ class Chain:
     max_attempts: int
     started_at: datetime
     ends_at: datetime
-    words: Words | None = None
-    rounds: tuple[Round, ...]
+    words: GenerationRequest | None = None
+    rounds: tuple[ChainRound, ...]
 
     @property
-    def round(self) -> Round:
+    def round(self) -> ChainRound:
         """Return the newest round."""
         return self.rounds[-1]
 
@@ -292,7 +292,7 @@ class Chain:
         return tuple(answer for each in self.rounds for answer in each.answers)
 
     @property
-    def grants(self) -> tuple[Grant, ...]:
+    def grants(self) -> tuple[BudgetGrant, ...]:
         """Return the contributions of users in order of creation."""
         return tuple(each.grant for each in self.rounds if each.grant is not None)
 
@@ -342,7 +342,7 @@ class Chain:
             finished_at=each.finished_at,
         )
 
-    def replace_last_round(self, changed: Round) -> Chain:
+    def replace_last_round(self, changed: ChainRound) -> Chain:
         """Return a copy of the chain in which the last round is replaced."""
         return replace(self, rounds=(*self.rounds[:-1], changed))
 
@@ -389,8 +389,8 @@ class Repair:
     def chain(self) -> Chain:
         """Return a chain for a repair that doesn't belong to a generation."""
         granted = self.granted_by is not None or self.hint is not None
-        only = Round(
-            grant=Grant(uid=self.granted_by, at=self.started_at, hint=self.hint) if granted else None,
+        only = ChainRound(
+            grant=BudgetGrant(uid=self.granted_by, at=self.started_at, hint=self.hint) if granted else None,
             repair_id=self.id,
             failure=self.failure,
             fixes=self.fixes,
@@ -454,7 +454,7 @@ class GenerationTerms:
     webhook: str | None = None
 
 
-def budget_left(earlier: Sequence[Repair], most: int) -> int:
+def compute_budget_left(earlier: Sequence[Repair], most: int) -> int:
     """Return how many fixes remain since a user last granted a full budget to a chain of attempts.
 
     Args:
@@ -470,13 +470,13 @@ def budget_left(earlier: Sequence[Repair], most: int) -> int:
 TOKENS = ("input_tokens", "output_tokens")
 
 
-def tokens_of(answers: Sequence[Answer], name: str) -> int | None:
+def sum_tokens(answers: Sequence[Answer], name: str) -> int | None:
     """Return the sum of one of the `TOKENS` over answers, or None if no provider counted tokens."""
     counted = [count for one in answers if (count := getattr(one.usage, name)) is not None]
     return sum(counted) if counted else None
 
 
-def text_of(proposal: Proposal) -> str:
+def proposal_text(proposal: Proposal) -> str:
     """Return a proposal as one string, which is the code or the JSON of the files or steps."""
     if proposal.form == "code":
         return proposal.code

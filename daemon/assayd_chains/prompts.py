@@ -109,7 +109,7 @@ class EarlierAnswer:
     is_passage: bool = False
 
 
-def earlier_answers(
+def list_earlier_answers(
     fixes: Sequence[Answer], failure: str, *, name: str = "", text: str = ""
 ) -> list[EarlierAnswer]:
     """Return the earlier fixes to include in a prompt.
@@ -125,13 +125,13 @@ def earlier_answers(
         text: the text of the current passage.
     """
     found = [*(fix.error for fix in fixes), failure]
-    return [_earlier_answer(fix, found[n], found[n + 1], name, text) for n, fix in enumerate(fixes)]
+    return [_build_earlier_answer(fix, found[n], found[n + 1], name, text) for n, fix in enumerate(fixes)]
 
 
-def _earlier_answer(fix: Answer, before: str, after: str, name: str, text: str) -> EarlierAnswer:
+def _build_earlier_answer(fix: Answer, before: str, after: str, name: str, text: str) -> EarlierAnswer:
     if fix.problem is not None:
-        return _unusable_answer(fix, f"The answer could not be used: {fix.problem}")
-    had, has = rules_in(before), rules_in(after)
+        return _build_unusable_answer(fix, f"The answer could not be used: {fix.problem}")
+    had, has = find_rules(before), find_rules(after)
     cleared = () if fix.duplicate else tuple(rule for rule in had if rule not in has)
     elsewhere = fix.form == "code" and bool(name) and fix.passage != name
     return EarlierAnswer(
@@ -145,21 +145,21 @@ def _earlier_answer(fix: Answer, before: str, after: str, name: str, text: str) 
     )
 
 
-def earlier_drafts(drafts: Sequence[Answer]) -> list[EarlierAnswer]:
+def list_earlier_drafts(drafts: Sequence[Answer]) -> list[EarlierAnswer]:
     """Return the drafts that couldn't be submitted, for inclusion in a prompt."""
-    return [_unusable_answer(draft, draft.problem) for draft in drafts if draft.problem is not None]
+    return [_build_unusable_answer(draft, draft.problem) for draft in drafts if draft.problem is not None]
 
 
-def _unusable_answer(answer: Answer, failure: str) -> EarlierAnswer:
+def _build_unusable_answer(answer: Answer, failure: str) -> EarlierAnswer:
     return EarlierAnswer(number=answer.number, text=answer.text, reason=answer.reason, failure=failure)
 
 
-def rules_in(failure: str) -> tuple[str, ...]:
+def find_rules(failure: str) -> tuple[str, ...]:
     """Return the distinct rules that are mentioned in the text of a failure."""
     return tuple(dict.fromkeys(_RULE.findall(failure)))
 
 
-def fix_prompt(
+def build_fix_prompt(
     context: RepairContext,
     strategy: Strategy,
     *,
@@ -175,10 +175,10 @@ def fix_prompt(
     lines += _render_request(intent)
     lines += _render_surroundings(context.surroundings)
     lines += _render_earlier(earlier)
-    lines += _passage(context.passage, context.title)
-    lines += ["FAILURE", quote(context.failure.strip("\n"), FAILURE_CHARS), ""]
+    lines += _render_passage(context.passage, context.title)
+    lines += ["FAILURE", quote_untrusted(context.failure.strip("\n"), FAILURE_CHARS), ""]
     if hint:
-        lines += ["HINT FROM THE USER", quote(hint, HINT_CHARS), ""]
+        lines += ["HINT FROM THE USER", quote_untrusted(hint, HINT_CHARS), ""]
     approach = context.worth is RetryBenefit.MEDIUM and strategy is Strategy.FIX
     lines += ["TASK", _APPROACH if approach else _STRATEGIES[strategy]]
     system = "\n".join([_FIX_SYSTEM, *context.other_forms])
@@ -195,7 +195,7 @@ class Revision:
     question: str = ""
 
 
-def write_prompt(
+def build_generation_prompt(
     briefing: PromptParts,
     intent: str,
     *,
@@ -246,24 +246,32 @@ def _render_revision(revision: Revision | None) -> Iterator[str]:
     if revision is None:
         return
     if revision.text:
-        yield from ("CODE SO FAR", quote(revision.text, PASSAGE_CHARS), "")
+        yield from ("CODE SO FAR", quote_untrusted(revision.text, PASSAGE_CHARS), "")
     if revision.failure:
-        yield from ("FAILURE OF THE CODE SO FAR", quote(revision.failure.strip("\n"), FAILURE_CHARS), "")
+        yield from (
+            "FAILURE OF THE CODE SO FAR",
+            quote_untrusted(revision.failure.strip("\n"), FAILURE_CHARS),
+            "",
+        )
     if revision.question:
-        yield from ("YOUR QUESTION, WHICH THE LAST HINT ANSWERS", quote(revision.question, HINT_CHARS), "")
+        yield from (
+            "YOUR QUESTION, WHICH THE LAST HINT ANSWERS",
+            quote_untrusted(revision.question, HINT_CHARS),
+            "",
+        )
     for hint in revision.hints:
-        yield from ("HINT FROM THE USER: FOLLOW IT", quote(hint, HINT_CHARS), "")
+        yield from ("HINT FROM THE USER: FOLLOW IT", quote_untrusted(hint, HINT_CHARS), "")
 
 
 def _render_request(intent: str | None) -> Iterator[str]:
     """Yield the quoted request for which the code is written."""
     if intent:
-        yield from ("REQUEST", quote(intent, INTENT_CHARS), "")
+        yield from ("REQUEST", quote_untrusted(intent, INTENT_CHARS), "")
 
 
-def _passage(passage: SourcePart, title: str) -> Iterator[str]:
-    yield f"PASSAGE {line(title or passage.name)} ({line(passage.language)})"
-    yield from (quote(passage.text.rstrip("\n"), PASSAGE_CHARS), "")
+def _render_passage(passage: SourcePart, title: str) -> Iterator[str]:
+    yield f"PASSAGE {to_single_line(title or passage.name)} ({to_single_line(passage.language)})"
+    yield from (quote_untrusted(passage.text.rstrip("\n"), PASSAGE_CHARS), "")
 
 
 def _render_earlier(earlier: Sequence[EarlierAnswer]) -> Iterator[str]:
@@ -282,11 +290,11 @@ def _render_earlier(earlier: Sequence[EarlierAnswer]) -> Iterator[str]:
     for answer in failed:
         if answer.is_passage:
             yield f"Answer {answer.number} is the PASSAGE below; FAILURE is the finding about it."
-            yield from ("Its reason:", quote(answer.reason, EARLIER_CHARS), "")
+            yield from ("Its reason:", quote_untrusted(answer.reason, EARLIER_CHARS), "")
             continue
-        yield from (f"Answer {answer.number}:", quote(answer.text, EARLIER_CHARS))
+        yield from (f"Answer {answer.number}:", quote_untrusted(answer.text, EARLIER_CHARS))
         yield f"The reason given with answer {answer.number}, and the finding about it:"
-        yield from (quote(f"{answer.reason}\n\n{answer.failure}".strip("\n"), EARLIER_CHARS), "")
+        yield from (quote_untrusted(f"{answer.reason}\n\n{answer.failure}".strip("\n"), EARLIER_CHARS), "")
 
 
 def _render_surroundings(surroundings: Sequence[PromptContext]) -> Iterator[str]:
@@ -298,31 +306,31 @@ def _render_surroundings(surroundings: Sequence[PromptContext]) -> Iterator[str]
             hidden += 1
             continue
         left -= size
-        yield f"GIVEN: {line(surrounding.title)}"
-        yield from (quote(surrounding.text.strip("\n"), SURROUNDING_CHARS), "")
+        yield f"GIVEN: {to_single_line(surrounding.title)}"
+        yield from (quote_untrusted(surrounding.text.strip("\n"), SURROUNDING_CHARS), "")
     if hidden:
         yield from (f"GIVEN: {hidden} more that are not shown", "")
 
 
-def quote(text: str, chars: int) -> str:
+def quote_untrusted(text: str, chars: int) -> str:
     """Enclose untrusted text in markers that contain its digest, so that the text can't contain them."""
-    text = cut(clean(text), chars)
+    text = truncate_middle(remove_unprintable(text), chars)
     digits = MARK_DIGITS_HOSTILE if "⟦" in text else MARK_DIGITS
     name = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:digits]
     return f"⟦data {name}⟧\n{text}\n⟦end {name}⟧"
 
 
-def clean(text: str) -> str:
+def remove_unprintable(text: str) -> str:
     """Replace all unprintable characters except line feeds and tabs."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-def line(name: str) -> str:
+def to_single_line(name: str) -> str:
     """Return an untrusted name on a single line, so that it can't imitate another line of the prompt."""
-    return cut(" ".join(clean(name).split()), NAME_CHARS).replace("\n", " ")
+    return truncate_middle(" ".join(remove_unprintable(name).split()), NAME_CHARS).replace("\n", " ")
 
 
-def cut(text: str, chars: int) -> str:
+def truncate_middle(text: str, chars: int) -> str:
     """Truncate a long string by removing its middle."""
     if len(text) <= chars:
         return text

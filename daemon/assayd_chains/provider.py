@@ -79,7 +79,7 @@ class Provider(Protocol):
 
     @property
     def name(self) -> str:
-        """The provider's name, by which requests select it."""
+        """Return the provider's name, by which requests select it."""
         ...
 
     async def fix(self, request: FixRequest, *, timeout_s: float) -> Reply:

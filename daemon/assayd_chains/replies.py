@@ -35,7 +35,7 @@ _COMMA = re.compile(r'("(?:[^"\\]|\\.)*+"?)|,(?=\s*+[}\]])', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patch:
+class ReplyPatch:
     """The proposal of a model (`code`, `files` by name, or `steps`), or a `question` to the user."""
 
     code: str = ""
@@ -45,7 +45,7 @@ class Patch:
     question: str = ""
 
 
-def parse_reply(text: str, language: str = "", beginning: str = "") -> Patch:
+def parse_reply(text: str, language: str = "", beginning: str = "") -> ReplyPatch:
     """Return the patch in a reply that consists of JSON, of JSON in a fence or in prose, or of code.
 
     Args:
@@ -58,20 +58,20 @@ def parse_reply(text: str, language: str = "", beginning: str = "") -> Patch:
     """
     if len(text) > MAX_REPLY_CHARS:
         raise _refusal_error("is too long")
-    blocks = list(_fenced_blocks(text))
+    blocks = list(_iter_fenced_blocks(text))
     question = None
-    for candidate in _json_candidates(text, [block for _, block in blocks]):
+    for candidate in _iter_json_candidates(text, [block for _, block in blocks]):
         if (patch := _parse_patch(candidate)) is not None:
             return patch
         question = question or _parse_question(candidate)
     if question is not None:
         return question
     if (code := extract_code(text, blocks, language, beginning)) and _is_encodable(code):
-        return Patch(code=code, reason="")
-    raise _refusal_error(_form_error(text, blocks))
+        return ReplyPatch(code=code, reason="")
+    raise _refusal_error(_describe_form_error(text, blocks))
 
 
-def _form_error(text: str, blocks: Sequence[tuple[str, str]]) -> str:
+def _describe_form_error(text: str, blocks: Sequence[tuple[str, str]]) -> str:
     """Return the error that describes the format of a reply without a patch."""
     if not text.strip():
         return "is empty"
@@ -88,7 +88,7 @@ def _form_error(text: str, blocks: Sequence[tuple[str, str]]) -> str:
     return missing
 
 
-def _json_candidates(text: str, blocks: Sequence[str]) -> Iterator[object]:
+def _iter_json_candidates(text: str, blocks: Sequence[str]) -> Iterator[object]:
     """Yield every possible JSON object in the text, beginning with the most likely one."""
     decoder = json.JSONDecoder()
     for place in (text.strip(), *blocks):
@@ -105,7 +105,7 @@ def _json_candidates(text: str, blocks: Sequence[str]) -> Iterator[object]:
         start = text.find("{", start + 1)
 
 
-def _fenced_blocks(text: str) -> Iterator[tuple[str, str]]:
+def _iter_fenced_blocks(text: str) -> Iterator[tuple[str, str]]:
     """Return the info word and the content of each closed fence, found in one pass over the lines."""
     inside: list[str] | None = None
     word = ""
@@ -121,7 +121,7 @@ def _fenced_blocks(text: str) -> Iterator[tuple[str, str]]:
             inside.append(line)
 
 
-def _parse_patch(candidate: object) -> Patch | None:
+def _parse_patch(candidate: object) -> ReplyPatch | None:
     """Return the code, files or steps of an object, preferred in this order, or None."""
     if not isinstance(candidate, dict):
         return None
@@ -133,16 +133,16 @@ def _parse_patch(candidate: object) -> Patch | None:
     if not (code.strip() or files or steps) or not _is_encodable(candidate):
         return None
     reason = "".join(c if c.isprintable() else " " for c in reason)
-    return Patch(code=code, files=files, steps=tuple(steps), reason=reason[:MAX_REASON_CHARS])
+    return ReplyPatch(code=code, files=files, steps=tuple(steps), reason=reason[:MAX_REASON_CHARS])
 
 
-def _parse_question(candidate: object) -> Patch | None:
+def _parse_question(candidate: object) -> ReplyPatch | None:
     """Return the question in an object, or None."""
     question = candidate.get("question") if isinstance(candidate, dict) else None
     if not isinstance(question, str) or not question.strip() or not _is_encodable(question):
         return None
     text = "".join(c if c.isprintable() else " " for c in question.strip())
-    return Patch(reason="", question=text[:MAX_REASON_CHARS])
+    return ReplyPatch(reason="", question=text[:MAX_REASON_CHARS])
 
 
 def _are_files(files: object) -> bool:

@@ -11,10 +11,10 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.answers import Responses, describe_request_body, described, events
+from assayd.api.answers import Responses, describe_event_stream, describe_json_response, describe_request_body
 from assayd.api.call import Call, CallDep, json_response, raw_json_response, read_model
 from assayd.api.events import Documents, EventStream
-from assayd.documents import plain
+from assayd.documents import to_plain
 from assayd.documents.base import ErrorDocument
 from assayd.documents.chains import (
     AnswersDocument,
@@ -29,8 +29,8 @@ from assayd.documents.chains import (
 )
 from assayd.documents.library import ApproveBody, library_entry_body
 from assayd.errors import RequestError
-from assayd.store.recorder import Naming
-from assayd_chains.answer_counts import first_monday
+from assayd.store.recorder import GroupNamer
+from assayd_chains.answer_counts import get_first_monday
 from assayd_chains.chains import Chains
 from assayd_chains.documents import (
     answers_document,
@@ -61,40 +61,40 @@ Number = Annotated[int, Path(ge=1, le=1000, description="Number of the answer, f
 _WHERE = {
     "headers": {"Location": {"description": "Path of the created object.", "schema": {"type": "string"}}}
 }
-_REPAIR: Responses = {200: described(RepairDocument, "The repair")}
+_REPAIR: Responses = {200: describe_json_response(RepairDocument, "The repair")}
 _REPAIR_STARTED: Responses = {
-    202: {**described(RepairDocument, "The repair started"), **_WHERE},
-    409: described(ErrorDocument, "The attempt didn't fail, or a repair of it is still running"),
+    202: {**describe_json_response(RepairDocument, "The repair started"), **_WHERE},
+    409: describe_json_response(ErrorDocument, "The attempt didn't fail, or a repair of it is still running"),
 }
-_REPAIR_LIST: Responses = {200: described(RepairPageDocument, "Repairs")}
+_REPAIR_LIST: Responses = {200: describe_json_response(RepairPageDocument, "Repairs")}
 _REPAIR_CANCELLED: Responses = {
-    202: described(RepairDocument, "The repair is being cancelled"),
-    409: described(ErrorDocument, "The repair has ended"),
+    202: describe_json_response(RepairDocument, "The repair is being cancelled"),
+    409: describe_json_response(ErrorDocument, "The repair has ended"),
 }
-_REPAIR_EVENTS = events("Events `repair`, each with the current repair, and `finished`")
+_REPAIR_EVENTS = describe_event_stream("Events `repair`, each with the current repair, and `finished`")
 _REPAIR_BODY: dict[str, Any] = {
     "requestBody": {**describe_request_body(RepairBody)["requestBody"], "required": False}
 }
 _FALLBACK_ACCEPTED: Responses = {
-    200: described(RepairDocument, "The repair, with the time at which its rules were accepted"),
-    409: described(ErrorDocument, "The repair offers no rules"),
+    200: describe_json_response(RepairDocument, "The repair, with the time at which its rules were accepted"),
+    409: describe_json_response(ErrorDocument, "The repair offers no rules"),
 }
-_RULES: Responses = {200: answers.raw("application/yaml", "The rules")}
-_ANSWERS: Responses = {200: described(AnswersDocument, "Counts of answers")}
-_STEP: Responses = {200: described(StepDocument, "Prompt and answer")}
-_GENERATION: Responses = {200: described(GenerationDocument, "The generation")}
+_RULES: Responses = {200: answers.describe_raw_response("application/yaml", "The rules")}
+_ANSWERS: Responses = {200: describe_json_response(AnswersDocument, "Counts of answers")}
+_STEP: Responses = {200: describe_json_response(StepDocument, "Prompt and answer")}
+_GENERATION: Responses = {200: describe_json_response(GenerationDocument, "The generation")}
 _GENERATION_STARTED: Responses = {
-    202: {**described(GenerationDocument, "The generation started"), **_WHERE},
-    408: described(ErrorDocument, "The body didn't arrive in time"),
-    413: described(ErrorDocument, "Body too large"),
-    429: described(ErrorDocument, "Too many of this user's generations are running"),
+    202: {**describe_json_response(GenerationDocument, "The generation started"), **_WHERE},
+    408: describe_json_response(ErrorDocument, "The body didn't arrive in time"),
+    413: describe_json_response(ErrorDocument, "Body too large"),
+    429: describe_json_response(ErrorDocument, "Too many of this user's generations are running"),
 }
-_GENERATION_LIST: Responses = {200: described(GenerationPageDocument, "Generations")}
+_GENERATION_LIST: Responses = {200: describe_json_response(GenerationPageDocument, "Generations")}
 _GENERATION_CANCELLED: Responses = {
-    202: described(GenerationDocument, "The generation is being cancelled, or continues"),
-    409: described(ErrorDocument, "The generation has ended, or is still running"),
+    202: describe_json_response(GenerationDocument, "The generation is being cancelled, or continues"),
+    409: describe_json_response(ErrorDocument, "The generation has ended, or is still running"),
 }
-_GENERATION_EVENTS = events(
+_GENERATION_EVENTS = describe_event_stream(
     "Events `state`, `attempt`, `fix` and `finished`, each with the whole generation, `stage` and `answer`"
 )
 
@@ -118,7 +118,7 @@ async def start_repair(request: Request, call: CallDep, chains: ChainsDep, attem
 async def list_repairs_of_attempt(call: CallDep, chains: ChainsDep, attempt_id: AttemptId) -> Response:
     """List the repairs that began with an attempt or contain it."""
     attempt = await call.attempt(attempt_id)
-    return await _repair_page(call, await chains.repairs_of(attempt.id), None)
+    return await _build_repair_page(call, await chains.repairs_of(attempt.id), None)
 
 
 @repairs.get("/repairs", responses=_REPAIR_LIST)
@@ -127,20 +127,20 @@ async def list_repairs(
 ) -> Response:
     """List repairs, newest first."""
     found = await chains.list_repairs(uid=call.visible_uid, before=cursor, limit=limit)
-    return await _repair_page(call, found, found[-1].id if len(found) == limit else None)
+    return await _build_repair_page(call, found, found[-1].id if len(found) == limit else None)
 
 
 @repairs.get("/repairs/{id}", responses=_REPAIR)
 async def get_repair(call: CallDep, chains: ChainsDep, repair_id: RepairId) -> Response:
     """Return one repair with its fixes."""
-    repair = await _visible_repair(call, chains, repair_id)
-    return json_response(await _repair_document(call, repair, await chains.repair_diffs(repair)))
+    repair = await _get_visible_repair(call, chains, repair_id)
+    return json_response(await _repair_document(call, repair, await chains.list_repair_diffs(repair)))
 
 
 @repairs.post("/repairs/{id}/cancel", status_code=202, responses=_REPAIR_CANCELLED)
 async def cancel_repair(call: CallDep, chains: ChainsDep, repair_id: RepairId) -> Response:
     """Cancel a repair and its running attempt."""
-    repair = await _visible_repair(call, chains, repair_id)
+    repair = await _get_visible_repair(call, chains, repair_id)
     await chains.cancel_repair(repair)
     return json_response(await _repair_document(call, repair), status=202)
 
@@ -151,14 +151,14 @@ async def accept_fallback(call: CallDep, chains: ChainsDep, repair_id: RepairId)
 
     Repeating the request changes nothing.
     """
-    repair = await _visible_repair(call, chains, repair_id)
+    repair = await _get_visible_repair(call, chains, repair_id)
     return json_response(await _repair_document(call, await chains.accept_fallback(repair)))
 
 
 @repairs.get("/repairs/{id}/rules", responses=_RULES, response_class=Response)
 async def get_repair_rules(call: CallDep, chains: ChainsDep, repair_id: RepairId) -> Response:
     """Return the accepted rules as YAML."""
-    fallback = (await _visible_repair(call, chains, repair_id)).fallback or {}
+    fallback = (await _get_visible_repair(call, chains, repair_id)).fallback or {}
     if fallback.get("accepted_at") is None:
         raise RequestError(
             "not_found", "this repair's rules aren't accepted yet; POST to accept-fallback first"
@@ -169,7 +169,7 @@ async def get_repair_rules(call: CallDep, chains: ChainsDep, repair_id: RepairId
 @repairs.get("/repairs/{id}/steps/{number}", responses=_STEP)
 async def get_repair_step(call: CallDep, chains: ChainsDep, repair_id: RepairId, number: Number) -> Response:
     """Return the prompt of one fix and its raw answer."""
-    step = await chains.repair_step(await _visible_repair(call, chains, repair_id), number)
+    step = await chains.get_repair_step(await _get_visible_repair(call, chains, repair_id), number)
     if step is None:
         message = f"this repair has no provider answer {number} (edited code has no prompt)"
         raise RequestError("not_found", message)
@@ -182,12 +182,14 @@ async def follow_repair(call: CallDep, chains: ChainsDep, repair_id: RepairId) -
 
     The last event is `finished`.
     """
-    repair = await _visible_repair(call, chains, repair_id)
-    changes = _repair_changes(chains.follow(repair.chain_id), repair.id, await _record_ids(call, repair))
+    repair = await _get_visible_repair(call, chains, repair_id)
+    changes = _stream_repair_changes(
+        chains.follow(repair.chain_id), repair.id, await _get_record_ids(call, repair)
+    )
     return EventStream(changes, heartbeat_s=call.limits.heartbeat_s)
 
 
-async def _repair_changes(
+async def _stream_repair_changes(
     views: AsyncGenerator[ChainView, None], repair_id: str, record: Mapping[str, str]
 ) -> Documents:
     """Yield an event for each change of a repair until the repair ends."""
@@ -199,7 +201,7 @@ async def _repair_changes(
                 continue
             number, shown = number + 1, repair
             yield repair_event(number, repair, record)
-            if repair.outcome is not None:  # a generation may go on with a hint
+            if repair.outcome is not None:  # a generation can continue with a hint
                 return
 
 
@@ -212,7 +214,7 @@ async def count_answers(
     kind: Annotated[str | None, Query(max_length=64, description="Only answers of this kind.")] = None,
 ) -> Response:
     """Count providers' answers and their results by kind, provider and week; all users' for operators."""
-    since = first_monday(datetime.now(UTC), weeks)
+    since = get_first_monday(datetime.now(UTC), weeks)
     counts = await chains.count_answers(uid=call.visible_uid, since=since, kind=kind)
     return json_response(answers_document(counts, since))
 
@@ -223,7 +225,7 @@ async def count_answers(
 async def start_generation(request: Request, call: CallDep, chains: ChainsDep) -> Response:
     """Generate a submission from a natural-language request, validate it, and repair failures."""
     wanted = await read_model(request, call, GenerationBody)
-    chain = await chains.generate(GenerationTerms(**wanted.model_dump()), call.caller.peer)
+    chain = await chains.start_generation(GenerationTerms(**wanted.model_dump()), call.caller.peer)
     headers = {"Location": f"/v1/generations/{chain.id}"}
     return json_response(await _generation_document(call, chains, chain), status=202, headers=headers)
 
@@ -242,7 +244,7 @@ async def list_generations(
 @generations.get("/{id}", responses=_GENERATION)
 async def get_generation(call: CallDep, chains: ChainsDep, generation_id: GenerationId) -> Response:
     """Return one generation with its attempts."""
-    chain = await _visible_generation(call, chains, generation_id)
+    chain = await _get_visible_generation(call, chains, generation_id)
     return json_response(await _generation_document(call, chains, chain))
 
 
@@ -251,7 +253,7 @@ async def get_generation_step(
     call: CallDep, chains: ChainsDep, generation_id: GenerationId, number: Number
 ) -> Response:
     """Return the prompt of one attempt and its raw answer."""
-    step = await chains.step(await _visible_generation(call, chains, generation_id), number)
+    step = await chains.step(await _get_visible_generation(call, chains, generation_id), number)
     if step is None:
         raise RequestError("not_found", f"this generation has no answer {number}")
     return json_response(step_document(step))
@@ -260,7 +262,7 @@ async def get_generation_step(
 @generations.post("/{id}/cancel", status_code=202, responses=_GENERATION_CANCELLED)
 async def cancel_generation(call: CallDep, chains: ChainsDep, generation_id: GenerationId) -> Response:
     """Cancel a generation and its running attempt."""
-    chain = await _visible_generation(call, chains, generation_id)
+    chain = await _get_visible_generation(call, chains, generation_id)
     await chains.cancel(chain)
     return json_response(await _generation_document(call, chains, chain), status=202)
 
@@ -275,7 +277,7 @@ async def hint_generation(
     request: Request, call: CallDep, chains: ChainsDep, generation_id: GenerationId
 ) -> Response:
     """Continue a finished generation with a user's hint and a full budget."""
-    chain = await _visible_generation(call, chains, generation_id)
+    chain = await _get_visible_generation(call, chains, generation_id)
     wanted = await read_model(request, call, HintBody)
     attempt = await call.attempt(wanted.attempt_id) if wanted.attempt_id is not None else None
     if attempt is not None and (attempt.peer.uid, attempt.kind) != (chain.uid, chain.kind):
@@ -292,7 +294,7 @@ async def approve_generation(
     request: Request, call: CallDep, chains: ChainsDep, generation_id: GenerationId
 ) -> Response:
     """Add the result of a generation to the library under a name."""
-    chain = await _visible_generation(call, chains, generation_id)
+    chain = await _get_visible_generation(call, chains, generation_id)
     wanted = await read_model(request, call, ApproveBody)
     if chain.last_attempt_id is None or chain.outcome is None:
         raise RequestError("library.not_validated", "the generation has no validated attempt")
@@ -304,12 +306,12 @@ async def approve_generation(
 @generations.get("/{id}/events", responses=_GENERATION_EVENTS, response_class=Response)
 async def follow_generation(call: CallDep, chains: ChainsDep, generation_id: GenerationId) -> Response:
     """Follow a generation as server-sent events; the last is `finished`."""
-    chain = await _visible_generation(call, chains, generation_id)
-    changes = _generation_changes(call, chains, chain.id)
+    chain = await _get_visible_generation(call, chains, generation_id)
+    changes = _stream_generation_changes(call, chains, chain.id)
     return EventStream(changes, heartbeat_s=call.limits.heartbeat_s)
 
 
-async def _generation_changes(call: Call, chains: Chains, chain_id: str) -> Documents:
+async def _stream_generation_changes(call: Call, chains: Chains, chain_id: str) -> Documents:
     """Yield an event for each change, each stage of an attempt, and each piece of a streamed answer."""
     number, known, staged = 0, (0, 0), set[str]()
     heard, shown = "", (-1, -1)
@@ -318,12 +320,14 @@ async def _generation_changes(call: Call, chains: Chains, chain_id: str) -> Docu
             number += 1
             counted = _count_answers(view.chain)
             if view.heard not in {"", heard} and counted == shown:
-                yield generation_event(number, "answer", _answer_progress(heard, view.heard))
+                yield generation_event(number, "answer", _build_answer_progress(heard, view.heard))
                 heard = view.heard
                 continue
             heard, shown = "", counted
-            kind, known = _event_kind(view.chain, counted, known), counted
-            yield generation_event(number, kind, plain(await _generation_document(call, chains, view.chain)))
+            kind, known = _choose_event_kind(view.chain, counted, known), counted
+            yield generation_event(
+                number, kind, to_plain(await _generation_document(call, chains, view.chain))
+            )
             attempt_id = view.chain.last_attempt_id
             if view.chain.outcome is None and attempt_id is not None and attempt_id not in staged:
                 async for body in _follow_stages(call, attempt_id):
@@ -332,7 +336,7 @@ async def _generation_changes(call: Call, chains: Chains, chain_id: str) -> Docu
                     yield generation_event(number, "stage", body)
 
 
-def _event_kind(chain: Chain, counted: tuple[int, int], known: tuple[int, int]) -> str:
+def _choose_event_kind(chain: Chain, counted: tuple[int, int], known: tuple[int, int]) -> str:
     """Return the name of an event, depending on whether an attempt or a fix changed."""
     if chain.outcome is not None:
         return "finished"
@@ -346,7 +350,7 @@ def _count_answers(chain: Chain) -> tuple[int, int]:
     return len(chain.drafts), sum(len(each.fixes) for each in chain.rounds)
 
 
-def _answer_progress(before: str, now: str) -> dict[str, Any]:
+def _build_answer_progress(before: str, now: str) -> dict[str, Any]:
     """Return the new text of an answer since the last event.
 
     The first event of an answer is marked.
@@ -368,7 +372,7 @@ async def _follow_stages(call: Call, attempt_id: str) -> AsyncGenerator[dict[str
                 yield {"attempt_id": attempt_id, **event.body}
 
 
-async def _visible_repair(call: Call, chains: Chains, repair_id: str) -> Repair:
+async def _get_visible_repair(call: Call, chains: Chains, repair_id: str) -> Repair:
     """Return a repair if the caller is allowed to see it.
 
     Raises: RequestError ``not_found``, also for another user's repair.
@@ -379,7 +383,7 @@ async def _visible_repair(call: Call, chains: Chains, repair_id: str) -> Repair:
     return repair
 
 
-async def _visible_generation(call: Call, chains: Chains, generation_id: str) -> Chain:
+async def _get_visible_generation(call: Call, chains: Chains, generation_id: str) -> Chain:
     """Return a generation if the caller is allowed to see it.
 
     Raises: RequestError ``not_found``, also for another user's generation.
@@ -390,17 +394,17 @@ async def _visible_generation(call: Call, chains: Chains, generation_id: str) ->
     return chain
 
 
-async def _record_ids(call: Call, repair: Repair) -> Mapping[str, str]:
+async def _get_record_ids(call: Call, repair: Repair) -> Mapping[str, str]:
     """Return the ids under which the kind of a repair stores the repair."""
     records = call.service.records.get(repair.kind)
-    return await records.belongs_to(repair.attempt_id) if isinstance(records, Naming) else {}
+    return await records.belongs_to(repair.attempt_id) if isinstance(records, GroupNamer) else {}
 
 
 async def _repair_document(call: Call, repair: Repair, diffs: Sequence[str | None] = ()) -> RepairDocument:
-    return repair_document(repair, diffs, await _record_ids(call, repair))
+    return repair_document(repair, diffs, await _get_record_ids(call, repair))
 
 
-async def _repair_page(call: Call, found: Sequence[Repair], next_cursor: str | None) -> Response:
+async def _build_repair_page(call: Call, found: Sequence[Repair], next_cursor: str | None) -> Response:
     page = [await _repair_document(call, repair) for repair in found]
     return json_response(RepairPageDocument.model_construct(repairs=page, next_cursor=next_cursor))
 
@@ -410,6 +414,6 @@ async def _generation_document(
 ) -> GenerationDocument:
     ran = [draft.attempt_id for draft in chain.drafts if draft.attempt_id is not None]
     ids = [*ran, *([chain.last_attempt_id] if chain.last_attempt_id else [])]
-    approved = await call.library.entries_of_attempts(ids) if ids else ()
-    diffs = await chains.diffs(chain) if chain.outcome is not None and not listed else ()
+    approved = await call.library.list_entries_of_attempts(ids) if ids else ()
+    diffs = await chains.list_diffs(chain) if chain.outcome is not None and not listed else ()
     return generation_document(chain, approved, listed=listed, diffs=diffs)

@@ -29,15 +29,15 @@ from assayd_chains.documents import generation_message
 from assayd_chains.model import (
     UNUSABLE,
     Answer,
+    BudgetGrant,
     Chain,
+    ChainRound,
     Failure,
-    Grant,
+    GenerationRequest,
     Outcome,
     Repair,
     ReplyCost,
-    Round,
     Strategy,
-    Words,
 )
 from assayd_chains.provider import ProviderStep, Reply
 
@@ -54,7 +54,7 @@ class DatabaseChainStore:
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
         self._outbox = Outbox(access)
-        self._inserts = {table.name: access.insert_or_nothing(table) for table in _STEPS.values()}
+        self._inserts = {table.name: access.build_insert_or_nothing(table) for table in _STEPS.values()}
 
     async def save(self, chain: Chain) -> None:
         """Record the current state of a chain durably, with the webhook message if the chain has ended."""
@@ -63,7 +63,7 @@ class DatabaseChainStore:
 
         def apply(connection: Connection) -> None:
             if chain.words is not None:
-                whole = _generation_values(chain, chain.words)
+                whole = _build_generation_values(chain, chain.words)
                 if connection.execute(known_end).scalar() != whole["finished_at"]:
                     self._outbox.add(connection, message)
                 _upsert(connection, generations, whole)
@@ -72,7 +72,7 @@ class DatabaseChainStore:
 
         await self._access.write(apply)
         if message is not None:
-            self._outbox.announce()
+            self._outbox.wake_sender()
 
     async def save_repair(self, repair: Repair) -> None:
         """Store a change to a finished repair, e.g. the acceptance of its rules."""
@@ -83,21 +83,21 @@ class DatabaseChainStore:
         wanted = delete(repairs).where(repairs.c.id == chain_id)
         await self._access.write(lambda connection: connection.execute(wanted).close())
 
-    async def generation(self, chain_id: str) -> Chain | None:
+    async def get_generation(self, chain_id: str) -> Chain | None:
         """Return a generation by its id, or None if it doesn't exist."""
         found = await self._fetch_generations(select(generations).where(generations.c.id == chain_id))
         return found[0] if found else None
 
-    async def repair(self, repair_id: str) -> Repair | None:
+    async def get_repair(self, repair_id: str) -> Repair | None:
         """Return a repair by its id, or None if it doesn't exist."""
         found = await self._fetch_repairs(select(repairs).where(repairs.c.id == repair_id))
         return found[0] if found else None
 
     async def chain(self, chain_id: str) -> Chain | None:
         """Return a chain (a generation or a separate repair) by its id, or None if it doesn't exist."""
-        if (generation := await self.generation(chain_id)) is not None:
+        if (generation := await self.get_generation(chain_id)) is not None:
             return generation
-        repair = await self.repair(chain_id)
+        repair = await self.get_repair(chain_id)
         return repair.chain() if repair is not None and repair.generation_id is None else None
 
     async def generations(self, *, uid: int | None, before: str | None, limit: int) -> Sequence[Chain]:
@@ -105,7 +105,7 @@ class DatabaseChainStore:
 
         The result can be limited to one user and to generations older than `before`.
         """
-        return await self._fetch_generations(_page_statement(generations, uid, before, limit))
+        return await self._fetch_generations(_build_page_statement(generations, uid, before, limit))
 
     async def repairs(
         self, *, uid: int | None = None, before: str | None = None, limit: int = 50
@@ -114,7 +114,7 @@ class DatabaseChainStore:
 
         The result can be limited to one user and to repairs older than `before`.
         """
-        return await self._fetch_repairs(_page_statement(repairs, uid, before, limit))
+        return await self._fetch_repairs(_build_page_statement(repairs, uid, before, limit))
 
     async def repairs_of(self, attempt_id: str) -> Sequence[Repair]:
         """Return the repairs that an attempt began or belongs to, oldest first."""
@@ -122,7 +122,7 @@ class DatabaseChainStore:
         wanted = (repairs.c.attempt_id == attempt_id) | repairs.c.id.in_(member)
         return await self._fetch_repairs(select(repairs).where(wanted).order_by(repairs.c.id))
 
-    async def repair_of(self, attempt_id: str) -> AttemptRepair | None:
+    async def get_first_repair(self, attempt_id: str) -> AttemptRepair | None:
         """Return the first repair that began with an attempt, in the core's form, or None."""
         found = [one for one in await self.repairs_of(attempt_id) if one.attempt_id == attempt_id]
         if not found:
@@ -131,9 +131,9 @@ class DatabaseChainStore:
         ended = found[0].outcome is not None
         return AttemptRepair(id=found[0].id, ended=ended, attempt_id=passed[-1] if passed else None)
 
-    async def generation_of(self, attempt: Attempt) -> Chain | None:
+    async def find_generation(self, attempt: Attempt) -> Chain | None:
         """Return the generation whose last attempt is the given one, or None."""
-        mine = select(generations).where(generations.c.uid == attempt.peer.uid)  # there is an index of those
+        mine = select(generations).where(generations.c.uid == attempt.peer.uid)  # which has an index
         found = await self._fetch_generations(mine.where(generations.c.attempt_id == attempt.id))
         return found[0] if found else None
 
@@ -141,7 +141,7 @@ class DatabaseChainStore:
         """Count answers in the newest chains that began after a time, by kind, provider and week."""
         return await self._access.read(lambda connection: count_answers(connection, uid, since, kind))
 
-    async def unfinished(self) -> Sequence[Chain]:
+    async def list_unfinished(self) -> Sequence[Chain]:
         """Return all chains without a recorded outcome, in order of creation."""
         alone = select(repairs).where(repairs.c.outcome.is_(None), repairs.c.generation_id.is_(None))
         found = await self._fetch_generations(select(generations).where(generations.c.outcome.is_(None)))
@@ -159,7 +159,7 @@ class DatabaseChainStore:
             draft: whether the answer is a draft for a generation's request.
         """
         table = _STEPS[draft]
-        values = {_owner_column(table).name: owner_id, **_step_values(step)}
+        values = {_owner_column(table).name: owner_id, **_build_step_values(step)}
         insert_new = self._inserts[table.name]
         await self._access.write(lambda connection: connection.execute(insert_new, values).close())
 
@@ -193,7 +193,7 @@ def _owner_column(table: Table) -> Any:
     return next(iter(table.c))
 
 
-def _page_statement(table: Table, uid: int | None, before: str | None, limit: int) -> Statement:
+def _build_page_statement(table: Table, uid: int | None, before: str | None, limit: int) -> Statement:
     statement = select(table).order_by(table.c.id.desc()).limit(limit)
     if uid is not None:
         statement = statement.where(table.c.uid == uid)
@@ -209,9 +209,9 @@ def _upsert(connection: Connection, table: Table, values: Values) -> None:
 
 def _save_repair(connection: Connection, repair: Repair) -> None:
     connection.execute(delete(repair_fixes).where(repair_fixes.c.repair_id == repair.id))
-    _upsert(connection, repairs, _repair_values(repair))
+    _upsert(connection, repairs, _build_repair_values(repair))
     if repair.fixes:
-        connection.execute(insert(repair_fixes), [_fix_values(repair.id, fix) for fix in repair.fixes])
+        connection.execute(insert(repair_fixes), [_build_fix_values(repair.id, fix) for fix in repair.fixes])
 
 
 def _read_repairs(connection: Connection, statement: Statement) -> list[Repair]:
@@ -224,7 +224,7 @@ def _read_repairs(connection: Connection, statement: Statement) -> list[Repair]:
     return [_read_repair(row, by_repair.get(row["id"], [])) for row in rows]
 
 
-def _repair_values(repair: Repair) -> Values:
+def _build_repair_values(repair: Repair) -> Values:
     return {
         "id": repair.id,
         "attempt_id": repair.attempt_id,
@@ -274,7 +274,7 @@ def _read_repair(row: RowMapping, fixes: Sequence[Answer]) -> Repair:
     )
 
 
-def _fix_values(repair_id: str, fix: Answer) -> Values:
+def _build_fix_values(repair_id: str, fix: Answer) -> Values:
     return {
         "repair_id": repair_id,
         "number": fix.number,
@@ -292,7 +292,7 @@ def _fix_values(repair_id: str, fix: Answer) -> Values:
         "verdict": fix.verdict,
         "cause": fix.cause if fix.problem is None else UNUSABLE,
         "fingerprint": fix.fingerprint,
-        **_cost_values(fix.usage),
+        **_build_cost_values(fix.usage),
     }
 
 
@@ -318,7 +318,7 @@ def _read_fix(row: RowMapping) -> Answer:
     )
 
 
-def _generation_values(chain: Chain, words: Words) -> Values:
+def _build_generation_values(chain: Chain, words: GenerationRequest) -> Values:
     current = chain.round
     return {
         "id": chain.id,
@@ -338,7 +338,7 @@ def _generation_values(chain: Chain, words: Words) -> Values:
             {"uid": one.uid, "at": to_micros(one.at), "hint": one.hint} for one in chain.grants
         ]),
         "drafts": json.dumps([
-            _draft_values(draft, number, each)
+            _build_draft_values(draft, number, each)
             for number, each in enumerate(chain.rounds)
             for draft in each.drafts
         ]),
@@ -350,7 +350,7 @@ def _generation_values(chain: Chain, words: Words) -> Values:
     }  # fmt: skip
 
 
-def _draft_values(draft: Answer, number: int, each: Round) -> Values:
+def _build_draft_values(draft: Answer, number: int, each: ChainRound) -> Values:
     return {
         "number": draft.number,
         "grant": number,
@@ -364,14 +364,14 @@ def _draft_values(draft: Answer, number: int, each: Round) -> Values:
         "repair_id": None if draft.attempt_id is None else each.repair_id,
         "verdict": draft.verdict,
         "cause": draft.cause,
-        **_cost_values(draft.usage),
+        **_build_cost_values(draft.usage),
     }
 
 
 def _read_generation(row: RowMapping, drafts: Sequence[Any], found: Mapping[str, Repair]) -> Chain:
     peer = Peer(uid=row["uid"], gid=row["gid"], pid=row["pid"])
     grants = [
-        Grant(uid=one["uid"], at=from_micros(one["at"]), hint=one["hint"])
+        BudgetGrant(uid=one["uid"], at=from_micros(one["at"]), hint=one["hint"])
         for one in json.loads(row["grants"])
     ]
     rounds = [
@@ -388,7 +388,7 @@ def _read_generation(row: RowMapping, drafts: Sequence[Any], found: Mapping[str,
         max_attempts=row["max_attempts"],
         started_at=from_micros(row["started_at"]),
         ends_at=from_micros(row["ends_at"]) if repair is None else repair.ends_at,
-        words=Words(
+        words=GenerationRequest(
             peer=peer,
             policy=row["policy"],
             intent=row["intent"],
@@ -400,10 +400,12 @@ def _read_generation(row: RowMapping, drafts: Sequence[Any], found: Mapping[str,
     )
 
 
-def _read_round(grant: Grant | None, drafts: Sequence[Any], found: Mapping[str, Repair]) -> Round:
+def _read_round(grant: BudgetGrant | None, drafts: Sequence[Any], found: Mapping[str, Repair]) -> ChainRound:
     repair_id = next((one["repair_id"] for one in drafts if one["repair_id"] is not None), None)
     follows = drafts[0]["parent_id"] if drafts else None
-    begun = Round(grant=grant, follows=follows, drafts=tuple(map(_read_draft, drafts)), repair_id=repair_id)
+    begun = ChainRound(
+        grant=grant, follows=follows, drafts=tuple(map(_read_draft, drafts)), repair_id=repair_id
+    )
     repair = found.get(repair_id or "")
     if repair is None:
         return begun
@@ -418,7 +420,7 @@ def _read_round(grant: Grant | None, drafts: Sequence[Any], found: Mapping[str, 
     )
 
 
-def _complete_newest(row: RowMapping, newest: Round) -> Round:
+def _complete_newest(row: RowMapping, newest: ChainRound) -> ChainRound:
     """Return the newest round with the values from the row of its generation."""
     if not newest.drafts:
         newest = replace(newest, follows=row["attempt_id"])
@@ -449,7 +451,7 @@ def _read_draft(found: Mapping[str, Any]) -> Answer:
     )
 
 
-def _step_values(step: ProviderStep) -> Values:
+def _build_step_values(step: ProviderStep) -> Values:
     reply = step.reply
     return {
         "number": step.number,
@@ -464,7 +466,7 @@ def _step_values(step: ProviderStep) -> Values:
             "steps": [dict(one) for one in reply.steps],
             "reason": reply.reason,
             "question": reply.question,
-            **_cost_values(reply.usage),
+            **_build_cost_values(reply.usage),
         }),
     }  # fmt: skip
 
@@ -489,7 +491,7 @@ def _read_step(row: RowMapping) -> ProviderStep:
     )
 
 
-def _cost_values(usage: ReplyCost) -> Values:
+def _build_cost_values(usage: ReplyCost) -> Values:
     return {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,

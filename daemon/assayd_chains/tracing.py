@@ -11,10 +11,10 @@ from typing import Protocol
 
 import structlog
 
-from assayd.attempts.execution import error_name
+from assayd.attempts.execution import loggable_error_name
 from assayd.log import trace_log_fields
-from assayd.model.trace_context import TraceContext, from_text
-from assayd.ports.tracing import NO_SPAN, Span, TraceOrigin, Tracing, continuing, trace_origin
+from assayd.model.trace_context import TraceContext, parse_text
+from assayd.ports.tracing import NO_SPAN, Span, TraceOrigin, Tracing, continue_trace, trace_origin
 from assayd_chains.model import Chain, Strategy
 
 LEFT = "chain.left"
@@ -50,28 +50,31 @@ class ChainSpans:
         """Begin the chain's span in the caller's trace or, without one, in the last attempt's trace."""
         parent = trace_origin().context
         if parent is None and tracing.is_on and chain.last_attempt_id is not None:
-            parent = from_text(await attempts.trace(chain.last_attempt_id))
+            parent = parse_text(await attempts.trace(chain.last_attempt_id))
         name = "repair" if chain.words is None else "generation"
         facts = {"chain_id": chain.id, "kind": chain.kind, "provider": chain.provider}
         self._chain = tracing.begin(name, facts, parent=parent)
 
     @contextmanager
-    def current(self, chain: Chain) -> Iterator[None]:
+    def activate(self, chain: Chain) -> Iterator[None]:
         """Make the span of the chain or of its repair the parent of attempts' spans while the body runs."""
         self._begin_repair_span(chain)
         origin = TraceOrigin(context=self.context)
-        with continuing(origin), structlog.contextvars.bound_contextvars(**trace_log_fields(self.context)):
+        with (
+            continue_trace(origin),
+            structlog.contextvars.bound_contextvars(**trace_log_fields(self.context)),
+        ):
             yield
 
     @contextmanager
-    def answering(self, provider: str, strategy: Strategy, number: int) -> Iterator[Span]:
+    def record_answer_span(self, provider: str, strategy: Strategy, number: int) -> Iterator[Span]:
         """Record a span for a request to a provider."""
         facts = {"provider": provider, "strategy": strategy.value, "number": number}
-        span, error = self._innermost.child("answer", **facts), None
+        span, error = self._innermost.begin_child("answer", **facts), None
         try:
             yield span
         except BaseException as problem:
-            error = error_name(problem)
+            error = loggable_error_name(problem)
             raise
         finally:
             span.end(error)
@@ -93,7 +96,7 @@ class ChainSpans:
             return
         self._end_repair_span(chain)
         self._repair_id = repair.id
-        self._repair = self._chain.child(
+        self._repair = self._chain.begin_child(
             "repair", chain_id=repair.id, kind=chain.kind, provider=chain.provider
         )
 

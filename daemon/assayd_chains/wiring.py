@@ -12,17 +12,17 @@ from fastapi import APIRouter
 
 from assayd.attempts.admission import Admission
 from assayd.attempts.scheduler import Scheduler
-from assayd.keys import KeySource, find_key, hide_environment
+from assayd.keys import KeySource, find_key, make_environment_unreadable
 from assayd.model.attempt import Attempt
 from assayd.model.report import Verdict
-from assayd.ports.clock import Clock, Ids
+from assayd.ports.clock import Clock, IdSource
 from assayd.settings import RepairProvider, Settings
 from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import DatabaseJobStore
 from assayd.wiring import Basics
-from assayd_chains.attempts import DaemonAttempts, ReadDocuments, attachments
+from assayd_chains.attempts import DaemonAttempts, ReadDocuments, build_attachments
 from assayd_chains.chains import ChainLimits, Chains, RepairRequests
-from assayd_chains.fitting import Fitter
+from assayd_chains.fitting import AnswerFitter
 from assayd_chains.loop import ChainLoop
 from assayd_chains.provider import Provider
 from assayd_chains.providers import anthropic, gemini, openai, rules
@@ -49,7 +49,7 @@ class ProviderWing:
         self._providers = providers
 
     def join(
-        self, access: DatabaseAccess, jobs: DatabaseJobStore, *, clock: Clock, ids: Ids
+        self, access: DatabaseAccess, jobs: DatabaseJobStore, *, clock: Clock, ids: IdSource
     ) -> RecordedChains:
         """Build those parts of the package that need only the database."""
         chosen = self._settings.repair
@@ -85,7 +85,7 @@ class RecordedChains:
 
     async def attachments(self, attempt: Attempt, verdict: Verdict) -> Mapping[str, bytes]:
         """Return the files that describe an attempt's chain, for the attempt's bundle."""
-        return await attachments(attempt, verdict, store=self._store, jobs=self._jobs)
+        return await build_attachments(attempt, verdict, store=self._store, jobs=self._jobs)
 
     async def begin(
         self,
@@ -100,7 +100,7 @@ class RecordedChains:
         attempts = DaemonAttempts(
             admission=admission, scheduler=scheduler, jobs=self._jobs, documents=documents
         )
-        fitter = Fitter(
+        fitter = AnswerFitter(
             attempts=attempts,
             analyst=basics.analyst,
             kinds=basics.kinds,
@@ -161,7 +161,7 @@ async def open_providers(
     Raises: ConfigError ``repair.key``, ``repair.extra``.
     """
     if wanted:
-        hide_environment()
+        make_environment_unreadable()
     found: dict[str, Provider] = {rules.NAME: RulesProvider()}
     accounts = {name: _build_account(name, one) for name, one in wanted.items() if one.type in _VENDORS}
     for name, provider in wanted.items():
@@ -177,7 +177,7 @@ async def open_providers(
 
 
 def _build_account(name: str, wanted: RepairProvider) -> ModelAccount:
-    # The vendor's own variable holds a key for the vendor: no other server is sent it.
+    # The vendor's own variable holds a key for the vendor, which no other server may receive.
     usual = _VENDORS[wanted.type].key_variable if wanted.base_url is None else None
     place = KeySource(variable=wanted.key_variable, file=wanted.key_file, usual=usual)
     return ModelAccount(

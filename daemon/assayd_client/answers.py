@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
 
 from assayd_client.address import Address, ServerChoice, SocketChoice
-from assayd_client.errors import ClientError, DaemonUnreachable, Later, error_class
+from assayd_client.errors import ClientError, DaemonUnreachable, Later, select_error_class
 
 T = TypeVar("T")
 
@@ -87,15 +87,15 @@ def create_reader(reads: Callable[[], type[T]] | None) -> Callable[[bytes], T]:
     return read
 
 
-def refuse(status: int, headers: Mapping[str, str], body: bytes) -> NoReturn:
+def raise_error(status: int, headers: Mapping[str, str], body: bytes) -> NoReturn:
     """Raise the error that an unsuccessful answer reports. Header names must be lowercase."""
     try:
         error = json.loads(body)["error"]
         code, message = str(error["code"]), str(error["message"])
         field, retryable = error["field"], bool(error["retryable"])
-    except (ValueError, KeyError, TypeError):  # not from the daemon itself: its server, or a proxy
+    except (ValueError, KeyError, TypeError):  # not from the daemon itself, but from its server or a proxy
         code, message, field, retryable = "http", f"HTTP status {status}", None, False
-    raised = error_class(status)(code, message, status=status, field=field, retryable=retryable)
+    raised = select_error_class(status)(code, message, status=status, field=field, retryable=retryable)
     after = headers.get("retry-after", "")
     if isinstance(raised, Later) and after.isascii() and after.isdigit():
         raised.retry_after_s = float(after)
@@ -108,43 +108,43 @@ def require_socket(address: Address) -> None:
         return
     try:
         exists = address.path.exists()
-    except PermissionError as error:  # its folder can't be entered
-        raise lost(address, error) from error
+    except PermissionError as error:  # this user can't enter its folder
+        raise connection_lost_error(address, error) from error
     if not exists:
-        remedy = f"start it with `{start_command()}`, or pass its socket with --socket"
+        remedy = f"start it with `{get_start_command()}`, or pass its socket with --socket"
         raise _unreachable_error(address, "the socket doesn't exist", remedy)
 
 
-def start_command(package: Path = Path(__file__).parent) -> str:
+def get_start_command(package: Path = Path(__file__).parent) -> str:
     """Return the command that starts a daemon. In a checkout, the command is a Makefile target."""
     root = package.parents[1]
     return "make serve" if (root / "Makefile").is_file() and (root / "examples").is_dir() else "assayd"
 
 
-def lost(address: Address, error: Exception) -> DaemonUnreachable:
+def connection_lost_error(address: Address, error: Exception) -> DaemonUnreachable:
     """Return the error for a connection that failed."""
     if isinstance(address, ServerChoice):
         return _server_lost_error(address, error)
     if not os.access(address.path, os.W_OK):
         return _unreachable_error(address, "you aren't allowed to open it", "join the group that owns it")
     return _unreachable_error(
-        address, _error_text(error), f"check its log, or start it with `{start_command()}`"
+        address, _describe_error(error), f"check its log, or start it with `{get_start_command()}`"
     )
 
 
 def _server_lost_error(server: ServerChoice, error: Exception) -> DaemonUnreachable:
-    why = _error_text(error)
+    why = _describe_error(error)
     if "CERTIFICATE_VERIFY_FAILED" not in why:
         return _unreachable_error(server, why, "check the host and port, and the gateway's log")
-    # As OpenSSL says it: "… certificate verify failed: unable to get local issuer certificate (_ssl.c:1016)"
+    # OpenSSL's form: "… certificate verify failed: unable to get local issuer certificate (_ssl.c:1016)"
     reason = why.rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
     remedy = "pass the issuer's certificate with --ca-file, or use the host name in the certificate"
     message = f"the certificate of {server} isn't trusted: {reason}; {remedy}"
     return DaemonUnreachable("server.certificate", message)
 
 
-def _error_text(error: Exception) -> str:
-    if type(error).__name__ == "RemoteProtocolError":  # h11's, in words of the protocol
+def _describe_error(error: Exception) -> str:
+    if type(error).__name__ == "RemoteProtocolError":  # h11's message, in terms of the protocol
         return "it closed the connection before its answer was complete"
     return str(error) or type(error).__name__
 

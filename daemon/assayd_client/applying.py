@@ -75,7 +75,7 @@ class Applied:
         return {"path": shown, **exact, "entry": entry, "error": error}
 
 
-def read_applied(document: Document) -> Applied:
+def parse_path_result(document: Document) -> Applied:
     """Return the result from an object of `Applied.document`.
 
     Raises: KeyError, TypeError, ValueError.
@@ -146,7 +146,7 @@ class _ApplyRun:
         """Cancel all running attempts and prevent further submissions."""
         self._stopped.set()
         for attempt_id in tuple(self._running):
-            with suppress(ClientError):  # it has ended, or the daemon is away
+            with suppress(ClientError):  # it has ended, or the daemon is unavailable
                 self._client.cancel(attempt_id)
 
     def results(self, share: Sequence[Found]) -> list[Applied]:
@@ -172,7 +172,7 @@ class _ApplyRun:
             why = attempt["error"] or {"code": attempt["verdict"], "message": "the attempt has no results"}
             return {path: Applied(path=path, code=why["code"], message=why["message"]) for path in paths}
         final = field == "sample_paths"
-        return {case["name"]: _case_result(case, final=final) for case in ran["cases"]}
+        return {case["name"]: _build_path_result(case, final=final) for case in ran["cases"]}
 
     def _submit_and_wait(self, paths: Sequence[str], field: str) -> Document:
         """Submit paths and return the finished attempt, waiting while the daemon is unavailable or full."""
@@ -199,7 +199,7 @@ class _ApplyRun:
         return {"id": attempt_id, "verdict": "cancelled", "report": None, "error": None}
 
 
-def _case_result(case: Document, *, final: bool) -> Applied:
+def _build_path_result(case: Document, *, final: bool) -> Applied:
     if case["status"] == "passed":
         return Applied(path=case["name"], result=case["result"])
     if case["status"] in _UNFINISHED and not final:

@@ -14,7 +14,7 @@ from anyio.abc import ByteStream, UNIXSocketStream
 
 from assayd_client.address import Address, ServerChoice, Target, find_daemon
 from assayd_client.answers import EventReader, LineReader, StreamEvent, create_reader, require_socket
-from assayd_client.exchange import CONNECT_S, PIECE_BYTES, Exchange, connect, translate_connection_errors
+from assayd_client.exchange import CONNECT_S, PIECE_BYTES, Exchange, connect_unix, translate_connection_errors
 from assayd_client.requests import SILENCE_S, ClientRequest
 from assayd_client.verbs import Verbs
 
@@ -32,9 +32,9 @@ class AsyncClient(Verbs):
     def __init__(self, daemon: Target = None) -> None:
         self.address = find_daemon(daemon)
         if isinstance(self.address, ServerChoice):
-            from assayd_client.secure import require_usable
+            from assayd_client.secure import require_usable_files
 
-            require_usable(self.address)
+            require_usable_files(self.address)
 
     async def __aenter__(self) -> Self:
         return self
@@ -87,12 +87,12 @@ async def _send(connection: ByteStream, exchange: Exchange, ask: ClientRequest[A
     body = ask.body()
     try:
         if not isinstance(body, AsyncIterable):
-            for data in exchange.outgoing(body):
+            for data in exchange.iter_request(body):
                 await connection.send(data)
             return
         await connection.send(exchange.head())
         async for piece in body:
-            await connection.send(exchange.piece(piece))
+            await connection.send(exchange.encode_piece(piece))
         await connection.send(exchange.end())
     except anyio.BrokenResourceError:
         exchange.stop_sending()
@@ -127,7 +127,7 @@ async def _connect_unix(path: Path) -> ByteStream:
         connection.connect(str(path))
     except BlockingIOError:
         connection.close()
-        connection = await anyio.to_thread.run_sync(connect, path, abandon_on_cancel=True)
+        connection = await anyio.to_thread.run_sync(connect_unix, path, abandon_on_cancel=True)
         connection.setblocking(False)
     except BaseException:
         connection.close()
@@ -138,12 +138,12 @@ async def _connect_unix(path: Path) -> ByteStream:
 async def _connect(address: Address) -> ByteStream:
     if not isinstance(address, ServerChoice):
         return await _connect_unix(address.path)
-    from assayd_client.secure import tls_context
+    from assayd_client.secure import get_tls_context
 
     return await anyio.connect_tcp(
         address.host,
         address.port,
-        ssl_context=tls_context(address),
+        ssl_context=get_tls_context(address),
         tls_hostname=address.host,
         tls_standard_compatible=False,
     )

@@ -21,9 +21,9 @@ class BlockingClient(Verbs):
     def __init__(self, daemon: Target = None) -> None:
         self.address = find_daemon(daemon)
         if isinstance(self.address, ServerChoice):
-            from assayd_client.secure import require_usable
+            from assayd_client.secure import require_usable_files
 
-            require_usable(self.address)
+            require_usable_files(self.address)
 
     def __enter__(self) -> Self:
         return self
@@ -70,7 +70,7 @@ class BlockingClient(Verbs):
             _open_connection(self.address, silence_s or None) as connection,
         ):
             try:
-                for data in exchange.outgoing(ask.body()):
+                for data in exchange.iter_request(ask.body()):
                     connection.sendall(data)
             except (BrokenPipeError, ConnectionResetError):
                 exchange.stop_sending()
@@ -107,16 +107,16 @@ class PlainClient(BlockingClient):
 
 @contextmanager
 def _open_connection(address: Address, silence_s: float | None) -> Iterator[socket.socket]:
-    from assayd_client.exchange import CONNECT_S, connect
+    from assayd_client.exchange import CONNECT_S, connect_unix
 
     if not isinstance(address, ServerChoice):
-        with connect(address.path) as connection:
+        with connect_unix(address.path) as connection:
             connection.settimeout(silence_s)
             yield connection
         return
-    from assayd_client.secure import tls_context
+    from assayd_client.secure import get_tls_context
 
-    context = tls_context(address)
+    context = get_tls_context(address)
     with (
         socket.create_connection((address.host, address.port), CONNECT_S) as plain,
         context.wrap_socket(plain, server_hostname=address.host) as secured,

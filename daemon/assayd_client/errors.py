@@ -63,7 +63,7 @@ class DaemonUnreachable(ClientError):
     """An error raised if the daemon doesn't answer, or if the connection fails during the answer."""
 
 
-def error_class(status: int) -> type[ClientError]:
+def select_error_class(status: int) -> type[ClientError]:
     """Return the error class that corresponds to an HTTP status."""
     known = {404: NotFound, 409: Conflict, 429: QueueFull, 503: NotReady}
     usual = Refused if 400 <= status < 500 else ClientError

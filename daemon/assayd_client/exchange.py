@@ -20,7 +20,7 @@ from typing import Any
 import h11
 
 from assayd_client.address import Address, ServerChoice
-from assayd_client.answers import lost, refuse
+from assayd_client.answers import connection_lost_error, raise_error
 from assayd_client.requests import ClientRequest
 
 PIECE_BYTES = 64 * 2**10
@@ -44,26 +44,26 @@ class Exchange:
         self._refusal: list[bytes] = []
         self.is_complete = False
 
-    def outgoing(self, body: bytes | Iterable[bytes]) -> Iterator[bytes]:
+    def iter_request(self, body: bytes | Iterable[bytes]) -> Iterator[bytes]:
         """Yield the encoded request, in one piece if its body is `bytes`.
 
         Raises: the same errors as `head`.
         """
         if isinstance(body, bytes):
-            yield self.head() + self.piece(body) + self.end()
+            yield self.head() + self.encode_piece(body) + self.end()
             return
         yield self.head()
-        yield from map(self.piece, body)
+        yield from map(self.encode_piece, body)
         yield self.end()
 
     def head(self) -> bytes:
         """Return the request line and the headers. Raises: RequestError, if the token can't be read."""
         body = self._request.body()
         headers = {
-            **_address_headers(self._address),
+            **_build_address_headers(self._address),
             "Connection": "close",
             "Content-Type": "application/json",
-            **trace_headers(),
+            **build_trace_headers(),
             **self._request.headers,
         }
         if isinstance(body, bytes):
@@ -76,7 +76,7 @@ class Exchange:
             )
         )
 
-    def piece(self, data: bytes) -> bytes:
+    def encode_piece(self, data: bytes) -> bytes:
         """Return a piece of the body in encoded form."""
         return self._encode_event(h11.Data(data=data))
 
@@ -109,13 +109,13 @@ class Exchange:
                 case h11.ConnectionClosed():
                     raise h11.RemoteProtocolError("closed without an answer")
         if self.is_complete and self._status >= 400:
-            refuse(self._status, self._headers, b"".join(self._refusal))
+            raise_error(self._status, self._headers, b"".join(self._refusal))
 
     def _encode_event(self, event: h11.Event) -> bytes:
         return self._state.send(event) or b""
 
 
-def trace_headers() -> dict[str, str]:
+def build_trace_headers() -> dict[str, str]:
     """Return the headers with which the daemon continues the caller's trace, if there is one.
 
     If the caller has imported OpenTelemetry and has a valid current span, the span's trace is used.
@@ -137,7 +137,7 @@ _HEADER = re.compile(r"[!-~]([ -~]{0,510}[!-~])?")
 """Text that can be a header; the daemon reads strictly what it says."""
 
 
-def connect(path: Path, wait_s: float = CONNECT_S) -> socket.socket:
+def connect_unix(path: Path, wait_s: float = CONNECT_S) -> socket.socket:
     """Return a connection to a socket. If its backlog is full, the kernel waits for up to `wait_s`.
 
     A non-blocking socket, or a socket with a Python timeout, would fail immediately if the backlog is full.
@@ -167,13 +167,13 @@ def translate_connection_errors(address: Address) -> Iterator[None]:
     try:
         yield
     except (OSError, h11.ProtocolError) as error:
-        raise lost(address, error) from error
+        raise connection_lost_error(address, error) from error
 
 
-def _address_headers(address: Address) -> dict[str, str]:
+def _build_address_headers(address: Address) -> dict[str, str]:
     """Return the headers that requests to this address require."""
     if not isinstance(address, ServerChoice):
         return {"Host": "assayd"}
-    from assayd_client.secure import authorization
+    from assayd_client.secure import build_authorization
 
-    return {"Host": address.authority, "Authorization": authorization(address)}
+    return {"Host": address.authority, "Authorization": build_authorization(address)}

@@ -33,21 +33,21 @@ class HiddenTests:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class BenchmarkTask:
     """A task of a benchmark. `prompt` is the beginning of the code that a completion continues."""
 
     task_id: str
     hidden: HiddenTests
     prompt: str = field(default="", repr=False)
 
-    def code_of(self, sample: Mapping[str, Any]) -> str:
+    def build_code(self, sample: Mapping[str, Any]) -> str:
         """Return the code of a sample: its `solution`, or the prompt followed by its `completion`."""
         if "solution" in sample:
             return str(sample["solution"])
         return self.prompt + str(sample["completion"])
 
 
-def parse_problem(task: Mapping[str, Any]) -> Problem:
+def parse_problem(task: Mapping[str, Any]) -> BenchmarkTask:
     """Return a task in the format of HumanEval, MBPP or assayd.
 
     The format is recognized by the field `test` (HumanEval), `test_list` (MBPP), or `tests` or `cases`
@@ -63,7 +63,7 @@ def parse_problem(task: Mapping[str, Any]) -> Problem:
         raise RequestError("problem.form", message)
     hidden = HiddenTests(entry_point=entry_point, tests=tests, cases=cases, context=context)
     prompt = str(task.get("prompt") or "") if "test" in task else ""
-    return Problem(task_id=task_id, hidden=hidden, prompt=prompt)
+    return BenchmarkTask(task_id=task_id, hidden=hidden, prompt=prompt)
 
 
 def _guess_entry_point(tests: str | Sequence[str]) -> str:

@@ -28,7 +28,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from assayd.did_you_mean import hint
+from assayd.did_you_mean import did_you_mean_hint
 from assayd.errors import RequestError, StoreError
 from assayd.model.policy import REPORT_ONLY
 
@@ -148,7 +148,7 @@ def install(
         content[ATTESTATION] = attestation
     category, platform = candidate.name.split("/")
     slot = f"{category}.{platform}.{record['attempt_id']}"
-    with _translate_errors(), _Tree.locked(tree) as held:
+    with _translate_errors(), _Tree.open_locked(tree) as held:
         installed = held.check(candidate, allowed)
         _write_all(held.own, f"part.{slot}", content, checkpoint)
         _rename(held.own, f"part.{slot}", held.own, f"new.{slot}", _NOREPLACE)
@@ -181,10 +181,10 @@ def roll_back(tree: Path, name: str) -> tuple[str, str]:
     if _NAME.fullmatch(name) is None:
         raise _refusal_error(f"{name!r} is not CATEGORY/PLATFORM, like weather/open_meteo")
     category, platform = name.split("/")
-    with _translate_errors(), _Tree.locked(tree) as held:
-        before = held.installed(name)
+    with _translate_errors(), _Tree.open_locked(tree) as held:
+        before = held.get_installed(name)
         if before is None:
-            close = hint(name, [each.name for each in installed_modules(tree)])
+            close = did_you_mean_hint(name, [each.name for each in installed_modules(tree)])
             raise _refusal_error(f"{name} isn't installed in {tree}{close}")
         after = held.kept(name)
         if after is None:
@@ -229,7 +229,7 @@ class _Tree:
 
     @classmethod
     @contextmanager
-    def locked(cls, path: Path) -> Iterator[_Tree]:
+    def open_locked(cls, path: Path) -> Iterator[_Tree]:
         """Open a tree under an exclusive lock, and complete an installation that was interrupted."""
         with _open_folder(path) as descriptor:
             _require_own(descriptor, str(path))
@@ -287,22 +287,22 @@ class _Tree:
         except FileNotFoundError:
             if allowed.new_category:
                 return None
-            close = hint(
+            close = did_you_mean_hint(
                 category, [name for name, is_file in self._list_entries(self.descriptor) if not is_file]
             )
             message = f"{self._path} has no category {category!r}{close}; pass --new-category to create it"
             raise _refusal_error(message) from None
-        installed = self.installed(candidate.name)
+        installed = self.get_installed(candidate.name)
         if installed is None or allowed.downgrade:
             return installed
-        if _version_key(candidate.version) < _version_key(installed.version):
+        if _build_version_key(candidate.version) < _build_version_key(installed.version):
             raise _refusal_error(
                 f"{candidate.name} {candidate.version} is older than the installed {installed.version}; "
                 "pass --allow-downgrade to install it"
             )
         return installed
 
-    def installed(self, name: str) -> Installed | None:
+    def get_installed(self, name: str) -> Installed | None:
         """Return an installed module, or None if its folder doesn't exist. Raises: RequestError."""
         category, platform = name.split("/")
         try:
@@ -333,13 +333,13 @@ class _Tree:
         """Yield the modules by name, and all stray files. Links are reported but not followed."""
         for category, is_stray in self._list_entries(self.descriptor):
             if is_stray:
-                yield _stray_entry(category)
+                yield _build_stray_entry(category)
                 continue
             try:
                 with _open_subfolder(self.descriptor, category) as within:
                     for platform, is_file in self._list_entries(within):
                         name = f"{category}/{platform}"
-                        yield _stray_entry(name) if is_file else self._examine_module(within, name)
+                        yield _build_stray_entry(name) if is_file else self._examine_module(within, name)
             except OSError as problem:
                 yield Installed(name=category, version="", problems=(_describe_problem(problem),))
 
@@ -360,7 +360,7 @@ class _Tree:
             return sorted((each.name, not (each.is_symlink() or each.is_dir())) for each in shown)
 
 
-def _stray_entry(name: str) -> Installed:
+def _build_stray_entry(name: str) -> Installed:
     return Installed(name=name, version="", problems=("was added: it isn't the folder of a module",))
 
 
@@ -420,7 +420,7 @@ def _build_candidate(files: Mapping[str, bytes]) -> Candidate:
     return Candidate(name=name, version=fields["version"], payload=payload, files=files)
 
 
-def _version_key(version: str) -> tuple[int, ...]:
+def _build_version_key(version: str) -> tuple[int, ...]:
     found = _VERSION.fullmatch(version)
     return tuple(map(int, found.groups())) if found else ()
 
@@ -485,17 +485,17 @@ def _write_all(parent: int, name: str, files: Mapping[str, bytes], checkpoint: C
         with _open_or_create(parent, name) as folder:
             for path, content in files.items():
                 *folders, last = path.split("/")
-                _write_one(folder, folders, last, content)
+                _write_nested_file(folder, folders, last, content)
                 checkpoint("file")
     except BaseException:
         shutil.rmtree(name, ignore_errors=True, dir_fd=parent)
         raise
 
 
-def _write_one(folder: int, folders: list[str], last: str, content: bytes) -> None:
+def _write_nested_file(folder: int, folders: list[str], last: str, content: bytes) -> None:
     if folders:
         with _open_or_create(folder, folders[0]) as inner:
-            _write_one(inner, folders[1:], last, content)
+            _write_nested_file(inner, folders[1:], last, content)
         return
     with os.fdopen(os.open(last, _NEW_FILE, 0o644, dir_fd=folder), "wb") as stream:
         stream.write(content)

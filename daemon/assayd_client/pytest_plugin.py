@@ -65,14 +65,16 @@ def run_in_container(
     """Run one test in a container. Raises: FailedInContainer; ClientError."""
     from assayd_client import PlainClient
 
-    submission = submission_of(item.path, node_of(item), item.config.rootpath, files, policy, timeout_s)
+    submission = build_submission(
+        item.path, get_node_name(item), item.config.rootpath, files, policy, timeout_s
+    )
     with PlainClient() as client:
         attempt = client.submit(submission, wait_s=WAIT_S)
     if attempt["verdict"] != "validated":
-        raise FailedInContainer(failure_of(attempt))
+        raise FailedInContainer(describe_failure(attempt))
 
 
-def submission_of(
+def build_submission(
     module: Path, node: str, root: Path, files: tuple[str, ...], policy: str, timeout_s: float | None
 ) -> dict[str, object]:
     """Return the submission that runs one test. Paths of `files` are relative to `root`."""
@@ -89,12 +91,12 @@ def submission_of(
     }
 
 
-def node_of(item: pytest.Function) -> str:
+def get_node_name(item: pytest.Function) -> str:
     """Return the part of a test's node id that follows the name of its module."""
     return item.nodeid.partition("::")[2]
 
 
-def failure_of(attempt: Any) -> str:
+def describe_failure(attempt: Any) -> str:
     """Return a displayable text with the reason why a test didn't pass in its container."""
     findings = attempt["report"]["findings"] if attempt["report"] else []
     execution = attempt["execution"] or {"stdout": "", "stderr": ""}

@@ -64,7 +64,7 @@ async def score_async(
 
         found = await asyncio.gather(*(judge(code, hidden) for (code, _), hidden in different.items()))
     rewards = dict(zip(different, found, strict=True))
-    return Rewards(_round_reward(rewards[key], all_or_nothing=all_or_nothing) for key in keys)
+    return Rewards(_apply_all_or_nothing(rewards[key], all_or_nothing=all_or_nothing) for key in keys)
 
 
 def score(
@@ -105,5 +105,5 @@ async def _score_submission(client: AsyncClient, submission: dict[str, object]) 
     return None
 
 
-def _round_reward(reward: float | None, *, all_or_nothing: bool) -> float | None:
+def _apply_all_or_nothing(reward: float | None, *, all_or_nothing: bool) -> float | None:
     return reward if reward is None or not all_or_nothing else float(reward == 1)

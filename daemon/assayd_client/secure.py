@@ -14,7 +14,7 @@ from assayd_client.address import ServerChoice
 TOKEN_CHARS = 4096
 
 
-def authorization(server: ServerChoice) -> str:
+def build_authorization(server: ServerChoice) -> str:
     """Return the value of the Authorization header.
 
     The token file is read for each request, because it may change.
@@ -22,13 +22,13 @@ def authorization(server: ServerChoice) -> str:
     return f"Bearer {read_token(server.token_file)}"
 
 
-def require_usable(server: ServerChoice) -> None:
+def require_usable_files(server: ServerChoice) -> None:
     """Ensure that the token and CA files of a server are usable, by reading them once.
 
     Raises: RequestError ``usage``, if one of the files can't be used.
     """
     read_token(server.token_file)
-    tls_context(server)
+    get_tls_context(server)
 
 
 def read_token(path: Path) -> str:
@@ -61,7 +61,7 @@ def _require_private(path: Path, found: os.stat_result) -> None:
         raise RequestError("usage", f"token file {path}: its mode is {mode:04o}; chmod 600 {path}")
 
 
-def tls_context(server: ServerChoice) -> ssl.SSLContext:
+def get_tls_context(server: ServerChoice) -> ssl.SSLContext:
     """Return a TLS context for a server.
 
     It requires TLS 1.2 or later, and verifies the certificate and the host name.

@@ -31,11 +31,11 @@ def group_by_shape(paths: Iterable[str]) -> dict[str, list[str]]:
     """Group paths by their shapes, and keep the original order."""
     groups: dict[str, list[str]] = {}
     for path in paths:
-        groups.setdefault(shape_of(path), []).append(path)
+        groups.setdefault(compute_shape(path), []).append(path)
     return groups
 
 
-def shape_of(path: str) -> str:
+def compute_shape(path: str) -> str:
     """Return the shape of a path, with placeholders for words and numbers and the original suffix.
 
     ``/data/CLIENT-7/2024/report.csv`` has the shape ``/a/A-9/9999/a.csv``.
@@ -43,10 +43,10 @@ def shape_of(path: str) -> str:
     stem, dot, suffix = path.rpartition(".")
     if not stem or not suffix.isalnum():
         stem, dot, suffix = path, "", ""
-    return RUNS.sub(_placeholder, stem) + dot + suffix
+    return RUNS.sub(_choose_placeholder, stem) + dot + suffix
 
 
-def _placeholder(found: re.Match[str]) -> str:
+def _choose_placeholder(found: re.Match[str]) -> str:
     run = found.group()
     if run[0].isdecimal():
         return "9" if len(run) <= LONGEST_NUMBER else "9" * len(run)
@@ -67,7 +67,7 @@ class ShapeCount:
     unmatched: list[str] = field(default_factory=list)
 
 
-class Tally:
+class ResultTally:
     """A count of results by shape and field.
 
     A path is matched if its result has at least one field.
@@ -91,7 +91,7 @@ class Tally:
         Only submitted paths are used as examples, because a repair submits the examples.
         """
         matched, failed = bool(result), result is None
-        one = self._shape_count(path)
+        one = self._get_shape_count(path)
         for count in (self, one):
             count.paths += 1
             count.matched += matched
@@ -109,8 +109,8 @@ class Tally:
         if name in self.fields or len(self.fields) < MOST_FIELDS:
             self.fields[name] += 1
 
-    def _shape_count(self, path: str) -> ShapeCount:
-        shape = shape_of(path)
+    def _get_shape_count(self, path: str) -> ShapeCount:
+        shape = compute_shape(path)
         if shape not in self.shapes and len(self.shapes) >= MOST_SHAPES:
             shape = OTHERS
         one = self.shapes.setdefault(shape, ShapeCount())
@@ -134,12 +134,12 @@ class Tally:
                     "unmatched": list(one.unmatched),
                     "reasons": dict(one.reasons.most_common()),
                 }
-                for shape, one in sorted(self.shapes.items(), key=lambda item: _unmatched_key(*item))
+                for shape, one in sorted(self.shapes.items(), key=lambda item: _build_unmatched_key(*item))
             ],
         }
 
 
-def compared(before: Tally, now: Tally) -> Document:
+def compare_tallies(before: ResultTally, now: ResultTally) -> Document:
     """Return how the paths of a tree differ from the paths at the time of approval.
 
     The value `drift` is the maximum of several shares. One is the share of paths that don't match although
@@ -150,7 +150,7 @@ def compared(before: Tally, now: Tally) -> Document:
     known = {shape for shape, one in before.shapes.items() if one.matched < one.paths}
     unmatched = [one for one in document["shapes"] if one["matched"] < one["paths"]]
     lost = [one for one in unmatched if one["shape"] not in known]
-    fields = sorted(_lost_fields(before, now), key=lambda one: one["now"] - one["before"])
+    fields = sorted(_iter_lost_fields(before, now), key=lambda one: one["now"] - one["before"])
     share = _ratio(sum(one["paths"] - one["matched"] for one in lost), now.paths)
     return {
         **{name: document[name] for name in ("paths", "matched", "empty", "failed")},
@@ -164,7 +164,7 @@ def compared(before: Tally, now: Tally) -> Document:
     }
 
 
-def _lost_fields(before: Tally, now: Tally) -> Iterator[dict[str, Any]]:
+def _iter_lost_fields(before: ResultTally, now: ResultTally) -> Iterator[dict[str, Any]]:
     """Yield the fields that occur in a smaller share of matched paths than at approval."""
     for name, number in before.fields.items():
         then, today = _ratio(number, before.matched), _ratio(now.fields[name], now.matched)
@@ -176,5 +176,5 @@ def _ratio(part: int, whole: int) -> float:
     return round(part / whole, 4) if whole else 0.0
 
 
-def _unmatched_key(shape: str, one: ShapeCount) -> tuple[int, str]:
+def _build_unmatched_key(shape: str, one: ShapeCount) -> tuple[int, str]:
     return one.matched - one.paths, shape

@@ -49,13 +49,13 @@ class TreeWalk:
                 yield _check_path(path)
                 continue
             try:
-                inner = self._sorted_entries(path, rest)
+                inner = self._list_sorted_entries(path, rest)
             except OSError as error:
                 yield Found(path, "folder.unreadable", error.strerror or "unreadable")
                 continue
             waiting += reversed(inner)
 
-    def _sorted_entries(self, folder: str, after: Parts | None) -> list[tuple[str, Parts | None, bool]]:
+    def _list_sorted_entries(self, folder: str, after: Parts | None) -> list[tuple[str, Parts | None, bool]]:
         """Return the entries of a folder in order, without those that an earlier walk has covered."""
         found = []
         with os.scandir(folder) as entries:

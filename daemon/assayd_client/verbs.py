@@ -31,7 +31,7 @@ class Verb(Generic[P, T]):
     def _bind_method(self, client: Any, owner: Any) -> Any:
         """Return the verb as a method of a client or, without a client, a function with its signature."""
         if client is None:
-            return _documented_function(self._ask, owner, self._send)
+            return _build_documented_function(self._ask, owner, self._send)
 
         def call(*args: P.args, **kwargs: P.kwargs) -> Any:
             return getattr(client, self._send)(self._ask(*args, **kwargs))
@@ -39,7 +39,7 @@ class Verb(Generic[P, T]):
         return call
 
 
-def _documented_function(ask: Callable[..., Any], owner: type[Verbs], send: str) -> Callable[..., Any]:
+def _build_documented_function(ask: Callable[..., Any], owner: type[Verbs], send: str) -> Callable[..., Any]:
     """Return a function with a verb's name, parameters and docstring, for use by `help`."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -17,13 +17,11 @@ TASK = "assayd.run"
 EXCHANGE = "assayd"
 
 
-def make_celery(url: str, *, queue: str, ca_file: Path | None = None) -> Celery:
+def create_celery(url: str, *, queue: str, ca_file: Path | None = None) -> Celery:
     """Return the Celery application of gateways and nodes without connecting to the broker."""
     app = Celery("assayd", broker=url, set_as_current=False)
     exchange = Exchange(EXCHANGE, type="direct", durable=True, no_declare=True)
-    quorum = {
-        "x-queue-type": "quorum"
-    }  # by which Celery knows to set a limit per consumer: nothing else is allowed
+    quorum = {"x-queue-type": "quorum"}  # enables Celery's per-consumer limit; nothing else is allowed
     app.conf.update(
         task_queues=[
             Queue(queue, exchange, routing_key=queue, no_declare=True, queue_arguments=quorum),
@@ -52,6 +50,6 @@ def make_celery(url: str, *, queue: str, ca_file: Path | None = None) -> Celery:
         app.conf.broker_use_ssl = {
             "cert_reqs": ssl.CERT_REQUIRED,
             "ca_certs": certificates,
-            "server_hostname": None,  # the URL's: without it, no name would be checked
+            "server_hostname": None,  # taken from the URL: without it, no name would be verified
         }
     return app

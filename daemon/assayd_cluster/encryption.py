@@ -51,7 +51,7 @@ def _require_encrypted_url(url: str, setting: str, *, encrypted: str, plain: str
     parts = urlsplit(url)
     if parts.scheme == encrypted or (parts.scheme == plain and _is_local_host(parts.hostname or "")):
         return
-    found = f"{parts.scheme}://{parts.hostname}"  # and no more of it: a password may be in it
+    found = f"{parts.scheme}://{parts.hostname}"  # only this part, because the rest may contain a password
     message = f"{setting}: {found} must begin with {encrypted}:// ({plain}:// is allowed on loopback)"
     raise ConfigError("settings.invalid", message, field=setting)
 

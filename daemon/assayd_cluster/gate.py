@@ -86,7 +86,7 @@ class TokenGate:
             await self._admit(scope, receive, answer)
         except AssaydError as error:
             self._refused(error.code)
-            if answer.started:  # the server closes the connection of an answer without an end
+            if answer.started:  # the server closes the connection of an unfinished answer
                 log.warning("request.ended", code=error.code)
                 return
             challenge = CHALLENGE if error.code in {"token.missing", "token.refused", "token.revoked"} else {}
@@ -94,19 +94,19 @@ class TokenGate:
             await error_response(error, headers=headers)(scope, receive, send)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        secret = take_token(scope)
+        secret = pop_token(scope)
         if secret is None:
             if isinstance(scope["state"].get("caller"), Caller) or scope["path"] in OPEN:
-                await self._app(_as_anonymous(scope), receive, send)
+                await self._app(_mark_anonymous(scope), receive, send)
                 return
             message = "this gateway needs a token as `Authorization: Bearer …`; an operator creates one"
             raise RequestError("token.missing", f"{message} with `assay token create`")
-        address = client_address(scope)
+        address = client_address_key(scope)
         record = await self._verifier.verify(secret, address)
         if (shown := scope["state"].get(SHOWN)) is not None:
-            shown(is_operator=record.may(TokenScope.OPERATE))
+            shown(is_operator=record.has_any_scope(TokenScope.OPERATE))
         require_scope(record, scope["method"], scope["path"])
-        scope["state"] |= {"caller": _caller_of_token(record), STATE: record}
+        scope["state"] |= {"caller": _build_caller(record), STATE: record}
         if self._of_tenant[record.tenant_id] >= self._most_of_one and record.node is None:
             message = f"{self._most_of_one} requests of tenant {record.tenant!r} are running; wait for some"
             raise RequestError("quota.full", message, retryable=True)
@@ -170,7 +170,7 @@ class _TrackingSend:
         await self._send(message)
 
 
-def take_token(scope: Scope) -> str | None:
+def pop_token(scope: Scope) -> str | None:
     """Remove the token from a request's headers and return it; return None if the request has no token.
 
     Raises: RequestError ``token.refused``, if the request has two tokens or a scheme other than ``Bearer``.
@@ -191,14 +191,14 @@ def require_scope(record: TokenRecord, method: str, path: str) -> None:
         own = f"{NODES}/{record.node}"
         allowed = path == own or path.startswith(f"{own}/")
         what = f"belongs to node {record.node!r}, and is valid only for paths below {own}"
-    elif is_node_route(path) and not record.may(TokenScope.OPERATE):
+    elif is_node_route(path) and not record.has_any_scope(TokenScope.OPERATE):
         allowed, what = False, "has no access to nodes"
     else:
         reading = method in READING
-        allowed = record.may(TokenScope.SUBMIT, TokenScope.OPERATE)
-        allowed = allowed or (reading and record.may(TokenScope.READ))
-        allowed = allowed or (reading and path in MONITORED and record.may(TokenScope.METRICS))
-        what = "is read-only" if record.may(TokenScope.READ) else "is for metrics and health"
+        allowed = record.has_any_scope(TokenScope.SUBMIT, TokenScope.OPERATE)
+        allowed = allowed or (reading and record.has_any_scope(TokenScope.READ))
+        allowed = allowed or (reading and path in MONITORED and record.has_any_scope(TokenScope.METRICS))
+        what = "is read-only" if record.has_any_scope(TokenScope.READ) else "is for metrics and health"
     if not allowed:
         raise RequestError("token.scope", f"the token {record.name!r} {what}")
 
@@ -215,15 +215,15 @@ def require_node(request: Request, name: str) -> None:
         raise RequestError("token.scope", f"only node {name[:64]!r} may do this, with its own token")
 
 
-def client_address(scope: Scope) -> str:
+def client_address_key(scope: Scope) -> str:
     """Return the key for counting failures: the client's address, or the user of the Unix socket."""
     caller = scope["state"].get("caller")
     if isinstance(caller, Caller):
         return f"uid {caller.peer.uid}"
-    return rate_limit_address((scope.get("client") or ("",))[0])
+    return rate_limit_key((scope.get("client") or ("",))[0])
 
 
-def rate_limit_address(text: str) -> str:
+def rate_limit_key(text: str) -> str:
     """Return the key for counting an address: an IPv4 address itself, an IPv6 address's /64 network."""
     try:
         address = ip_address(text.partition("%")[0])
@@ -234,20 +234,20 @@ def rate_limit_address(text: str) -> str:
     return str(getattr(address, "ipv4_mapped", None) or address)
 
 
-def _caller_of_token(record: TokenRecord) -> Caller:
+def _build_caller(record: TokenRecord) -> Caller:
     number = record.tenant_id
     return Caller(
         peer=Peer(uid=number, gid=number, pid=0),
         groups=frozenset(),
         remote=True,
-        operator=record.may(TokenScope.OPERATE),
-        monitor=record.may(TokenScope.METRICS),
+        operator=record.has_any_scope(TokenScope.OPERATE),
+        monitor=record.has_any_scope(TokenScope.METRICS),
         token=record.id,
         is_node=record.node is not None,
     )
 
 
-def _as_anonymous(scope: Scope) -> Scope:
+def _mark_anonymous(scope: Scope) -> Scope:
     """Mark a public request as anonymous, so that the inner check of peers accepts it."""
     if not isinstance(scope["state"].get("caller"), Caller):
         nobody = Peer(uid=NOBODY, gid=NOBODY, pid=0)

@@ -34,7 +34,7 @@ FAILING = "drained by a gateway, because its runs brought no verdicts; check its
 STOPPED = "stopped in order"
 
 
-class Drained(IntEnum):
+class DrainState(IntEnum):
     """Whether a node is drained, and whether an operator or a gateway drained it."""
 
     NO = 0
@@ -72,7 +72,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outbox:
+class OutboxState:
     """The attempts waiting for nodes, across all gateways.
 
     Attributes:
@@ -111,11 +111,11 @@ class DatabaseNodes:
         """Return all nodes, sorted by name."""
         return [_build_node(row) for row in await self._access.read(_fetch_rows)]
 
-    async def outbox(self) -> Outbox:
+    async def read_outbox_state(self) -> OutboxState:
         """Return the state of the outbox of all gateways."""
 
-        def fetch(connection: Connection) -> Outbox:
-            now = _database_time_us(connection)
+        def fetch(connection: Connection) -> OutboxState:
+            now = _select_database_time_us(connection)
             waits = dispatches.c.published_at.is_(None)
             found = connection.execute(
                 select(
@@ -125,7 +125,7 @@ class DatabaseNodes:
                 ).select_from(dispatches)
             ).one()
             alive = gateways.c.beat_at > now - int(LIVE_S * 1_000_000)
-            return Outbox(
+            return OutboxState(
                 unpublished=found[0] - found[1],
                 oldest_s=max(0.0, (found[2] or 0) / 1_000_000),
                 published=found[1],
@@ -164,7 +164,7 @@ class DatabaseNodes:
                 return ForgottenTokens(ended=ended) if ended else None
             connection.execute(delete(nodes).where(nodes.c.name == name))
             revoke = update(tokens).where(own, tokens.c.revoked_at.is_(None))
-            revoke = revoke.values(revoked_at=_database_time_us(connection)).returning(tokens.c.id)
+            revoke = revoke.values(revoked_at=_select_database_time_us(connection)).returning(tokens.c.id)
             revoked = list(connection.execute(revoke).scalars())
             return ForgottenTokens(revoked=revoked, ended=[*revoked, *ended])
 
@@ -172,13 +172,13 @@ class DatabaseNodes:
 
 
 def _fetch_rows(connection: Connection, name: str | None = None) -> Sequence[RowMapping]:
-    wanted = select(nodes, _database_time_us(connection).label("now")).order_by(nodes.c.name)
+    wanted = select(nodes, _select_database_time_us(connection).label("now")).order_by(nodes.c.name)
     if name is not None:
         wanted = wanted.where(nodes.c.name == name)
     return connection.execute(wanted).mappings().all()
 
 
-def _database_time_us(connection: Connection) -> ColumnElement[int]:
+def _select_database_time_us(connection: Connection) -> ColumnElement[int]:
     """Return the database's time in microseconds since 1970."""
     if connection.dialect.name == "postgresql":
         return cast(extract("epoch", func.clock_timestamp()) * 1_000_000, BigInteger)
@@ -208,5 +208,5 @@ def _derive_state(row: RowMapping, silent_s: float) -> tuple[NodeState, str]:
     if silent_s > LIVE_S:
         return "lost", f"silent for {silent_s:.0f} s; check that its host and assayd-node run"
     if row["drained"]:
-        return "draining", Drained(row["drained"]).why
+        return "draining", DrainState(row["drained"]).why
     return ("ready", "") if row["consumes"] else ("not_ready", row["why"])

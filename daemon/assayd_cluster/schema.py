@@ -8,13 +8,13 @@ from pathlib import Path
 from assayd.kinds import registry
 from assayd.settings import Settings
 from assayd.store.jobs import open_jobs
-from assayd.wiring.wings import recorders_of
+from assayd.wiring.wings import load_recorders
 from assayd_cluster.encryption import require_encrypted_database
 from assayd_cluster.settings import read_secret
 from assayd_cluster.tables import ALL
 
 
-def migrate(url_file: Path, settings: Settings) -> None:
+def migrate_database(url_file: Path, settings: Settings) -> None:
     """Migrate the database to this version. Args: `url_file` contains the URL with the owner's account.
 
     Raises: ConfigError, StoreError.
@@ -25,6 +25,6 @@ def migrate(url_file: Path, settings: Settings) -> None:
 
 
 async def _run_migration(url: str, settings: Settings) -> None:
-    recorders = recorders_of(registry.load(settings.validators))
+    recorders = load_recorders(registry.load_validators(settings.validators))
     async with open_jobs(settings.state_dir, url, recorders) as jobs:
-        await jobs.access.make(ALL)
+        await jobs.access.create_tables(ALL)

@@ -20,10 +20,10 @@ from typing import cast
 import structlog
 import uvicorn
 
-from assayd.api.bounded_http import Places
+from assayd.api.bounded_http import ConnectionSlots
 from assayd.api.peer import PeerHttpTools
 from assayd.errors import ConfigError
-from assayd_cluster.gate import SHOWN, rate_limit_address
+from assayd_cluster.gate import SHOWN, rate_limit_key
 
 log = structlog.get_logger()
 
@@ -59,7 +59,7 @@ class CertificateFiles:
             message = f"{certificate} and {key} can't be used for TLS: {problem}"
             raise ConfigError("tls.unusable", message, field="cluster.certificate_file") from problem
 
-    def refresh(self) -> None:
+    def reload_if_changed(self) -> None:
         """Load changed files; if they are unusable, log the error and keep the previous certificate."""
         now = self._clock()
         if now < self._look_at:
@@ -74,7 +74,7 @@ class CertificateFiles:
 
     def _load_certificate(self) -> None:
         seen = self._file_versions()
-        # A pair that does not fit would be left half taken: tried apart first.
+        # A mismatched pair would be applied halfway, so it is tested separately first.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
         self.context.load_cert_chain(*self._files)
         self._seen = seen
@@ -92,7 +92,7 @@ class TlsServer(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._files = files
-        self._places = Places(connections)
+        self._places = ConnectionSlots(connections)
         self._operators: OrderedDict[str, None] = OrderedDict()
         self._accepting: set[asyncio.Task[None]] = set()
         self._securing: set[asyncio.Task[None]] = set()
@@ -123,7 +123,7 @@ class TlsServer(uvicorn.Server):
 
     @property
     def open(self) -> int:
-        """Return the number of connections, including those that haven't finished their TLS handshake."""
+        """Return the number of connections, including those without a finished TLS handshake."""
         return self._places.total
 
     async def _accept_connections(self, listener: socket.socket) -> None:
@@ -131,17 +131,17 @@ class TlsServer(uvicorn.Server):
         while True:
             try:
                 connected, peer = await loop.sock_accept(listener)
-            except ConnectionError:  # it was given up while it waited
+            except ConnectionError:  # the client disconnected while it waited
                 continue
-            except OSError as problem:  # no descriptor or no memory is left
+            except OSError as problem:  # no descriptor or memory is available
                 log.error("connection.not_accepted", problem=str(problem))
                 await asyncio.sleep(ACCEPT_S)
                 continue
-            address = rate_limit_address(peer[0])
-            if not self._places.take(address, is_operator=address in self._operators):
+            address = rate_limit_key(peer[0])
+            if not self._places.acquire(address, is_operator=address in self._operators):
                 connected.close()
                 continue
-            self._files.refresh()
+            self._files.reload_if_changed()
             task = loop.create_task(self._start_tls(connected, address), name="tls-handshake")
             self._securing.add(task)
             task.add_done_callback(self._securing.discard)
@@ -173,14 +173,14 @@ class TlsServer(uvicorn.Server):
         make = cast("Callable[..., _CountedProtocol]", self._counted)
         made = make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
         made.count = count
-        made.user = hash(address)  # input is parsed in turn by address, before a token is shown
+        made.user = hash(address)  # before a token is shown, input is parsed in turn by address
         return made
 
 
 class _ConnectionSlot:
     """The counted slot of one connection, which is released exactly once."""
 
-    def __init__(self, places: Places, address: str, remember: Callable[[str], None]) -> None:
+    def __init__(self, places: ConnectionSlots, address: str, remember: Callable[[str], None]) -> None:
         self._places = places
         self._address: str | None = address
         self._remember_operator = remember
@@ -194,7 +194,7 @@ class _ConnectionSlot:
         """Release the slot; a second call does nothing."""
         address, self._address = self._address, None
         if address is not None:
-            self._places.give_back(address)
+            self._places.release(address)
 
 
 class _CountedProtocol(PeerHttpTools):

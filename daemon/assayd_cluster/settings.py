@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.errors import ConfigError
-from assayd.settings import Count, LogSettings, RootSettings, Settings, load
+from assayd.settings import Count, LogSettings, RootSettings, Settings, load_program_settings
 from assayd_cluster.documents import MOST_CAPACITY
 
 GATEWAY_FILE = Path("/etc/assayd/gateway.toml")
@@ -126,12 +126,12 @@ class NodeSettings(RootSettings):
 
 def load_gateway_settings() -> GatewaySettings:
     """Read a gateway's settings from file and environment. Raises: ConfigError ``settings.invalid``."""
-    return load(GatewaySettings, GATEWAY_FILE)
+    return load_program_settings(GatewaySettings, GATEWAY_FILE)
 
 
 def load_node_settings() -> NodeSettings:
     """Read a node's settings from file and environment. Raises: ConfigError ``settings.invalid``."""
-    return load(NodeSettings, NODE_FILE, NODE_PREFIX)
+    return load_program_settings(NodeSettings, NODE_FILE, NODE_PREFIX)
 
 
 def read_secret(path: Path | None, setting: str) -> str:

@@ -17,7 +17,7 @@ from enum import Enum
 from sqlalchemy import Connection, RowMapping, func, select, update
 
 from assayd.errors import RequestError, StoreError
-from assayd.ports.clock import Clock, Ids
+from assayd.ports.clock import Clock, IdSource
 from assayd.store.access import DatabaseAccess
 from assayd.store.rows import from_micros, to_micros
 from assayd_cluster.tables import tenants, tokens
@@ -68,7 +68,7 @@ class TokenRecord:
     revoked_at: datetime | None = None
     last_used_at: datetime | None = None
 
-    def may(self, *scopes: Scope) -> bool:
+    def has_any_scope(self, *scopes: Scope) -> bool:
         """Return whether the token has one of these scopes."""
         return not self.scopes.isdisjoint(scopes)
 
@@ -97,7 +97,7 @@ def generate_secret() -> str:
     return PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
 
 
-def digest(secret: str) -> str:
+def compute_token_digest(secret: str) -> str:
     """Return the digest of a token as stored; one round of SHA-256 is enough, because tokens are random."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
@@ -105,7 +105,7 @@ def digest(secret: str) -> str:
 class DatabaseTokens:
     """The tokens in the gateways' database."""
 
-    def __init__(self, access: DatabaseAccess, clock: Clock, ids: Ids) -> None:
+    def __init__(self, access: DatabaseAccess, clock: Clock, ids: IdSource) -> None:
         self._access = access
         self._clock = clock
         self._ids = ids
@@ -126,14 +126,14 @@ class DatabaseTokens:
         values = {
             "id": record.id,
             "tenant_id": tenant_id,
-            "sha256": digest(secret),
+            "sha256": compute_token_digest(secret),
             "scopes": ",".join(sorted(scope.value for scope in terms.scopes)),
             "node": terms.node,
             "name": terms.name,
             "created_at": to_micros(at),
         }
         # May be applied twice, if it is unknown whether the server has committed it.
-        made = self._access.insert_or_nothing(tokens)
+        made = self._access.build_insert_or_nothing(tokens)
         await self._access.write(lambda connection: connection.execute(made, values).close())
         return record, secret
 
@@ -147,7 +147,7 @@ class DatabaseTokens:
         """Return the token with this digest, even if the token is revoked."""
         wanted = _WHOLE.where(tokens.c.sha256 == sha256)
         row = await self._access.read(lambda connection: connection.execute(wanted).mappings().first())
-        # The index compared them as it liked; what counts is compared in constant time.
+        # The index may compare in any way; the decisive comparison takes constant time.
         same = row is not None and secrets.compare_digest(str(row["sha256"]), sha256)
         return _build_record(row) if row is not None and same else None
 
@@ -163,7 +163,7 @@ class DatabaseTokens:
         row = await self._access.write(apply)
         return None if row is None else _build_record(row)
 
-    async def note_use(self, token_ids: Collection[str]) -> None:
+    async def record_use(self, token_ids: Collection[str]) -> None:
         """Record that these tokens were just used; the record can be lost in a crash."""
         at = to_micros(self._clock.now())
         used = update(tokens).where(tokens.c.id.in_(token_ids)).values(last_used_at=at)
@@ -183,7 +183,7 @@ class DatabaseTokens:
             return int(found)
         last = connection.execute(select(func.max(tenants.c.id))).scalar() or FIRST_TENANT - 1
         values = {"id": last + 1, "name": name, "created_at": to_micros(self._clock.now())}
-        connection.execute(self._access.insert_or_nothing(tenants), values)
+        connection.execute(self._access.build_insert_or_nothing(tenants), values)
         made = connection.execute(wanted).scalar()
         return None if made is None else int(made)
 
@@ -200,7 +200,7 @@ def parse_scopes(names: Iterable[str]) -> frozenset[Scope]:
         raise RequestError("invalid", f"a scope must be one of {known}", field="scopes") from error
 
 
-def _known_scopes(names: Iterable[str]) -> frozenset[Scope]:
+def _parse_known_scopes(names: Iterable[str]) -> frozenset[Scope]:
     """Return the scopes of a stored token, except those that only newer gateways know."""
     known = {scope.value for scope in Scope}
     return frozenset(Scope(name) for name in names if name in known)
@@ -212,7 +212,7 @@ def _build_record(row: RowMapping) -> TokenRecord:
         tenant_id=row["tenant_id"],
         tenant=row["tenant"],
         name=row["name"],
-        scopes=_known_scopes(row["scopes"].split(",")),
+        scopes=_parse_known_scopes(row["scopes"].split(",")),
         node=row["node"],
         created_at=from_micros(row["created_at"]),
         revoked_at=_to_datetime(row["revoked_at"]),

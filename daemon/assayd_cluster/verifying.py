@@ -14,7 +14,7 @@ import structlog
 
 from assayd.errors import RequestError, StoreError
 from assayd.ports.clock import Clock
-from assayd_cluster.tokens import MOST_CHARS, PREFIX, DatabaseTokens, TokenRecord, digest
+from assayd_cluster.tokens import MOST_CHARS, PREFIX, DatabaseTokens, TokenRecord, compute_token_digest
 
 log = structlog.get_logger()
 
@@ -39,7 +39,7 @@ class _CachedToken:
     used_until: float = 0.0
 
 
-class Failures:
+class FailureRateLimiter:
     """A leaky bucket of failed attempts, which allows a maximum burst and a steady rate."""
 
     def __init__(self, most: int, each_s: float) -> None:
@@ -47,7 +47,7 @@ class Failures:
         self._each_s = each_s
         self._full_until: OrderedDict[str, float] = OrderedDict()
 
-    def too_many(self, whose: str, now: float) -> bool:
+    def is_limited(self, whose: str, now: float) -> bool:
         """Return whether further attempts are refused at this time."""
         return self._full_until.get(whose, now) > now + (self._most - 1) * self._each_s
 
@@ -65,7 +65,7 @@ class TokenVerifier:
         self._tokens = tokens
         self._clock = clock
         self._known: OrderedDict[str, _CachedToken] = OrderedDict()
-        self._failures = Failures(FAILURES, FAILURE_S)
+        self._failures = FailureRateLimiter(FAILURES, FAILURE_S)
         self._turn = asyncio.Lock()
         self._in_turn = 0
         self._noting: set[asyncio.Task[None]] = set()
@@ -78,12 +78,14 @@ class TokenVerifier:
             StoreError: the token can't be looked up.
         """
         now = self._clock.monotonic()
-        sha256 = digest(secret) if len(secret) <= MOST_CHARS and secret.startswith(PREFIX) else ""
+        sha256 = (
+            compute_token_digest(secret) if len(secret) <= MOST_CHARS and secret.startswith(PREFIX) else ""
+        )
         known = self._known.get(sha256)
         if known is None or known.until <= now:
             seen = begun or known is not None
-            slowed = not seen and self._failures.too_many(address, now)
-            record = await (self._find_queued(sha256) if slowed else self._find(sha256))
+            slowed = not seen and self._failures.is_limited(address, now)
+            record = await (self._find_queued(sha256) if slowed else self._find_token(sha256))
             if record is None:
                 raise self._unknown_token_error(sha256, address, now, slowed=slowed)
             known = self._cache_record(sha256, record, now)
@@ -99,7 +101,7 @@ class TokenVerifier:
         for known in self._known.values():
             known.until = 0.0
 
-    async def _find(self, sha256: str) -> TokenRecord | None:
+    async def _find_token(self, sha256: str) -> TokenRecord | None:
         return await self._tokens.find(sha256) if sha256 else None
 
     async def _find_queued(self, sha256: str) -> TokenRecord | None:
@@ -109,7 +111,7 @@ class TokenVerifier:
         self._in_turn += 1
         try:
             async with self._turn:
-                return await self._find(sha256)
+                return await self._find_token(sha256)
         finally:
             self._in_turn -= 1
 
@@ -140,7 +142,7 @@ class TokenVerifier:
 
     async def _record_use(self, token_id: str) -> None:
         try:
-            await self._tokens.note_use([token_id])
+            await self._tokens.record_use([token_id])
         except StoreError as error:  # nothing depends on it
             log.warning("token.use_not_noted", token_id=token_id, problem=error.message)
 

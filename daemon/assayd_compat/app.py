@@ -22,14 +22,22 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from assayd_client import AsyncClient, Target
 from assayd_client.errors import ClientError
 from assayd_compat import fusion, judge0, piston
-from assayd_compat.bodies import HELD_BYTES, BadRequest, Held, Room, answer, get_executor, get_token
-from assayd_compat.executor import Executor
+from assayd_compat.bodies import (
+    HELD_BYTES,
+    BadRequest,
+    ByteReservation,
+    RequestByteBudget,
+    get_executor,
+    get_token,
+    json_response,
+)
+from assayd_compat.executor import ProgramExecutor
 
 AT_ONCE = 64
 """Maximum concurrent programs, in addition to the daemon's own limits."""
 
 
-def build(
+def build_service(
     daemon: Target = None,
     *,
     at_once: int = AT_ONCE,
@@ -48,12 +56,12 @@ def build(
     @asynccontextmanager
     async def running(app: Starlette) -> AsyncIterator[None]:
         async with AsyncClient(daemon) as client:
-            executor = Executor(client, at_once=at_once, policies=policies)
+            executor = ProgramExecutor(client, at_once=at_once, policies=policies)
             set_executor(app, executor, room)
             yield
             await executor.close()
 
-    room = Room()
+    room = RequestByteBudget()
     registry = CollectorRegistry()
     answers = Counter(
         "assayd_compat_requests",
@@ -74,7 +82,7 @@ def build(
 
     return Starlette(
         routes=[
-            Route("/healthz", health, methods=["GET"]),
+            Route("/healthz", respond_health, methods=["GET"]),
             Route("/metrics", metrics, methods=["GET"]),
             *fusion.ROUTES,
             *piston.ROUTES,
@@ -82,53 +90,57 @@ def build(
         ],
         lifespan=running,
         middleware=[
-            Middleware(CountResponses, answers=answers),
-            Middleware(RejectBrowsers),
+            Middleware(CountResponsesMiddleware, answers=answers),
+            Middleware(RejectBrowsersMiddleware),
             *callers,
-            Middleware(ReserveBytes, room=room),
+            Middleware(ReserveBytesMiddleware, room=room),
         ],
-        exception_handlers={BadRequest: refused, ClientError: failed, ClientDisconnect: gone},
+        exception_handlers={
+            BadRequest: respond_to_invalid_request,
+            ClientError: respond_to_unreachable_daemon,
+            ClientDisconnect: respond_to_disconnect,
+        },
     )
 
 
-def set_executor(app: Starlette, executor: Executor, room: Room) -> None:
+def set_executor(app: Starlette, executor: ProgramExecutor, room: RequestByteBudget) -> None:
     """Set the executor that runs the programs of a service."""
     app.state.executor = executor
-    app.state.submissions = judge0.Submissions(room)
+    app.state.submissions = judge0.SubmissionStore(room)
 
 
-async def health(request: Request) -> Response:
+async def respond_health(request: Request) -> Response:
     """Respond with status 200 if the daemon answers."""
     try:
-        await get_executor(request).reach()
+        await get_executor(request).check_daemon()
     except ClientError as problem:
         return PlainTextResponse(problem.message, 503)
     return PlainTextResponse("ok")
 
 
-async def refused(request: Request, problem: Exception) -> Response:
+async def respond_to_invalid_request(request: Request, problem: Exception) -> Response:
     """Return the response to an invalid request."""
     if not isinstance(problem, BadRequest):
         raise problem
     if problem.field == "error":
-        return answer({"error": problem.message}, problem.status)
+        return json_response({"error": problem.message}, problem.status)
     detail = [{"loc": ["body", *problem.field.split(".")], "msg": problem.message, "type": "value_error"}]
-    return answer({"detail": detail}, problem.status)
+    return json_response({"detail": detail}, problem.status)
 
 
-async def failed(request: Request, problem: Exception) -> Response:
+async def respond_to_unreachable_daemon(request: Request, problem: Exception) -> Response:
     """Return the response for a daemon that didn't answer."""
     if not isinstance(problem, ClientError):
         raise problem
-    return answer({"error": problem.message}, 503 if problem.retryable or not problem.status else 500)
+    return json_response({"error": problem.message}, 503 if problem.retryable or not problem.status else 500)
 
 
-async def gone(request: Request, problem: Exception) -> Response:
+async def respond_to_disconnect(request: Request, problem: Exception) -> Response:
     """Return status 499, which by convention is logged if a client has disconnected."""
     return Response(status_code=499)
 
 
-class RejectBrowsers:
+class RejectBrowsersMiddleware:
     """An ASGI middleware that rejects web pages, which could otherwise run programs as the browser's user.
 
     Every request from a web page, except a plain `GET`, has an `Origin` header, or a content type that
@@ -147,22 +159,22 @@ class RejectBrowsers:
 def _check_browser_request(scope: Scope) -> Response | None:
     headers = Headers(scope=scope)
     if "origin" in headers:
-        return answer({"message": "requests of web pages aren't served"}, 403)
+        return json_response({"message": "requests of web pages aren't served"}, 403)
     if scope["method"] == "POST" and not headers.get("content-type", "").startswith("application/json"):
-        return answer({"message": "requests must be of type application/json"}, 415)
+        return json_response({"message": "requests must be of type application/json"}, 415)
     return None
 
 
-class ReserveBytes:
+class ReserveBytesMiddleware:
     """An ASGI middleware that reserves the bytes of a request until its response ends."""
 
-    def __init__(self, app: ASGIApp, room: Room) -> None:
+    def __init__(self, app: ASGIApp, room: RequestByteBudget) -> None:
         self._app = app
         self._room = room
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Reserve the bytes of a request, and pass the request on."""
-        held = Held(self._room, get_token(Request(scope)) if scope["type"] == "http" else None)
+        held = ByteReservation(self._room, get_token(Request(scope)) if scope["type"] == "http" else None)
         scope.setdefault("state", {})["held"] = held
         try:
             await self._app(scope, receive, send)
@@ -170,7 +182,7 @@ class ReserveBytes:
             held.release()
 
 
-class CountResponses:
+class CountResponsesMiddleware:
     """An ASGI middleware that counts responses by operation and status."""
 
     def __init__(self, app: ASGIApp, answers: Counter) -> None:
@@ -180,11 +192,11 @@ class CountResponses:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and count its response."""
 
-        async def counting(message: Message) -> None:
+        async def send_and_count(message: Message) -> None:
             if message["type"] == "http.response.start":
                 endpoint = scope.get("endpoint")
                 name = getattr(endpoint, "__name__", "unknown")
                 self._answers.labels(name, message["status"]).inc()
             await send(message)
 
-        await self._app(scope, receive, counting if scope["type"] == "http" else send)
+        await self._app(scope, receive, send_and_count if scope["type"] == "http" else send)

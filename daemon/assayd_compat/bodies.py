@@ -11,9 +11,9 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from assayd.documents.base import refuse_many
+from assayd.documents.base import refuse_many_values
 from assayd.errors import RequestError
-from assayd_compat.executor import Executor
+from assayd_compat.executor import ProgramExecutor
 
 BODY_BYTES = 16 * 2**20
 """Maximum bytes of a request's body, the daemon's own limit."""
@@ -37,14 +37,14 @@ class BadRequest(Exception):
         self.status = status
 
 
-class Room:
+class RequestByteBudget:
     """The remaining bytes for all requests; a caller with a token never gets more than the free bytes."""
 
     def __init__(self, free: int = HELD_BYTES) -> None:
         self.free = free
         self._held: Counter[str | None] = Counter()
 
-    def take(self, size: int, caller: str | None = None) -> None:
+    def reserve(self, size: int, caller: str | None = None) -> None:
         """Reserve bytes. Raises: BadRequest with status 503, if too few bytes are free."""
         own = self._held[caller] if caller is not None else 0
         if size + own > self.free:
@@ -52,7 +52,7 @@ class Room:
         self.free -= size
         self._held[caller] += size
 
-    def give_back(self, size: int, caller: str | None = None) -> None:
+    def release(self, size: int, caller: str | None = None) -> None:
         """Release bytes."""
         self.free += size
         self._held[caller] -= size
@@ -60,35 +60,35 @@ class Room:
             del self._held[caller]
 
 
-class Held:
+class ByteReservation:
     """The bytes reserved by one request."""
 
-    def __init__(self, room: Room, caller: str | None = None) -> None:
+    def __init__(self, room: RequestByteBudget, caller: str | None = None) -> None:
         self._room = room
         self._caller = caller
         self._size = 0
 
     def add(self, size: int) -> None:
         """Reserve bytes until the response is sent. Raises: BadRequest with status 503."""
-        self._room.take(size, self._caller)
+        self._room.reserve(size, self._caller)
         self._size += size
 
     def release(self) -> None:
         """Release all bytes of the request."""
-        self._room.give_back(self._size, self._caller)
+        self._room.release(self._size, self._caller)
         self._size = 0
 
 
-def held_by(request: Request) -> Held:
+def get_reservation(request: Request) -> ByteReservation:
     """Return the reservation of a request."""
-    found: Held = request.state.held
+    found: ByteReservation = request.state.held
     return found
 
 
-def get_executor(request: Request) -> Executor:
+def get_executor(request: Request) -> ProgramExecutor:
     """Return the executor that acts for the caller of a request."""
-    found: Executor = request.app.state.executor
-    return found.of_caller(get_token(request))
+    found: ProgramExecutor = request.app.state.executor
+    return found.for_caller(get_token(request))
 
 
 def get_token(request: Request) -> str | None:
@@ -127,7 +127,7 @@ async def read_bytes(request: Request) -> bytes:
     try:
         async with asyncio.timeout(BODY_S):
             async for chunk in request.stream():
-                held_by(request).add(len(chunk))
+                get_reservation(request).add(len(chunk))
                 body += chunk
                 if len(body) > BODY_BYTES:
                     raise BadRequest("body", f"the body is larger than {BODY_BYTES} bytes", 413)
@@ -138,10 +138,10 @@ async def read_bytes(request: Request) -> bytes:
 
 async def read_body(request: Request, model: type[M]) -> M:
     """Read and validate a body. Raises: BadRequest."""
-    return await parsed(await read_bytes(request), model)
+    return await parse_body(await read_bytes(request), model)
 
 
-async def parsed(body: bytes, model: type[M]) -> M:
+async def parse_body(body: bytes, model: type[M]) -> M:
     """Validate a body, using a thread if the body is large. Raises: BadRequest."""
     if len(body) > LARGE_BODY_BYTES:
         return await asyncio.to_thread(_parse_body, body, model)
@@ -150,7 +150,7 @@ async def parsed(body: bytes, model: type[M]) -> M:
 
 def _parse_body(body: bytes, model: type[M]) -> M:
     try:
-        refuse_many(body)
+        refuse_many_values(body)
     except RequestError as problem:
         raise BadRequest("body", problem.message, 413) from problem
     try:
@@ -161,6 +161,6 @@ def _parse_body(body: bytes, model: type[M]) -> M:
         raise BadRequest(field, str(first["msg"])[:300]) from problem
 
 
-def answer(document: object, status: int = 200) -> Response:
+def json_response(document: object, status: int = 200) -> Response:
     """Return a JSON response."""
     return JSONResponse(document, status)

@@ -57,12 +57,12 @@ with open(".answers.json", "w", encoding="utf-8") as file:
 """
 
 
-def written(cells: list[str], timeout_s: float) -> str:
+def encode_cells(cells: list[str], timeout_s: float) -> str:
     """Return the input file of the driver; a time limit of 0 means that cells have no time limit."""
     return json.dumps({"cells": cells, "timeout_s": timeout_s})
 
 
-def read(answers: bytes | None) -> list[dict[str, Any]] | None:
+def parse_results(answers: bytes | None) -> list[dict[str, Any]] | None:
     """Return the result of each cell; None if the program wrote no valid results."""
     try:
         found = json.loads(answers) if answers is not None else None

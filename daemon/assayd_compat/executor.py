@@ -27,16 +27,16 @@ from assayd_client.requests import kinds as kinds_request
 from assayd_client.requests import policy as policy_request
 from assayd_client.requests import submit as submit_request
 from assayd_compat.program import (
-    End,
-    Ended,
     Json,
+    ProcessEnd,
     Program,
-    Result,
-    compilation,
-    ended,
-    execution,
-    interpretation,
+    ProgramEndReason,
+    ProgramResult,
+    build_compilation,
+    build_execution,
+    build_interpretation,
     is_invalid_python,
+    read_program_end,
 )
 
 WAIT_S = 600.0
@@ -49,7 +49,7 @@ CANCEL_PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds between attempts to cancel a submission that perhaps hasn't reached the daemon yet."""
 
 
-class Executor:
+class ProgramExecutor:
     """An executor of up to `at_once` concurrent programs; further programs wait, and callers take turns."""
 
     def __init__(self, client: AsyncClient, *, at_once: int, policies: Mapping[str, str]) -> None:
@@ -64,7 +64,7 @@ class Executor:
         self._cancelling: set[asyncio.Task[None]] = set()
         self._token: str | None = None
 
-    def of_caller(self, token: str | None) -> Self:
+    def for_caller(self, token: str | None) -> Self:
         """Return an executor that uses a caller's token; the caller of a Unix socket needs no token."""
         if token is None or not isinstance(self._client.address, ServerChoice):
             return self
@@ -89,7 +89,7 @@ class Executor:
         attempt_id: str | None = None,
         begun: Callable[[], None] = lambda: None,
         hold: Callable[[int], None] = lambda size: None,
-    ) -> Result:
+    ) -> ProgramResult:
         """Compile and run a program. If this call is cancelled, the program's attempt is cancelled too.
 
         Args:
@@ -106,13 +106,13 @@ class Executor:
             try:
                 begun()
                 result = await self._run(program, attempt_id)
-                if result.run is None or result.run.end is End.OURS or not program.collect:
+                if result.run is None or result.run.end is ProgramEndReason.OURS or not program.collect:
                     return result
                 return replace(result, files=await self._collect_files(program.collect, result.run, hold))
             finally:
                 self._under_way.discard(key)
 
-    async def reach(self) -> None:
+    async def check_daemon(self) -> None:
         """Request the list of kinds.
 
         Raises: ClientError, if the daemon doesn't respond or rejects the caller.
@@ -145,20 +145,22 @@ class Executor:
         """Wait until the attempts of all disconnected clients are cancelled."""
         await asyncio.gather(*self._cancelling, return_exceptions=True)
 
-    async def _run(self, program: Program, attempt_id: str | None) -> Result:
+    async def _run(self, program: Program, attempt_id: str | None) -> ProgramResult:
         policy = self._policies.get(program.language.name, program.language.policy)
         limits = await self.limits(policy)
         compiled, product = None, None
         if program.language.compile:
-            compiled = ended(await self._submit_and_wait(compilation(program, policy, limits), None))
-            if not compiled.succeeded:
-                return Result(compiled=compiled, run=None)
+            compiled = read_program_end(
+                await self._submit_and_wait(build_compilation(program, policy, limits), None)
+            )
+            if not compiled.has_succeeded:
+                return ProgramResult(compiled=compiled, run=None)
             written = await self.file(compiled.attempt_id, FOLDER + program.language.product)
             product = {"base64": base64.b64encode(written).decode()}
-        attempt = await self._submit_and_wait(execution(program, policy, limits, product), attempt_id)
+        attempt = await self._submit_and_wait(build_execution(program, policy, limits, product), attempt_id)
         if is_invalid_python(attempt):
-            attempt = await self._submit_and_wait(interpretation(program, policy, limits), None)
-        return Result(compiled=compiled, run=ended(attempt))
+            attempt = await self._submit_and_wait(build_interpretation(program, policy, limits), None)
+        return ProgramResult(compiled=compiled, run=read_program_end(attempt))
 
     async def _submit_and_wait(self, submission: Json, attempt_id: str | None) -> Json:
         """Submit a program and wait for the verdict; cancel the attempt if this task is cancelled."""
@@ -192,7 +194,7 @@ class Executor:
         await asyncio.gather(asked, return_exceptions=True)
 
     async def _collect_files(
-        self, paths: Sequence[str], run: Ended, hold: Callable[[int], None]
+        self, paths: Sequence[str], run: ProcessEnd, hold: Callable[[int], None]
     ) -> Mapping[str, bytes]:
         """Return the requested files that exist after the run."""
         there = [path for path in paths if FOLDER + path in run.artifacts]

@@ -17,16 +17,23 @@ from starlette.routing import Route
 
 from assayd_client.errors import ClientError
 from assayd_compat import cells
-from assayd_compat.bodies import BadRequest, answer, get_executor, held_by, read_body, run_while_connected
+from assayd_compat.bodies import (
+    BadRequest,
+    get_executor,
+    get_reservation,
+    json_response,
+    read_body,
+    run_while_connected,
+)
 from assayd_compat.languages import BY_NAME, Language
-from assayd_compat.program import End, Ended, Program, Result
+from assayd_compat.program import ProcessEnd, Program, ProgramEndReason, ProgramResult
 
 CLIENT = "sandbox-fusion"
 UNKNOWN_LANGUAGE = "no image of this daemon has the language {name!r}; use one of {known}"
 
 
 class RunCodeRequest(BaseModel):
-    """A program to run. Times are in seconds; a negative memory limit stands for the profile's limit."""
+    """A program to run. Times are in seconds; a negative memory limit means the profile's limit."""
 
     code: str
     language: str
@@ -56,15 +63,17 @@ async def run_code(request: Request) -> Response:
     asked = await read_body(request, RunCodeRequest)
     language = BY_NAME.get(asked.language)
     if language is None:
-        return answer(_sandbox_error(UNKNOWN_LANGUAGE.format(name=asked.language, known=", ".join(BY_NAME))))
+        return json_response(
+            _sandbox_error(UNKNOWN_LANGUAGE.format(name=asked.language, known=", ".join(BY_NAME)))
+        )
     program = _build_program(asked, language)
     try:
         result = await run_while_connected(
-            request, get_executor(request).run(program, hold=held_by(request).add)
+            request, get_executor(request).run(program, hold=get_reservation(request).add)
         )
     except ClientError as problem:
-        return answer(_sandbox_error(problem.message))
-    return answer(_build_code_answer(result))
+        return json_response(_sandbox_error(problem.message))
+    return json_response(_build_code_answer(result))
 
 
 async def run_jupyter(request: Request) -> Response:
@@ -74,20 +83,23 @@ async def run_jupyter(request: Request) -> Response:
         language=BY_NAME["python"],
         source=cells.DRIVER,
         client=CLIENT,
-        files={**_convert_files(asked.files), cells.INPUT: cells.written(asked.cells, asked.cell_timeout)},
+        files={
+            **_convert_files(asked.files),
+            cells.INPUT: cells.encode_cells(asked.cells, asked.cell_timeout),
+        },
         timeout_s=asked.total_timeout,
         memory_mb=asked.memory_limit_MB,
         collect=(*asked.fetch_files, cells.OUTPUT),
     )
     try:
         result = await run_while_connected(
-            request, get_executor(request).run(program, hold=held_by(request).add)
+            request, get_executor(request).run(program, hold=get_reservation(request).add)
         )
     except ClientError as problem:
-        return answer({**_sandbox_error(problem.message), "driver": None, "cells": []})
-    ran = cells.read(result.files.get(cells.OUTPUT))
-    over = result.run is None or not result.run.succeeded or ran is None
-    return answer(
+        return json_response({**_sandbox_error(problem.message), "driver": None, "cells": []})
+    ran = cells.parse_results(result.files.get(cells.OUTPUT))
+    over = result.run is None or not result.run.has_succeeded or ran is None
+    return json_response(
         {
             "status": "Failed" if over else "Success",
             "message": result.run.message if result.run and over else "",
@@ -130,13 +142,13 @@ def _convert_files(given: dict[str, str | None]) -> dict[str, object]:
     return {name: {"base64": content or ""} for name, content in given.items()}
 
 
-def _build_code_answer(result: Result) -> dict[str, object]:
+def _build_code_answer(result: ProgramResult) -> dict[str, object]:
     last = result.run or result.compiled
-    if last is None or last.end is End.OURS:
+    if last is None or last.end is ProgramEndReason.OURS:
         return _sandbox_error(last.message if last else "the program did not run")
     return {
-        "status": "Success" if result.run is not None and result.run.succeeded else "Failed",
-        "message": "" if last.end is End.EXITED else last.message,
+        "status": "Success" if result.run is not None and result.run.has_succeeded else "Failed",
+        "message": "" if last.end is ProgramEndReason.EXITED else last.message,
         "compile_result": _build_command_result(result.compiled),
         "run_result": _build_command_result(result.run),
         "executor_pod_name": None,
@@ -144,29 +156,29 @@ def _build_code_answer(result: Result) -> dict[str, object]:
     }
 
 
-def _build_command_result(ended: Ended | None) -> dict[str, object] | None:
+def _build_command_result(ended: ProcessEnd | None) -> dict[str, object] | None:
     if ended is None:
         return None
-    over = ended.end is End.TIMEOUT
+    over = ended.end is ProgramEndReason.TIMEOUT
     return {
         "status": "TimeLimitExceeded" if over else "Finished",
         "execution_time": ended.wall_s,
-        "return_code": None if over else _return_code(ended),
+        "return_code": None if over else _compute_return_code(ended),
         "stdout": ended.stdout,
         "stderr": ended.stderr,
     }
 
 
-def _return_code(ended: Ended) -> int:
+def _compute_return_code(ended: ProcessEnd) -> int:
     """Return an exit code as in `subprocess`: negative for a signal; SIGKILL for an exceeded limit."""
     if ended.signal is not None:
         return -ended.signal_number
-    if ended.exit_code is None or (ended.end is not End.EXITED and ended.exit_code == 0):
+    if ended.exit_code is None or (ended.end is not ProgramEndReason.EXITED and ended.exit_code == 0):
         return -9
     return ended.exit_code
 
 
-def _encode_files(result: Result, without: str = "") -> dict[str, str]:
+def _encode_files(result: ProgramResult, without: str = "") -> dict[str, str]:
     return {
         name: base64.b64encode(content).decode() for name, content in result.files.items() if name != without
     }

@@ -27,17 +27,17 @@ from assayd.ids import UlidGenerator
 from assayd_client.errors import ClientError
 from assayd_compat.bodies import (
     BadRequest,
-    Room,
-    answer,
+    RequestByteBudget,
     get_executor,
-    parsed,
+    json_response,
+    parse_body,
     read_body,
     read_bytes,
     run_while_connected,
 )
-from assayd_compat.executor import Executor
+from assayd_compat.executor import ProgramExecutor
 from assayd_compat.languages import BY_JUDGE0, Language
-from assayd_compat.program import End, Ended, Program, Result, ended
+from assayd_compat.program import ProcessEnd, Program, ProgramEndReason, ProgramResult, read_program_end
 
 CLIENT = "judge0"
 VERSION = "1.13.1"
@@ -144,7 +144,7 @@ class BatchRequest(BaseModel):
 
 
 @dataclass(slots=True, kw_only=True)
-class Submitted:
+class KnownSubmission:
     """A submission that this process knows: its request, and its result once there is one.
 
     Attributes:
@@ -154,7 +154,7 @@ class Submitted:
     asked: SubmissionRequest
     caller: str | None
     begun: bool = False
-    result: Result | None = None
+    result: ProgramResult | None = None
     problem: str = ""
 
     @property
@@ -168,32 +168,32 @@ class Submitted:
         self.begun = True
 
 
-class Submissions:
+class SubmissionStore:
     """The submissions of this process by token: those that run, and the most recently finished ones."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: RequestByteBudget) -> None:
         self._room = room
         self._ids = UlidGenerator()
-        self._running: dict[str, tuple[Submitted, asyncio.Task[None]]] = {}
-        self._ended: OrderedDict[str, Submitted] = OrderedDict()
+        self._running: dict[str, tuple[KnownSubmission, asyncio.Task[None]]] = {}
+        self._ended: OrderedDict[str, KnownSubmission] = OrderedDict()
         self._bytes = 0
 
     def begin(
-        self, executor: Executor, asked: SubmissionRequest, program: Program
+        self, executor: ProgramExecutor, asked: SubmissionRequest, program: Program
     ) -> tuple[str, asyncio.Task[None]]:
         """Start a submission; return its token, and the task that ends once its result is stored.
 
         Raises: BadRequest with status 503, if too many submissions are waiting.
         """
         token = self._ids.new()
-        submitted = Submitted(asked=asked, caller=executor.caller)
+        submitted = KnownSubmission(asked=asked, caller=executor.caller)
         size = submitted.size
-        self._room.take(size, executor.caller)
+        self._room.reserve(size, executor.caller)
         task = asyncio.create_task(_build_run_submission(executor, token, submitted, program))
         self._running[token] = submitted, task
 
         def end(_: asyncio.Task[None]) -> None:
-            self._room.give_back(size, executor.caller)
+            self._room.release(size, executor.caller)
             self._store_finished(token)
 
         task.add_done_callback(end)
@@ -206,7 +206,7 @@ class Submissions:
         while len(self._ended) > KEPT or (self._bytes > KEPT_BYTES and self._ended):
             self._bytes -= self._ended.popitem(last=False)[1].size
 
-    async def describe(self, executor: Executor, token: str) -> dict[str, Any] | None:
+    async def describe(self, executor: ProgramExecutor, token: str) -> dict[str, Any] | None:
         """Return the current fields of a submission; None if the caller has no such submission."""
         running = self._running.get(token)
         submitted = running[0] if running else self._ended.get(token)
@@ -217,12 +217,16 @@ class Submissions:
         attempt = await executor.attempt(token)
         if attempt is None or attempt["labels"].get("client") != CLIENT:
             return None
-        result = None if attempt["verdict"] is None else Result(compiled=None, run=ended(attempt))
+        result = (
+            None
+            if attempt["verdict"] is None
+            else ProgramResult(compiled=None, run=read_program_end(attempt))
+        )
         return _describe_submission(token, attempt["labels"], result, "", waits=attempt["state"] == "queued")
 
 
 async def _build_run_submission(
-    executor: Executor, token: str, submitted: Submitted, program: Program
+    executor: ProgramExecutor, token: str, submitted: KnownSubmission, program: Program
 ) -> None:
     try:
         submitted.result = await executor.run(program, attempt_id=token, begun=submitted.begin)
@@ -233,36 +237,40 @@ async def _build_run_submission(
         raise
 
 
-async def languages(request: Request) -> Response:
+async def list_languages(request: Request) -> Response:
     """List the languages with their Judge0 ids."""
-    return answer([{"id": number, "name": found.judge0_name} for number, found in sorted(BY_JUDGE0.items())])
+    return json_response(
+        [{"id": number, "name": found.judge0_name} for number, found in sorted(BY_JUDGE0.items())]
+    )
 
 
-async def language(request: Request) -> Response:
+async def show_language(request: Request) -> Response:
     """Return one language."""
     number = request.path_params["number"]
     found = BY_JUDGE0.get(number)
     if found is None:
-        return answer({"error": "language not found"}, 404)
+        return json_response({"error": "language not found"}, 404)
     shown = {"id": number, "name": found.judge0_name, "is_archived": False, "source_file": found.file}
-    return answer(shown | {"compile_cmd": " ".join(found.compile) or None, "run_cmd": " ".join(found.run)})
+    return json_response(
+        shown | {"compile_cmd": " ".join(found.compile) or None, "run_cmd": " ".join(found.run)}
+    )
 
 
-async def statuses(request: Request) -> Response:
+async def list_statuses(request: Request) -> Response:
     """List the statuses."""
-    return answer([{"id": number, "description": text} for number, text in STATUSES.items()])
+    return json_response([{"id": number, "description": text} for number, text in STATUSES.items()])
 
 
-async def about(request: Request) -> Response:
+async def show_version(request: Request) -> Response:
     """Return the Judge0 version of this interface, because clients choose language ids by version."""
-    return answer({"version": VERSION, "homepage": "", "source_code": "", "maintainer": ""})
+    return json_response({"version": VERSION, "homepage": "", "source_code": "", "maintainer": ""})
 
 
-async def config_info(request: Request) -> Response:
+async def show_limits(request: Request) -> Response:
     """Return the limits of the profile for Python programs, under the names that Judge0 uses."""
     limits = await get_executor(request).limits(BY_JUDGE0[71].policy)
     seconds, kilobytes = limits["unit_timeout_s"], limits["memory_mb"] * 1024
-    return answer(
+    return json_response(
         CONFIG
         | dict.fromkeys(("cpu_time_limit", "max_cpu_time_limit"), seconds)
         | dict.fromkeys(("wall_time_limit", "max_wall_time_limit"), limits["timeout_s"])
@@ -273,20 +281,20 @@ async def config_info(request: Request) -> Response:
     )
 
 
-async def create(request: Request) -> Response:
+async def create_submission(request: Request) -> Response:
     """Submit one program; with ``wait=true``, respond once its result is available."""
     encoded = request.query_params.get("base64_encoded") == "true"
     fields = _parse_fields(request)
     try:
         asked, program = await _parse_request(await read_bytes(request), encoded=encoded)
     except BadRequest as problem:
-        return answer({problem.field: [problem.message]}, problem.status)
+        return json_response({problem.field: [problem.message]}, problem.status)
     submissions, executor = get_submissions(request), get_executor(request)
     token, task = submissions.begin(executor, asked, program)
     if request.query_params.get("wait") != "true":
-        return answer({"token": token}, 201)
+        return json_response({"token": token}, 201)
     await run_while_connected(request, _wait_for_end(task))
-    return answer(
+    return json_response(
         _select_fields(await submissions.describe(executor, token) or {}, fields, encoded=encoded), 201
     )
 
@@ -295,14 +303,14 @@ async def _wait_for_end(task: asyncio.Task[None]) -> None:
     await task
 
 
-async def show(request: Request) -> Response:
+async def show_submission(request: Request) -> Response:
     """Return one submission."""
     encoded = request.query_params.get("base64_encoded") == "true"
     fields = _parse_fields(request)
     found = await get_submissions(request).describe(get_executor(request), request.path_params["token"])
     if found is None:
-        return answer({"error": "submission not found"}, 404)
-    return answer(_select_fields(found, fields, encoded=encoded))
+        return json_response({"error": "submission not found"}, 404)
+    return json_response(_select_fields(found, fields, encoded=encoded))
 
 
 async def create_batch(request: Request) -> Response:
@@ -311,7 +319,7 @@ async def create_batch(request: Request) -> Response:
     given = (await read_body(request, BatchRequest)).submissions
     if not 0 < len(given) <= MOST_IN_BATCH:
         message = f"a batch has 1 to {MOST_IN_BATCH} submissions, not {len(given)}"
-        return answer({"error": message}, 400)
+        return json_response({"error": message}, 400)
     submissions, executor = get_submissions(request), get_executor(request)
     answers: list[dict[str, object]] = []
     for each in given:
@@ -320,7 +328,7 @@ async def create_batch(request: Request) -> Response:
             answers.append({"token": submissions.begin(executor, asked, program)[0]})
         except BadRequest as problem:
             answers.append({problem.field: [problem.message]})
-    return answer(answers, 201 if any("token" in each for each in answers) else 422)
+    return json_response(answers, 201 if any("token" in each for each in answers) else 422)
 
 
 async def show_batch(request: Request) -> Response:
@@ -329,37 +337,37 @@ async def show_batch(request: Request) -> Response:
     fields = _parse_fields(request)
     tokens = [token for token in request.query_params.get("tokens", "").split(",") if token]
     if not 0 < len(tokens) <= MOST_IN_BATCH:
-        return answer({"error": f"name 1 to {MOST_IN_BATCH} tokens, not {len(tokens)}"}, 400)
+        return json_response({"error": f"name 1 to {MOST_IN_BATCH} tokens, not {len(tokens)}"}, 400)
     submissions, executor = get_submissions(request), get_executor(request)
     found = [await submissions.describe(executor, token) for token in tokens]
     shown = [None if each is None else _select_fields(each, fields, encoded=encoded) for each in found]
-    return answer({"submissions": shown})
+    return json_response({"submissions": shown})
 
 
 ROUTES = (
-    Route("/languages", languages, methods=["GET"]),
-    Route("/languages/all", languages, methods=["GET"]),
-    Route("/languages/{number:int}", language, methods=["GET"]),
-    Route("/about", about, methods=["GET"]),
-    Route("/config_info", config_info, methods=["GET"]),
-    Route("/statuses", statuses, methods=["GET"]),
-    Route("/submissions", create, methods=["POST"]),
-    Route("/submissions/", create, methods=["POST"]),
+    Route("/languages", list_languages, methods=["GET"]),
+    Route("/languages/all", list_languages, methods=["GET"]),
+    Route("/languages/{number:int}", show_language, methods=["GET"]),
+    Route("/about", show_version, methods=["GET"]),
+    Route("/config_info", show_limits, methods=["GET"]),
+    Route("/statuses", list_statuses, methods=["GET"]),
+    Route("/submissions", create_submission, methods=["POST"]),
+    Route("/submissions/", create_submission, methods=["POST"]),
     Route("/submissions/batch", create_batch, methods=["POST"]),
     Route("/submissions/batch", show_batch, methods=["GET"]),
-    Route("/submissions/{token}", show, methods=["GET"]),
+    Route("/submissions/{token}", show_submission, methods=["GET"]),
 )
 
 
-def get_submissions(request: Request) -> Submissions:
+def get_submissions(request: Request) -> SubmissionStore:
     """Return the store of this process's submissions."""
-    found: Submissions = request.app.state.submissions
+    found: SubmissionStore = request.app.state.submissions
     return found
 
 
 async def _parse_request(body: bytes, *, encoded: bool) -> tuple[SubmissionRequest, Program]:
     """Return a request and its program. Raises: BadRequest."""
-    return _check_request(await parsed(body, SubmissionRequest), encoded=encoded)
+    return _check_request(await parse_body(body, SubmissionRequest), encoded=encoded)
 
 
 def _check_request(asked: SubmissionRequest, *, encoded: bool) -> tuple[SubmissionRequest, Program]:
@@ -400,7 +408,7 @@ def _build_labels(asked: SubmissionRequest) -> dict[str, str]:
     number = {LANGUAGE_LABEL: str(asked.language_id)}
     if asked.expected_output is None:
         return number
-    return number | {EXPECTED_LABEL: _output_digest(asked.expected_output)}
+    return number | {EXPECTED_LABEL: _compute_output_digest(asked.expected_output)}
 
 
 def _decode_field(name: str, text: str | None) -> str | None:
@@ -416,7 +424,7 @@ def _decode_field(name: str, text: str | None) -> str | None:
 def _describe_submission(
     token: str,
     asked: SubmissionRequest | Mapping[str, str],
-    result: Result | None,
+    result: ProgramResult | None,
     problem: str,
     *,
     waits: bool,
@@ -425,7 +433,7 @@ def _describe_submission(
     labels = _build_labels(asked) if isinstance(asked, SubmissionRequest) else asked
     last = None if result is None else result.run or result.compiled
     status = (
-        QUEUED if waits and not problem else _submission_status(labels.get(EXPECTED_LABEL), result, problem)
+        QUEUED if waits and not problem else _determine_status(labels.get(EXPECTED_LABEL), result, problem)
     )
     broken = result is not None and result.run is None
     shown: dict[str, Any] = {
@@ -440,7 +448,7 @@ def _describe_submission(
     return dict.fromkeys(FIELDS) | given | shown | (_describe_run(last, broken=broken) if last else {})
 
 
-def _describe_run(last: Ended, *, broken: bool) -> dict[str, Any]:
+def _describe_run(last: ProcessEnd, *, broken: bool) -> dict[str, Any]:
     return {
         "stdout": None if broken else last.stdout or None,
         "stderr": None if broken else last.stderr or None,
@@ -455,25 +463,29 @@ def _describe_run(last: Ended, *, broken: bool) -> dict[str, Any]:
     }
 
 
-def _submission_status(expected: str | None, result: Result | None, problem: str) -> int:
+def _determine_status(expected: str | None, result: ProgramResult | None, problem: str) -> int:
     """Return the status of a submission, which depends on the digest of the expected output."""
     if problem:
         return INTERNAL
     if result is None:
         return PROCESSING
-    return COMPILATION if result.run is None else _run_status(expected, result.run)
+    return COMPILATION if result.run is None else _determine_run_status(expected, result.run)
 
 
-def _run_status(expected: str | None, run: Ended) -> int:
-    if run.end is End.EXITED and run.signal is None:
-        right = expected in {None, _output_digest(run.stdout)}
+def _determine_run_status(expected: str | None, run: ProcessEnd) -> int:
+    if run.end is ProgramEndReason.EXITED and run.signal is None:
+        right = expected in {None, _compute_output_digest(run.stdout)}
         return NZEC if run.exit_code != 0 else ACCEPTED if right else WRONG
-    if run.signal is not None and run.end is End.EXITED:
+    if run.signal is not None and run.end is ProgramEndReason.EXITED:
         return SIGNALLED.get(run.signal, OTHER)
-    return {End.OURS: INTERNAL, End.CANCELLED: INTERNAL, End.TIMEOUT: TIME}.get(run.end, OTHER)
+    return {
+        ProgramEndReason.OURS: INTERNAL,
+        ProgramEndReason.CANCELLED: INTERNAL,
+        ProgramEndReason.TIMEOUT: TIME,
+    }.get(run.end, OTHER)
 
 
-def _output_digest(text: str) -> str:
+def _compute_output_digest(text: str) -> str:
     """Return the digest of output without trailing whitespace, which Judge0 ignores."""
     stripped = "\n".join(line.rstrip() for line in text.split("\n")).rstrip()
     return hashlib.sha256(stripped.encode()).hexdigest()

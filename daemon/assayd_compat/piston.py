@@ -16,12 +16,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assayd_client.errors import ClientError
-from assayd_compat.bodies import BadRequest, answer, get_executor, read_body, run_while_connected
+from assayd_compat.bodies import BadRequest, get_executor, json_response, read_body, run_while_connected
 from assayd_compat.languages import BY_PISTON, LANGUAGES, Language
-from assayd_compat.program import End, Ended, Program
+from assayd_compat.program import ProcessEnd, Program, ProgramEndReason
 
 CLIENT = "piston"
-STATUS = {End.TIMEOUT: "TO", End.OUTPUT_LIMIT: "OL", End.OURS: "XX", End.CANCELLED: "XX"}
+STATUS = {
+    ProgramEndReason.TIMEOUT: "TO",
+    ProgramEndReason.OUTPUT_LIMIT: "OL",
+    ProgramEndReason.OURS: "XX",
+    ProgramEndReason.CANCELLED: "XX",
+}
 
 
 class PistonFile(BaseModel):
@@ -48,9 +53,9 @@ class ExecuteRequest(BaseModel):
     run_cpu_time: float | None = None
 
 
-async def runtimes(request: Request) -> Response:
+async def list_runtimes(request: Request) -> Response:
     """List the languages."""
-    return answer(
+    return json_response(
         [
             {"language": language.piston[0], "version": language.version, "aliases": language.piston[1:]}
             for language in LANGUAGES
@@ -59,29 +64,31 @@ async def runtimes(request: Request) -> Response:
     )
 
 
-async def execute(request: Request) -> Response:
+async def execute_program(request: Request) -> Response:
     """Compile and run one program."""
     try:
         asked = await read_body(request, ExecuteRequest)
         program = _build_program(asked)
     except BadRequest as problem:
         status = problem.status if problem.status != 422 else 400
-        return answer({"message": f"{problem.field}: {problem.message}"}, status)
+        return json_response({"message": f"{problem.field}: {problem.message}"}, status)
     try:
         result = await run_while_connected(request, get_executor(request).run(program))
     except ClientError as problem:
-        return answer({"message": problem.message}, 500 if problem.retryable or not problem.status else 400)
+        return json_response(
+            {"message": problem.message}, 500 if problem.retryable or not problem.status else 400
+        )
     stages = {
         "compile": _describe_stage(result.compiled),
         "run": _describe_stage(result.run or result.compiled),
     }
     document = {"language": program.language.piston[0], "version": program.language.version}
-    return answer(document | {name: stage for name, stage in stages.items() if stage is not None})
+    return json_response(document | {name: stage for name, stage in stages.items() if stage is not None})
 
 
 ROUTES = (
-    Route("/api/v2/runtimes", runtimes, methods=["GET"]),
-    Route("/api/v2/execute", execute, methods=["POST"]),
+    Route("/api/v2/runtimes", list_runtimes, methods=["GET"]),
+    Route("/api/v2/execute", execute_program, methods=["POST"]),
 )
 
 
@@ -137,10 +144,10 @@ def _to_megabytes(limit_bytes: float | None) -> int | None:
     return int(limit_bytes / 2**20) if limit_bytes and limit_bytes > 0 else None
 
 
-def _describe_stage(ended: Ended | None) -> dict[str, object] | None:
+def _describe_stage(ended: ProcessEnd | None) -> dict[str, object] | None:
     if ended is None:
         return None
-    killed = ended.end is not End.EXITED
+    killed = ended.end is not ProgramEndReason.EXITED
     status = STATUS.get(ended.end) or ("SG" if ended.signal else "RE" if ended.exit_code else None)
     return {
         "stdout": ended.stdout,

@@ -41,7 +41,7 @@ class Program:
     webhook: str | None = None
 
 
-class End(StrEnum):
+class ProgramEndReason(StrEnum):
     """How a program ended, in the categories of other judges."""
 
     EXITED = "exited"
@@ -55,13 +55,13 @@ class End(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class ProcessEnd:
     """The end of one process, with times in seconds and sizes in bytes; unknown values are None.
 
     `artifacts` contains the names and sizes of the bundle's files.
     """
 
-    end: End
+    end: ProgramEndReason
     attempt_id: str
     stdout: str = ""
     stderr: str = ""
@@ -76,9 +76,9 @@ class Ended:
     finished_at: str | None = None
 
     @property
-    def succeeded(self) -> bool:
+    def has_succeeded(self) -> bool:
         """Return whether the process exited on its own with code 0."""
-        return self.end is End.EXITED and self.exit_code == 0
+        return self.end is ProgramEndReason.EXITED and self.exit_code == 0
 
     @property
     def signal_number(self) -> int:
@@ -88,15 +88,15 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class ProgramResult:
     """The result of a program. `run` is None if compilation failed, `compiled` if it wasn't needed."""
 
-    compiled: Ended | None
-    run: Ended | None
+    compiled: ProcessEnd | None
+    run: ProcessEnd | None
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def compilation(program: Program, policy: str, limits: Json) -> Json:
+def build_compilation(program: Program, policy: str, limits: Json) -> Json:
     """Return the submission that compiles a program."""
     language = program.language
     payload = {
@@ -107,7 +107,7 @@ def compilation(program: Program, policy: str, limits: Json) -> Json:
     return _build_submission(program, policy, payload, program.compile_timeout_s, limits)
 
 
-def execution(program: Program, policy: str, limits: Json, product: object = None) -> Json:
+def build_execution(program: Program, policy: str, limits: Json, product: object = None) -> Json:
     """Return the submission that runs a program; `product` is the file that the compiler wrote.
 
     A Python program without arguments is passed in the payload field `code`, because it then starts without
@@ -121,10 +121,10 @@ def execution(program: Program, policy: str, limits: Json, product: object = Non
         files = {**program.files, language.product: product}
         payload = _add_run_fields(program, {"argv": [*language.run, *program.arguments], "files": files})
         return _build_run_submission(program, policy, payload, limits)
-    return interpretation(program, policy, limits)
+    return build_interpretation(program, policy, limits)
 
 
-def interpretation(program: Program, policy: str, limits: Json) -> Json:
+def build_interpretation(program: Program, policy: str, limits: Json) -> Json:
     """Return the submission that runs an interpreter with the source as a file."""
     language = program.language
     start = language.run or ("python3.11", language.file)
@@ -162,36 +162,44 @@ def _build_submission(
     }
 
 
-def ended(attempt: Json) -> Ended:
+def read_program_end(attempt: Json) -> ProcessEnd:
     """Return the end of the program that a finished attempt ran."""
     execution_of, identity = attempt["execution"], attempt["id"]
     times = {"created_at": attempt["created_at"], "finished_at": attempt["finished_at"]}
     if attempt["verdict"] == "cancelled":
-        return Ended(end=End.CANCELLED, attempt_id=identity, message="The run was cancelled.", **times)
-    if attempt["verdict"] == "error" or (execution_of is None and _first_rule(attempt).startswith("path.")):
-        message = (attempt["error"] or {}).get("message") or _first_message(attempt)
-        return Ended(end=End.OURS, attempt_id=identity, message=message or "The run was lost.", **times)
+        return ProcessEnd(
+            end=ProgramEndReason.CANCELLED, attempt_id=identity, message="The run was cancelled.", **times
+        )
+    if attempt["verdict"] == "error" or (
+        execution_of is None and _get_first_rule(attempt).startswith("path.")
+    ):
+        message = (attempt["error"] or {}).get("message") or _get_first_message(attempt)
+        return ProcessEnd(
+            end=ProgramEndReason.OURS, attempt_id=identity, message=message or "The run was lost.", **times
+        )
     if execution_of is None:  # A rule of the profile rejected it before it ran.
-        refusal = _first_message(attempt)
-        return Ended(end=End.EXITED, attempt_id=identity, exit_code=1, stderr=f"{refusal}\n", **times)
+        refusal = _get_first_message(attempt)
+        return ProcessEnd(
+            end=ProgramEndReason.EXITED, attempt_id=identity, exit_code=1, stderr=f"{refusal}\n", **times
+        )
     cause = execution_of["cause"]
     ends = {
-        "timeout": End.TIMEOUT,
-        "out_of_memory": End.OUT_OF_MEMORY,
-        "output_limit": End.OUTPUT_LIMIT,
-        "infrastructure": End.OURS,
+        "timeout": ProgramEndReason.TIMEOUT,
+        "out_of_memory": ProgramEndReason.OUT_OF_MEMORY,
+        "output_limit": ProgramEndReason.OUTPUT_LIMIT,
+        "infrastructure": ProgramEndReason.OURS,
     }
-    return Ended(
-        end=ends.get(cause, End.EXITED),
+    return ProcessEnd(
+        end=ends.get(cause, ProgramEndReason.EXITED),
         attempt_id=identity,
         stdout=execution_of["stdout"],
         stderr=execution_of["stderr"],
         exit_code=execution_of["exit_code"],
         signal=execution_of["signal"],
-        wall_s=_last_case_s(attempt),
+        wall_s=_get_last_case_s(attempt),
         cpu_s=_to_seconds(execution_of["cpu_ms"]),
         memory_bytes=execution_of["peak_memory_bytes"],
-        message="" if cause == "completed" else _first_message(attempt),
+        message="" if cause == "completed" else _get_first_message(attempt),
         artifacts={artifact["name"]: artifact["bytes"] for artifact in attempt["artifacts"]},
         **times,
     )
@@ -199,15 +207,15 @@ def ended(attempt: Json) -> Ended:
 
 def is_invalid_python(attempt: Json) -> bool:
     """Return whether an attempt didn't run because its source isn't valid Python."""
-    return attempt["execution"] is None and _first_rule(attempt).startswith(("source.", "syntax."))
+    return attempt["execution"] is None and _get_first_rule(attempt).startswith(("source.", "syntax."))
 
 
-def _first_rule(attempt: Json) -> str:
+def _get_first_rule(attempt: Json) -> str:
     """Return the rule of the first finding; empty without findings."""
     return next(iter(attempt["rules"]), "")
 
 
-def _last_case_s(attempt: Json) -> float | None:
+def _get_last_case_s(attempt: Json) -> float | None:
     runtime = attempt["report"]["runtime_results"]
     cases = runtime["cases"] if runtime else []
     return _to_seconds(cases[-1]["duration_ms"]) if cases else None
@@ -217,6 +225,6 @@ def _to_seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
 
-def _first_message(attempt: Json) -> str:
+def _get_first_message(attempt: Json) -> str:
     findings = attempt["report"]["findings"] if attempt["report"] else []
     return str(findings[0]["message"]) if findings else ""

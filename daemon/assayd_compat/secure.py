@@ -9,20 +9,20 @@ from pathlib import Path
 import uvicorn
 from starlette.middleware import Middleware
 
-from assayd.api.peer import protocol_for
+from assayd.api.peer import build_protocol_class
 from assayd.errors import ConfigError, RequestError
 from assayd_client import Target
 from assayd_client.cli.own_user import configure_server
 from assayd_cluster.gate import SHOWN
 from assayd_cluster.secure_server import CertificateFiles, TlsServer
-from assayd_compat.app import build
-from assayd_compat.tokens import RequireToken
+from assayd_compat.app import build_service
+from assayd_compat.tokens import RequireTokenMiddleware
 
 CONNECTIONS = 1024
 GRACE_S = 10
 
 
-class Server(TlsServer):
+class CompatTlsServer(TlsServer):
     """A gateway's server that handles signals in the same way as uvicorn's own server."""
 
     capture_signals = uvicorn.Server.capture_signals
@@ -45,9 +45,14 @@ def serve_others(
     except ConfigError as error:
         raise RequestError("usage", error.message) from error
     config = configure_server(
-        build(daemon, at_once=at_once, policies=policies, callers=[Middleware(RequireToken, shown=SHOWN)]),
-        http=protocol_for(None),
+        build_service(
+            daemon,
+            at_once=at_once,
+            policies=policies,
+            callers=[Middleware(RequireTokenMiddleware, shown=SHOWN)],
+        ),
+        http=build_protocol_class(None),
         timeout_graceful_shutdown=GRACE_S,
     )
     listener.setblocking(False)
-    Server(config, certificate, connections=CONNECTIONS).run(sockets=[listener])
+    CompatTlsServer(config, certificate, connections=CONNECTIONS).run(sockets=[listener])

@@ -24,7 +24,7 @@ from assayd.errors import RequestError
 from assayd_client import Target
 from assayd_client.address import ServerChoice, find_daemon
 from assayd_client.cli.own_user import OwnUserH11, configure_server
-from assayd_compat.app import build
+from assayd_compat.app import build_service
 from assayd_compat.languages import BY_NAME
 
 CONNECTIONS = 2048
@@ -35,7 +35,7 @@ GRACE_S = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listen:
+class ListenAddress:
     """An address to listen on: the `path` of a Unix socket, or `host` and `port`."""
 
     path: Path | None = None
@@ -43,7 +43,7 @@ class Listen:
     port: int = 0
 
 
-def parse_listen_address(text: str, *, secure: bool = False) -> Listen:
+def parse_listen_address(text: str, *, secure: bool = False) -> ListenAddress:
     """Parse ``HOST:PORT`` or ``unix:PATH``; unless `secure` is set, the host must be a loopback address.
 
     Raises: RequestError ``usage``.
@@ -51,7 +51,7 @@ def parse_listen_address(text: str, *, secure: bool = False) -> Listen:
     if text.startswith("unix:") and len(text) > len("unix:"):
         if secure:
             raise RequestError("usage", "--certificate is for HOST:PORT; a socket needs no TLS")
-        return Listen(path=Path(text.removeprefix("unix:")))
+        return ListenAddress(path=Path(text.removeprefix("unix:")))
     host, found, port = text.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
     if not found or not port.isdigit() or int(port) > 65535:
@@ -63,7 +63,7 @@ def parse_listen_address(text: str, *, secure: bool = False) -> Listen:
             "tokens of a gateway (--server)"
         )
         raise RequestError("usage", message)
-    return Listen(host="127.0.0.1" if host == "localhost" else host, port=int(port))
+    return ListenAddress(host="127.0.0.1" if host == "localhost" else host, port=int(port))
 
 
 def serve(
@@ -83,8 +83,11 @@ def serve(
     secure = _read_files(daemon, certificate, key)
     place, chosen = parse_listen_address(where, secure=secure is not None), parse_policies(policies)
     _raise_descriptor_limit()
-    with listen(place) as listener:
-        print(f"Serving SandboxFusion, Piston and Judge0 clients on {shown(listener, secure)}", flush=True)
+    with open_listener(place) as listener:
+        print(
+            f"Serving SandboxFusion, Piston and Judge0 clients on {format_address(listener, secure)}",
+            flush=True,
+        )
         signal.signal(signal.SIGTERM, _exit_on_signal)
         try:
             if secure is not None:
@@ -92,14 +95,14 @@ def serve(
 
                 serve_others(daemon, listener, secure, at_once=at_once, policies=chosen)
             else:
-                app = build(daemon, at_once=at_once, policies=chosen)
+                app = build_service(daemon, at_once=at_once, policies=chosen)
                 uvicorn.Server(_build_config(app, place)).run(sockets=[listener])
         finally:
             if place.path is not None:
                 place.path.unlink(missing_ok=True)
 
 
-def _build_config(app: Starlette, place: Listen) -> uvicorn.Config:
+def _build_config(app: Starlette, place: ListenAddress) -> uvicorn.Config:
     return configure_server(
         app,
         http=OwnUserH11 if place.path is None else "h11",
@@ -140,7 +143,7 @@ def parse_policies(given: Sequence[str]) -> dict[str, str]:
     return chosen
 
 
-def listen(place: Listen) -> socket.socket:
+def open_listener(place: ListenAddress) -> socket.socket:
     """Return a listening socket; a Unix socket has mode 0600 from the start. Raises: RequestError."""
     if place.path is not None:
         return _listen_on_socket(place.path)
@@ -157,7 +160,7 @@ def listen(place: Listen) -> socket.socket:
     return listener
 
 
-def shown(listener: socket.socket, secure: object = None) -> str:
+def format_address(listener: socket.socket, secure: object = None) -> str:
     """Return the address as text: a URL, or the path of the Unix socket."""
     name = listener.getsockname()
     if isinstance(name, str):

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from assayd_client.errors import ClientError
-from assayd_compat.bodies import answer, get_executor, get_token
+from assayd_compat.bodies import get_executor, get_token, json_response
 
 OPEN = frozenset({"/healthz"})
 """Paths without a token, for load balancers."""
@@ -20,7 +20,7 @@ MOST_GOOD = 1024
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="assayd"'}
 
 
-class RequireToken:
+class RequireTokenMiddleware:
     """An ASGI middleware that rejects requests without a valid token before it reads their bodies."""
 
     def __init__(self, app: ASGIApp, *, shown: str) -> None:
@@ -42,7 +42,7 @@ class RequireToken:
         if not problem:
             await self._app(scope, receive, send)
             return
-        refusal = answer({"message": problem, "error": problem, "detail": problem}, status)
+        refusal = json_response({"message": problem, "error": problem, "detail": problem}, status)
         refusal.headers.update(CHALLENGE if status == 401 else {})
         await refusal(scope, receive, send)
 
@@ -56,7 +56,7 @@ class RequireToken:
             return "send the gateway's token, as `Authorization: Bearer …` or `X-Auth-Token`", 401
         digest, now = hashlib.sha256(token.encode()).digest(), time.monotonic()
         if self._good.get(digest, 0.0) < now:
-            await get_executor(request).reach()
+            await get_executor(request).check_daemon()
             self._good[digest] = now + GOOD_S
             self._good.move_to_end(digest)
             if len(self._good) > MOST_GOOD:

@@ -31,7 +31,7 @@ from assayd_console.pages import (
     trends,
     workflows,
 )
-from assayd_console.rendering import HERE, enable_cluster_menu, page
+from assayd_console.rendering import HERE, enable_cluster_menu, render_page
 
 TOKEN_CHARS = 256
 USED_LINK = (
@@ -57,7 +57,7 @@ PAGES = (
 )
 
 
-def build(
+def build_console(
     daemon: ConsoleDaemon,
     sessions: SessionStore,
     hosts: frozenset[str],
@@ -123,7 +123,7 @@ async def _redirect_home(_: Request) -> Response:
 
 
 async def _login_page(scope: Scope, receive: Receive, send: Send) -> None:
-    await page("login.html", status=401)(scope, receive, send)
+    await render_page("login.html", status=401)(scope, receive, send)
 
 
 async def _error_page(request: Request, error: Exception) -> Response:
@@ -132,12 +132,12 @@ async def _error_page(request: Request, error: Exception) -> Response:
     status = getattr(error, "status", 0) or STATUS.get(error.code, 502)
     if "hx-request" in request.headers:
         return PlainTextResponse(error.message, status_code=status)
-    return page("error.html", status=status, title="Refused", error=error)
+    return render_page("error.html", status=status, title="Refused", error=error)
 
 
 async def _not_found_page(_: Request, error: Exception) -> Response:
     error = cast("HTTPException", error)
-    return page(
+    return render_page(
         "error.html",
         status=error.status_code,
         title="No such page",

@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 
 from assayd_client import Document
 from assayd_client.cli.terminal import plain
-from assayd_client.cli.workflow import node_depths
+from assayd_client.cli.workflow import compute_node_depths
 
 VERDICTS = ("validated", "failed", "error", "cancelled")
 STYLE = """
@@ -40,7 +40,7 @@ class ChartBar:
     href: str = ""
 
 
-def bars(rows: Sequence[ChartBar], *, title: str, of: int = 0, width: int = WIDTH) -> Markup:
+def draw_bars(rows: Sequence[ChartBar], *, title: str, of: int = 0, width: int = WIDTH) -> Markup:
     """Return horizontal bars below their names; if `of` is set, each bar shows its share of this number.
 
     Empty without rows.
@@ -53,7 +53,7 @@ def bars(rows: Sequence[ChartBar], *, title: str, of: int = 0, width: int = WIDT
     for place, row in enumerate(rows):
         top, long = place * ROW, room * row.number / most
         share = f" · {row.number / of:.0%}" if of else ""
-        name = Markup('<text x="0" y="{}">{}</text>').format(top + 14, short(row.name, 60))
+        name = Markup('<text x="0" y="{}">{}</text>').format(top + 14, shorten(row.name, 60))
         if row.href:
             name = Markup('<a href="{}">{}</a>').format(row.href, name)
         parts += [
@@ -63,18 +63,20 @@ def bars(rows: Sequence[ChartBar], *, title: str, of: int = 0, width: int = WIDT
                 long + 6, top + 31, row.shown, share
             ),
         ]
-    return picture(parts, title, width, max(len(rows), 1) * ROW + 4)
+    return draw_picture(parts, title, width, max(len(rows), 1) * ROW + 4)
 
 
-def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width: int = WIDTH) -> Markup:
+def draw_stacked_columns(
+    spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width: int = WIDTH
+) -> Markup:
     """Draw verdicts over time: a column per bucket, and the share of validated attempts as a line."""
     height, base = 212, 150
     most = max((sum(counts.values()) for _, counts in spans), default=0)
     if not most:
         empty = Markup('<text class="dim" x="0" y="18">No attempts ended in this period.</text>')
-        return picture([empty], title, width, 26)
+        return draw_picture([empty], title, width, 26)
     step = (width - 90) / len(spans)
-    parts = _axes(40, width - 50, 20, base, most)
+    parts = _draw_axes(40, width - 50, 20, base, most)
     for share in (0.5, 1):
         parts.append(
             Markup('<text class="dim" x="{}" y="{:.1f}">{:.0f} %</text>').format(
@@ -109,10 +111,10 @@ def stacked(spans: Sequence[tuple[str, Mapping[str, int]]], *, title: str, width
         '<line class="key" x1="0" x2="14" y1="{0}" y2="{0}"/><text class="dim" x="19" y="{1}">{2}</text>'
     )
     parts.append(key.format(base + 53, base + 58, "validated share, 0 to 100 %"))
-    return picture([*parts, *_draw_legend(VERDICTS, base + 38)], title, width, height)
+    return draw_picture([*parts, *_draw_legend(VERDICTS, base + 38)], title, width, height)
 
 
-def grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: int = WIDTH) -> Markup:
+def draw_grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: int = WIDTH) -> Markup:
     """Draw one cell per item, with its verdict, tooltip and link."""
     columns = width // CELL
     parts, count = [], 0
@@ -122,16 +124,19 @@ def grid(cells: Iterable[tuple[str, str, str]], *, title: str, width: int = WIDT
         link = Markup('<a href="{}" aria-label="{}" tabindex="-1">{}</a>').format(href, plain(said), cell)
         parts.append(link if href else cell)
     rows = (count + columns - 1) // columns
-    return picture(
+    return draw_picture(
         [*parts, *_draw_legend((*VERDICTS, "waiting"), rows * CELL + 18)], title, width, rows * CELL + 26
     )
 
 
-def histogram(buckets: Sequence[tuple[str, float]], *, title: str, width: int = 340) -> Markup:
+def draw_histogram(buckets: Sequence[tuple[str, float]], *, title: str, width: int = 340) -> Markup:
     """Draw one column per bucket of a histogram."""
     base, most = 124, max((number for _, number in buckets), default=0) or 1
     step = (width - 46) / max(len(buckets), 1)
-    parts = [Markup('<text class="dim" x="0" y="12">attempts</text>'), *_axes(40, width - 6, 28, base, most)]
+    parts = [
+        Markup('<text class="dim" x="0" y="12">attempts</text>'),
+        *_draw_axes(40, width - 6, 28, base, most),
+    ]
     for place, (name, number) in enumerate(buckets):
         tall, left = (base - 28) * number / most, 40 + place * step
         parts.append(_draw_column("bar", left, base - tall, step - 2, tall, f"up to {name}: {number:,.0f}"))
@@ -139,10 +144,12 @@ def histogram(buckets: Sequence[tuple[str, float]], *, title: str, width: int = 
             parts.append(
                 Markup('<text class="dim" x="{:.1f}" y="{}">{}</text>').format(left, base + 15, name)
             )
-    return picture(parts, title, width, base + 20)
+    return draw_picture(parts, title, width, base + 20)
 
 
-def columns(runs: Sequence[tuple[str, float | None, str]], *, title: str, width: int = 340) -> Markup:
+def draw_run_columns(
+    runs: Sequence[tuple[str, float | None, str]], *, title: str, width: int = 340
+) -> Markup:
     """Draw one column per run, with verdict, number (None if unknown) and time; print the last number."""
     base, most = 70, max((number or 0 for _, number, _ in runs), default=0) or 1
     step = min(24.0, (width - 70) / max(len(runs), 1))
@@ -154,16 +161,16 @@ def columns(runs: Sequence[tuple[str, float | None, str]], *, title: str, width:
     if runs and (last := runs[-1][1]) is not None:
         left, top = 9 + len(runs) * step, base - (base - 10) * last / most + 5
         parts.append(Markup('<text x="{:.1f}" y="{:.1f}">{:,.0f}</text>').format(left, top, last))
-    return picture(parts, title, width, base + 6)
+    return draw_picture(parts, title, width, base + 6)
 
 
-def standalone(picture: Markup) -> bytes:
+def build_standalone_svg(picture: Markup) -> bytes:
     """Convert a chart to a separate SVG file that contains its colors and no links."""
     head, _, rest = str(picture).partition(">")
     return f'{head} xmlns="http://www.w3.org/2000/svg"><style>{STYLE}</style>{LINK.sub("", rest)}'.encode()
 
 
-def _axes(left: float, right: float, top: float, base: float, most: float) -> list[Markup]:
+def _draw_axes(left: float, right: float, top: float, base: float, most: float) -> list[Markup]:
     """Return lines at zero, half and all of `most` attempts, with numbers if they are whole."""
     parts = []
     for share in (0, 0.5, 1):
@@ -197,13 +204,13 @@ def _draw_legend(names: Sequence[str], top: float) -> list[Markup]:
     return parts
 
 
-def short(text: str, most: int) -> str:
+def shorten(text: str, most: int) -> str:
     """Return text that is truncated to the given number of characters and safe to display."""
     shown = plain(text)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
-def picture(parts: Iterable[Markup], title: str, width: float, height: float) -> Markup:
+def draw_picture(parts: Iterable[Markup], title: str, width: float, height: float) -> Markup:
     """Draw an SVG picture of these parts; screen readers read the `title`."""
     inner = Markup("").join(parts)
     role = "group" if "<a " in inner else "img"  # An element with the role img must not contain links.
@@ -223,7 +230,7 @@ COLOURS = {"running": "bar", "repairing": "bar", "skipped": "waiting"}
 def graph(workflow: Document) -> Markup:
     """Return the SVG picture of a workflow."""
     nodes = workflow["nodes"]
-    depths = node_depths({node["id"]: node["needs"] for node in nodes})
+    depths = compute_node_depths({node["id"]: node["needs"] for node in nodes})
     rows: dict[int, int] = {}
     places: dict[str, tuple[int, int]] = {}
     for node in nodes:
@@ -235,7 +242,7 @@ def graph(workflow: Document) -> Markup:
     boxes = [part for node in nodes for part in _draw_node(node, places[node["id"]])]
     width = (max(depths.values(), default=0) + 1) * COLUMN
     title = f"Graph of {len(nodes)} nodes, {len(edges)} connections"
-    return picture([*drawn, *boxes], title, width, max(rows.values(), default=1) * NODE_ROW + 6)
+    return draw_picture([*drawn, *boxes], title, width, max(rows.values(), default=1) * NODE_ROW + 6)
 
 
 def _draw_edge(begin: tuple[int, int], end: tuple[int, int]) -> Markup:
@@ -257,7 +264,7 @@ def _draw_node(node: Document, place: tuple[int, int]) -> Iterator[Markup]:
     ).format(
         left, top, WIDE, TALL,
         COLOURS.get(state, state), left, top, TALL,
-        left + 13, top + 14, short(node["id"], NAME_CHARS),
+        left + 13, top + 14, shorten(node["id"], NAME_CHARS),
         left + 13, top + 29, state, " (reused)" if node["reused"] else "",
     )  # fmt: skip
     if node["attempt_id"] is None:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from assayd_client import AsyncClient, Document, StreamEvent, requests
-from assayd_client.cli.sample import MetricsSample, Span, parse_metrics, span
+from assayd_client.cli.sample import MetricsSample, SampleSpan, build_span, parse_metrics
 from assayd_client.requests import ClientRequest
 
 KEPT_S = 60.0
@@ -35,7 +35,7 @@ class ConsoleDaemon:
         document: Document = json.loads(await self._client.send_for_content(request))
         return document
 
-    async def fetch(self, request: ClientRequest[Any]) -> bytes:
+    async def request_bytes(self, request: ClientRequest[Any]) -> bytes:
         """Send a request and return the response's bytes."""
         return await self._client.send_for_content(request)
 
@@ -65,11 +65,11 @@ HOUR_EVERY_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class DaemonSample:
     """The daemon's metrics now and since the previous sample; `hour` summarizes the last hour."""
 
     at: datetime
-    span: Span
+    span: SampleSpan
     hour: Document
 
 
@@ -81,10 +81,10 @@ class DaemonSampler:
         self._clock = clock
         self._turn = asyncio.Lock()
         self._before: MetricsSample | None = None
-        self._look: Look | None = None
+        self._look: DaemonSample | None = None
         self._hour: tuple[float, Document] | None = None
 
-    async def look(self) -> Look:
+    async def get_sample(self) -> DaemonSample:
         """Return a sample that is recent or new. Raises: ClientError."""
         async with self._turn:
             if self._look is None or self._clock() - self._look.span.now.taken_s >= EVERY_S * 0.9:
@@ -96,13 +96,13 @@ class DaemonSampler:
         """Return the time of the daemon's last answer; None if it has never answered."""
         return None if self._look is None else self._look.at
 
-    async def _take_sample(self) -> Look:
-        text = (await self._daemon.fetch(requests.metrics())).decode()
+    async def _take_sample(self) -> DaemonSample:
+        text = (await self._daemon.request_bytes(requests.metrics())).decode()
         sample, at = parse_metrics(text, self._clock()), datetime.now(UTC)
         started = sample.total("assayd_process_start_time_seconds")
-        seen = span(sample, self._before, at.timestamp() - started if started else 0.0)
+        seen = build_span(sample, self._before, at.timestamp() - started if started else 0.0)
         self._before = sample
-        return Look(at=at, span=seen, hour=await self._get_last_hour(at))
+        return DaemonSample(at=at, span=seen, hour=await self._get_last_hour(at))
 
     async def _get_last_hour(self, at: datetime) -> Document:
         if self._hour is None or self._clock() - self._hour[0] > HOUR_EVERY_S:

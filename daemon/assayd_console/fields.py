@@ -70,8 +70,8 @@ class FormField:
         return self.name.rpartition(".")[2]
 
 
-def fields_of(schema: Document, typed: Mapping[str, str], at: str = "payload") -> list[FormField]:
-    """Return the fields of an object with their values; the names are the same as those from `typed_of`."""
+def build_fields(schema: Document, typed: Mapping[str, str], at: str = "payload") -> list[FormField]:
+    """Return the fields of an object with their values, under the names that `build_typed_values` uses."""
     return [
         _build_field(
             f"{at}.{name}", _FieldShape(name, described, schema), typed, name in schema.get("required", ())
@@ -80,7 +80,7 @@ def fields_of(schema: Document, typed: Mapping[str, str], at: str = "payload") -
     ]
 
 
-def typed_of(schema: Document, value: Mapping[str, object], at: str = "payload") -> dict[str, str]:
+def build_typed_values(schema: Document, value: Mapping[str, object], at: str = "payload") -> dict[str, str]:
     """Return the values that the form of an object would submit."""
     typed: dict[str, str] = {}
     for name, part in value.items():
@@ -90,11 +90,11 @@ def typed_of(schema: Document, value: Mapping[str, object], at: str = "payload")
         if rows is None:
             typed[place] = _format_value(shape.form, part)
         for number, row in enumerate(rows or ()):
-            typed |= typed_of(shape.row, row, f"{place}.{number}")
+            typed |= build_typed_values(shape.row, row, f"{place}.{number}")
     return typed
 
 
-def value_of(schema: Document, typed: Mapping[str, str], at: str = "payload") -> dict[str, object]:
+def parse_form(schema: Document, typed: Mapping[str, str], at: str = "payload") -> dict[str, object]:
     """Return the object that a form describes, without its empty fields.
 
     Raises: RequestError ``invalid``, with the name of the field.
@@ -103,7 +103,10 @@ def value_of(schema: Document, typed: Mapping[str, str], at: str = "payload") ->
     for name, described in schema["properties"].items():
         shape, place = _FieldShape(name, described, schema), f"{at}.{name}"
         if shape.form == "rows" and place not in typed:
-            rows = [value_of(shape.row, typed, f"{place}.{number}") for number in _row_numbers(place, typed)]
+            rows = [
+                parse_form(shape.row, typed, f"{place}.{number}")
+                for number in _list_row_numbers(place, typed)
+            ]
             rows = [row for row in rows if row]
             if rows:
                 value[name] = _rows_to_files(rows, place) if shape.of_files else rows
@@ -159,13 +162,13 @@ def _build_field(place: str, shape: _FieldShape, typed: Mapping[str, str], requi
     as_json = shape.form == "rows" and place in typed
     rows: list[list[FormField]] = []
     if shape.form == "rows" and not as_json:
-        numbers = _row_numbers(place, typed)
+        numbers = _list_row_numbers(place, typed)
         numbers.append(max(numbers, default=-1) + 1)
-        rows = [fields_of(shape.row, typed, f"{place}.{number}") for number in numbers]
+        rows = [build_fields(shape.row, typed, f"{place}.{number}") for number in numbers]
     return FormField(
         name=place,
         form="json" if as_json else shape.form,
-        help=" ".join(_help_sentences(place, shape.form, described)),
+        help=" ".join(_iter_help_sentences(place, shape.form, described)),
         required=required,
         value=typed.get(place, ""),
         choices=("", *shape.choices) if shape.choices else (),
@@ -173,7 +176,7 @@ def _build_field(place: str, shape: _FieldShape, typed: Mapping[str, str], requi
     )
 
 
-def _help_sentences(place: str, form: str, described: Document) -> Iterator[str]:
+def _iter_help_sentences(place: str, form: str, described: Document) -> Iterator[str]:
     if said := described.get("description", ""):
         yield said
     elif form == "number" and (unit := UNITS.get(place[place.rfind("_") :])):
@@ -192,7 +195,7 @@ def _to_rows(value: object) -> Sequence[Mapping[str, object]] | None:
     return value if isinstance(value, list) else None
 
 
-def _row_numbers(place: str, typed: Mapping[str, str]) -> list[int]:
+def _list_row_numbers(place: str, typed: Mapping[str, str]) -> list[int]:
     """Return the numbers of the submitted rows."""
     begin = f"{place}."
     found = {name[len(begin) :].partition(".")[0] for name in typed if name.startswith(begin)}

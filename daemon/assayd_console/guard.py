@@ -47,7 +47,7 @@ class SessionStore:
         self._ends = dict([*self._ends.items(), (session, self._clock() + LASTS_S)][-MOST:])
         return session
 
-    def knows(self, session: str) -> bool:
+    def is_valid(self, session: str) -> bool:
         """Return whether a cookie contains the id of a session that exists and hasn't ended."""
         wanted = session.encode()
         found = [end for each, end in self._ends.items() if secrets.compare_digest(each.encode(), wanted)]
@@ -114,7 +114,7 @@ class ConsoleGuard:
                 return PlainTextResponse("only GET and POST\n", 405, headers={"Allow": "GET, HEAD, POST"})
             if request.headers.getlist("origin") != [f"http://{hosts[0]}"]:
                 return PlainTextResponse("changes must come from a console page\n", 403)
-        if self._sessions.knows(request.cookies.get(COOKIE, "")) or _needs_no_session(request):
+        if self._sessions.is_valid(request.cookies.get(COOKIE, "")) or _needs_no_session(request):
             return None
         if "text/html" in request.headers.get("accept", "") and "hx-request" not in request.headers:
             return self._login
@@ -130,7 +130,7 @@ def _needs_no_session(request: Request) -> bool:
 
 
 def _add_security_headers(send: Send, kept: str) -> Send:
-    async def sending(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
@@ -138,4 +138,4 @@ def _add_security_headers(send: Send, kept: str) -> Send:
             headers.setdefault("Cache-Control", kept)
         await send(message)
 
-    return sending
+    return send_with_headers

@@ -41,7 +41,7 @@ class LivePage(Response):
         """Send fragments and heartbeats concurrently."""
 
         async def tell(name: str, text: str) -> None:
-            await send(_body_chunk(message(name, text)))
+            await send(_body_chunk(encode_event(name, text)))
 
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async with asyncio.TaskGroup() as group:
@@ -62,13 +62,13 @@ class LivePage(Response):
             await tell("lost", str(escape(f"No response since {datetime.now(UTC):%H:%M:%S} UTC: {message}")))
 
 
-def message(name: str, text: str) -> bytes:
+def encode_event(name: str, text: str) -> bytes:
     """Return one server-sent event, with carriage returns escaped, because browsers end lines at them."""
     lines = text.replace("\r", "&#13;").split("\n")
     return f"event: {name}\n{''.join(f'data: {line}' + chr(10) for line in lines)}\n".encode()
 
 
-async def follow(
+async def follow_events(
     events: AsyncIterator[StreamEvent],
     note: Callable[[StreamEvent], None],
     show: Callable[[], Awaitable[None]],

@@ -16,7 +16,7 @@ import uvicorn
 from assayd.errors import RequestError
 from assayd_client import AsyncClient, Target
 from assayd_client.cli.own_user import OwnUserH11, configure_server
-from assayd_console.app import build
+from assayd_console.app import build_console
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.guard import SessionStore
 
@@ -29,20 +29,20 @@ GRACE_S = 1
 def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:
     """Serve until the program ends. Raises: RequestError ``usage``, if the port is already in use."""
     sessions = SessionStore()
-    with listen(port) as listener:
+    with open_listener(port) as listener:
         taken = listener.getsockname()[1]
-        links = Links(sessions, taken, link_file)
+        links = LoginLinks(sessions, taken, link_file)
         hosts = frozenset({f"{ADDRESS}:{taken}"})  # Never localhost, because ::1 may belong to another user.
-        app = build(
+        app = build_console(
             ConsoleDaemon(AsyncClient(daemon)),
             sessions,
             hosts,
-            after_login=links.renew if link_file else None,
+            after_login=links.renew_link if link_file else None,
         )
         config = configure_server(
             app, http=OwnUserH11, limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=GRACE_S
         )
-        links.renew()
+        links.renew_link()
         if link_file is None and sys.stdin.isatty():
             signal.signal(
                 signal.SIGTTIN, signal.SIG_IGN
@@ -55,7 +55,7 @@ def serve(daemon: Target, *, port: int, link_file: Path | None) -> None:
             links.forget()
 
 
-class Links:
+class LoginLinks:
     """The login link, which is printed and renewed on Enter, or written to a file and renewed after use."""
 
     def __init__(self, sessions: SessionStore, port: int, file: Path | None) -> None:
@@ -63,7 +63,7 @@ class Links:
         self._port = port
         self._file = file
 
-    def renew(self) -> None:
+    def renew_link(self) -> None:
         """Create a new login link, and print it or write it to the file."""
         link = f"http://{ADDRESS}:{self._port}/#{self._sessions.offer()}"
         if self._file is not None:
@@ -77,7 +77,7 @@ class Links:
         """Create a new login link for each line that the user enters."""
         with suppress(OSError):  # The terminal is gone, or the program runs in the background.
             for _ in sys.stdin:
-                self.renew()
+                self.renew_link()
 
     def forget(self) -> None:
         """Remove the file with the login link, because the link has become invalid."""
@@ -89,7 +89,7 @@ def _exit_on_signal(_: int, __: FrameType | None) -> None:
     raise SystemExit(0)
 
 
-def listen(port: int) -> socket.socket:
+def open_listener(port: int) -> socket.socket:
     """Return a listening socket, whose early connections wait for the server. Raises: RequestError."""
     listener = socket.socket(socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
-from assayd_client.cli.terminal import UNSAFE, age, duration, plain
+from assayd_client.cli.terminal import UNSAFE, format_age, format_duration, plain
 
 LINE_CHARS = 2000
 """Maximum characters of one line; the rest is counted."""
@@ -23,14 +23,14 @@ UNSAFE_RUNS = re.compile(f"{UNSAFE.pattern}+")
 CODE = Markup('<span class="code">{}</span>')
 
 
-def finalize(value: object) -> object:
+def to_printed(value: object) -> object:
     """Return the printed form of a template value: "" for None, safe text, markup unchanged."""
     if value is None:
         return ""
     return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def marked(text: str) -> Markup:
+def mark_invisible(text: str) -> Markup:
     """Return text in which invisible characters are replaced with highlighted codes."""
     pieces, end = [], 0
     for match in UNSAFE_RUNS.finditer(text):
@@ -53,22 +53,22 @@ def _truncate_line(line: str) -> str:
     return f"{line[:LINE_CHARS]}… ({len(line) - LINE_CHARS:,} more characters)"
 
 
-def as_json(value: object) -> str:
+def format_json(value: object) -> str:
     """Return a value as readable JSON text."""
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def period(seconds: float) -> str:
+def format_period(seconds: float) -> str:
     """Return a period as readable text: ``5 s``, ``12min``."""
-    return f"{seconds:.0f} s" if seconds < 120 else age(seconds)
+    return f"{seconds:.0f} s" if seconds < 120 else format_age(seconds)
 
 
 def took(milliseconds: float | None) -> str:
     """Return a duration in milliseconds as text; return a dash for None."""
-    return "–" if milliseconds is None else duration(milliseconds)
+    return "–" if milliseconds is None else format_duration(milliseconds)
 
 
-def size(number: float | None) -> str:
+def format_size(number: float | None) -> str:
     """Return a size in bytes as text; return a dash for None."""
     if number is None:
         return "–"
@@ -79,7 +79,7 @@ def size(number: float | None) -> str:
     return f"{number:.1f} GiB"
 
 
-def user(uid: int) -> str:
+def format_user(uid: int) -> str:
     """Return a user id as text, with the user's name if this host knows it."""
     try:
         return f"{uid} ({pwd.getpwuid(uid).pw_name})"
@@ -87,12 +87,12 @@ def user(uid: int) -> str:
         return str(uid)
 
 
-def moment(at: str | None) -> Markup:
+def format_moment(at: str | None) -> Markup:
     """Return a time, to the second, as text that doesn't wrap; return a dash for None."""
     return Markup('<span class="nowrap">{} {}Z</span>').format(at[:10], at[11:19]) if at else Markup("–")
 
 
-def short_moment(at: str) -> str:
+def format_short_moment(at: str) -> str:
     """Return the time of day for a time today; otherwise, return the date, hours and minutes."""
     today = f"{datetime.now(UTC):%Y-%m-%d}"
     return f"{at[11:19]}" if at[:10] == today else f"{at[:10]} {at[11:16]}"

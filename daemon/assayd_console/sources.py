@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from assayd_client import Document
-from assayd_client.cli.report import Origin
-from assayd_console.shown import LINE_CHARS, TEXT_CHARS, marked
+from assayd_client.cli.report import SubmissionOrigin
+from assayd_console.shown import LINE_CHARS, TEXT_CHARS, mark_invisible
 
 BASH = "case|do|done|elif|esac|fi|function|then|until|local"
 SQL = (
@@ -34,7 +34,7 @@ TOKEN = re.compile(
 )
 
 
-def colored(line: str, opened: str = "") -> Markup:
+def highlight_line(line: str, opened: str = "") -> Markup:
     """Return a line with an HTML element around each keyword, string, comment and number.
 
     Args:
@@ -42,23 +42,25 @@ def colored(line: str, opened: str = "") -> Markup:
         opened: the triple quotes of a string that began on an earlier line, or an empty string.
     """
     pieces = [
-        Markup('<span class="t-{}">{}</span>').format(kind, marked(text)) if kind else marked(text)
-        for kind, text, _ in _pieces(line, opened)
+        Markup('<span class="t-{}">{}</span>').format(kind, mark_invisible(text))
+        if kind
+        else mark_invisible(text)
+        for kind, text, _ in _iter_pieces(line, opened)
     ]
     return Markup("").join(pieces)
 
 
-def opened_after(line: str, opened: str) -> str:
+def find_open_quotes(line: str, opened: str) -> str:
     """Return the triple quotes of a string that continues after a line, or an empty string."""
-    *_, (_, _, after) = [("", "", opened), *_pieces(line, opened)]
+    *_, (_, _, after) = [("", "", opened), *_iter_pieces(line, opened)]
     return after
 
 
-def _pieces(line: str, opened: str) -> Iterator[tuple[str, str, str]]:
+def _iter_pieces(line: str, opened: str) -> Iterator[tuple[str, str, str]]:
     """Yield each piece of a line: its kind or an empty string, its text, and any open triple quotes."""
     done = place = 0
     if opened:
-        end, opened = _end(line, 0, opened)
+        end, opened = _find_string_end(line, 0, opened)
         yield "string", line[:end], opened
         done = place = end
     while (match := TOKEN.search(line, place)) is not None:
@@ -68,14 +70,14 @@ def _pieces(line: str, opened: str) -> Iterator[tuple[str, str, str]]:
         if begin > done:
             yield "", line[done:begin], ""
         if kind == "triple":
-            kind, (place, opened) = "string", _end(line, place, match[0])
+            kind, (place, opened) = "string", _find_string_end(line, place, match[0])
         yield kind, line[begin:place], opened
         done = place
     if done < len(line):
         yield "", line[done:], ""
 
 
-def _end(line: str, begin: int, quotes: str) -> tuple[int, str]:
+def _find_string_end(line: str, begin: int, quotes: str) -> tuple[int, str]:
     """Return the end of a triple-quoted string in a line, and its quotes if the string continues."""
     close = line.find(quotes, begin)
     return (len(line), quotes) if close < 0 else (close + len(quotes), "")
@@ -114,7 +116,7 @@ class ShownSource:
         return bool(self.findings) or any(line.findings for line in self.lines)
 
 
-def texts_of(payload: Mapping[str, object]) -> dict[str, str]:
+def list_texts(payload: Mapping[str, object]) -> dict[str, str]:
     """Return the texts of a payload, keyed by the names that findings use for them."""
     texts: dict[str, str] = {}
     if isinstance(code := payload.get("code"), str):
@@ -129,18 +131,18 @@ def texts_of(payload: Mapping[str, object]) -> dict[str, str]:
     return texts
 
 
-def sources(
+def build_sources(
     payload: Mapping[str, object], findings: Sequence[Document]
 ) -> tuple[list[ShownSource], list[Document]]:
     """Return the texts with their findings, and separately the findings that belong to no text."""
-    texts = texts_of(payload)
-    origin = Origin(
+    texts = list_texts(payload)
+    origin = SubmissionOrigin(
         paths={name: name for name in texts}, texts={name: text.encode() for name, text in texts.items()}
     )
     placed: dict[str, dict[int, list[Document]]] = {name: {} for name in texts}
     elsewhere: list[Document] = []
     for finding in findings:
-        name, number = origin.found(finding)
+        name, number = origin.locate_finding(finding)
         if name in placed:
             placed[name].setdefault(number or 0, []).append(finding)
         else:
@@ -175,7 +177,7 @@ def _build_lines(lines: Sequence[str], placed: Mapping[int, list[Document]]) -> 
     left_out, room, read, after = 0, TEXT_CHARS, 0, ""
     for number, text in enumerate(lines, 1):
         read += len(text)
-        opened, after = after, opened_after(text, after) if read < TEXT_CHARS else ""
+        opened, after = after, find_open_quotes(text, after) if read < TEXT_CHARS else ""
         room -= min(len(text), LINE_CHARS) if number in shown else 0
         if number not in shown or (room < 0 and number not in placed):
             left_out += 1

@@ -29,7 +29,7 @@ _NOTES = {
 }
 
 
-def confidence(findings: Iterable[Finding]) -> float:
+def compute_confidence(findings: Iterable[Finding]) -> float:
     """Return the confidence without errors: a factor of 0.9 per warning, but 0.5 per unknown word."""
     value = 1.0
     for finding in findings:
@@ -38,7 +38,7 @@ def confidence(findings: Iterable[Finding]) -> float:
     return round(value, 6)
 
 
-def feedback(
+def build_feedback(
     findings: Sequence[Finding],
     about: Language,
     *,
@@ -46,9 +46,9 @@ def feedback(
     task_type: str = "",
     ran: bool = False,
 ) -> dict[str, JsonValue]:
-    """Return what the next prompt should emphasize, what it should show in full, and its warnings."""
+    """Return the points to emphasize, the sections to show in full, and the warnings of the next prompt."""
     errors = [finding for finding in findings if finding.is_error]
-    rules = list(_broken_rules(errors, about))
+    rules = list(_iter_broken_rules(errors, about))
     profiles = [p for p in about.rules.profiles if _contains_word(model_source, p.match)] if errors else []
     tasks = [t for t in about.rules.tasks if _contains_word(task_type, t.match)] if errors else []
     watched = [*(rule for p in profiles for rule in p.rules), *(rule for t in tasks for rule in t.rules)]
@@ -64,29 +64,29 @@ def feedback(
     }
 
 
-def told(said: object, about: Language) -> tuple[str, ...]:
+def describe_feedback(said: object, about: Language) -> tuple[str, ...]:
     """Return the feedback for the next prompt: points to emphasize, warnings, and sections of the guide."""
     feedback = said if isinstance(said, Mapping) else {}
     sections = [str(name) for name in _get_list(feedback, "expand_sections") if name in about.guide]
     warned = [f"Known from similar answers: {text}." for text in _get_list(feedback, "lens_warnings")]
     stressed = [str(text) for text in _get_list(feedback, "add_emphasis")]
-    return (*stressed, *warned, *guide_sections(sections, about))
+    return (*stressed, *warned, *list_guide_sections(sections, about))
 
 
-def guide_sections(names: Iterable[str], about: Language) -> tuple[str, ...]:
+def list_guide_sections(names: Iterable[str], about: Language) -> tuple[str, ...]:
     """Return sections of the guide, formatted for a prompt."""
     return tuple(f"Guide, {name.replace('_', ' ')}: {about.guide[name]}" for name in names)
 
 
-def first_prompt_guide(model_source: str, task_type: str, about: Language) -> tuple[str, ...]:
+def build_first_prompt_guide(model_source: str, task_type: str, about: Language) -> tuple[str, ...]:
     """Return the guide for the first prompt: the task's sections, the basics, and the model's errors."""
-    first = [name for name in task_sections(task_type, about) if name in about.guide]
+    first = [name for name in list_task_sections(task_type, about) if name in about.guide]
     slips = [text for p in about.rules.profiles if _contains_word(model_source, p.match) for text in p.lens]
     names = dict.fromkeys((*first, *_BASICS))
-    return (*guide_sections(names, about), *(f"Known from similar models: {text}." for text in slips))
+    return (*list_guide_sections(names, about), *(f"Known from similar models: {text}." for text in slips))
 
 
-def task_sections(task_type: str, about: Language) -> tuple[str, ...]:
+def list_task_sections(task_type: str, about: Language) -> tuple[str, ...]:
     """Return the sections of the guide that a type of task needs."""
     tasks = (t for t in about.rules.tasks if _contains_word(task_type, t.match))
     return tuple(section for task in tasks for section in task.sections)
@@ -104,7 +104,7 @@ def find_word(finding: Finding) -> str:
     return next(iter(finding.snippet[finding.column - 1 :].split()), "")
 
 
-def _broken_rules(errors: Sequence[Finding], about: Language) -> Iterator[FifthRule]:
+def _iter_broken_rules(errors: Sequence[Finding], about: Language) -> Iterator[FifthRule]:
     """Return the rules of the errors, in the order in which the errors should be fixed."""
     broken = {finding.rule for finding in errors}
     known = (*about.rules.by_id.values(), *about.rules.run.values())

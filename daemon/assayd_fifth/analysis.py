@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assayd.model.finding import Finding
-from assayd_fifth.foreign_forms import Form, addresses, forms, suspicions
-from assayd_fifth.language import Language, language
-from assayd_fifth.places import FindingCollector, errors_as_warnings
+from assayd_fifth.foreign_forms import ForeignForm, find_forms, iter_missing_fetches, iter_suspicious_forms
+from assayd_fifth.language import Language, get_language
+from assayd_fifth.places import FindingCollector, downgrade_errors
 from assayd_fifth.program import FifthProgram
-from assayd_fifth.repairs import corrected
+from assayd_fifth.repairs import find_best_change
 from assayd_fifth.vocabulary import NearWords, report_unknown_words
 
-__all__ = ["Analysis", "analyse", "errors_as_warnings", "language", "program_of"]
+__all__ = ["Analysis", "analyse_program", "downgrade_errors", "get_language", "extract_program"]
 
 STAGES = ("forbidden", "required", "structure", "vocabulary")
 
@@ -34,7 +34,7 @@ class Analysis:
     libraries: tuple[str, ...]
 
 
-def analyse(
+def analyse_program(
     answer: str,
     *,
     libraries: Iterable[str] = (),
@@ -49,11 +49,11 @@ def analyse(
         files: the files that the program may load, by name.
         about: the language; the default is Fifth as described by the data files.
     """
-    about = about or language()
-    text, near = program_of(answer), NearWords()
+    about = about or get_language()
+    text, near = extract_program(answer), NearWords()
     read = _analyze_text(text, about, tuple(libraries), files or {}, near, fenced=text != answer)
     wrong = {found.line for found in _list_errors(read)}
-    meant = list(forms(text, wrong.__contains__)) if wrong else []
+    meant = list(find_forms(text, wrong.__contains__)) if wrong else []
 
     def again(changed: str) -> Analysis:
         return _analyze_text(changed, about, libraries, files or {}, near)
@@ -63,9 +63,9 @@ def analyse(
     told = FindingCollector(text, about.rules)
     for one in kept:
         _report_form(told, text, one, "vocabulary.foreign_form")
-    for one in addresses(text):
+    for one in iter_missing_fetches(text):
         _report_form(told, text, one, "structure.variable_address")
-    for one in suspicions(text):
+    for one in iter_suspicious_forms(text):
         _report_form(told, text, one, "structure.suspicious")
     merged = _merge_findings(_merge_findings(known.findings, told.findings()), repaired)
     return Analysis(findings=merged, libraries=known.libraries)
@@ -95,8 +95,8 @@ def _list_errors(read: Analysis) -> list[Finding]:
 
 
 def _correct_foreign_forms(
-    text: str, meant: Sequence[Form], read: Analysis, again: Callable[[str], Analysis]
-) -> tuple[str, Analysis, Sequence[Form]]:
+    text: str, meant: Sequence[ForeignForm], read: Analysis, again: Callable[[str], Analysis]
+) -> tuple[str, Analysis, Sequence[ForeignForm]]:
     """Return the program with foreign forms corrected, its analysis, and the corrections that help."""
     for chosen in (meant, *([one] for one in meant[:_MOST_TRIED] if len(meant) > 1)):
         if not chosen:
@@ -121,7 +121,7 @@ def _repair_faults(
     """Return the repaired program's analysis, and by stage, the findings about the repaired faults."""
     told: dict[str, tuple[Finding, ...]] = {}
     for _ in range(_MOST_REPAIRS):
-        one = corrected(
+        one = find_best_change(
             text, _list_findings(read), lambda changed: _list_findings(again(changed)), about.foreign.meanings
         )
         edit = one.finding.edit if one is not None else None
@@ -140,7 +140,7 @@ def _list_findings(read: Analysis) -> list[Finding]:
     return [finding for found in read.findings.values() for finding in found]
 
 
-def _report_form(tell: FindingCollector, text: str, form: Form, rule: str) -> None:
+def _report_form(tell: FindingCollector, text: str, form: ForeignForm, rule: str) -> None:
     start = tell.line_offset(form.line)
     old = text.split("\n", form.line)[form.line - 1]
     edit = None if form.new == old else (start, start + len(old), form.new)
@@ -162,7 +162,7 @@ _MARK = "\ufeff"
 """A byte order mark, which some editors write first."""
 
 
-def program_of(answer: str) -> str:
+def extract_program(answer: str) -> str:
     """Return the program in an answer; an answer without fences is returned without its byte order mark."""
     text = answer.removeprefix(_MARK)
     if _FENCE.search(text) is None:
@@ -178,5 +178,5 @@ def program_of(answer: str) -> str:
 
 def extract_bare_program(answer: str) -> str:
     """Return the program in an answer without the empty lines that replaced other text."""
-    program = program_of(answer)
+    program = extract_program(answer)
     return program if program == answer else program.strip("\n") + "\n"

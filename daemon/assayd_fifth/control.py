@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assayd_fifth.flow import Cell
-from assayd_fifth.language import Word
-from assayd_fifth.state import End, Snapshot, WalkState
+from assayd_fifth.language import FifthWord
+from assayd_fifth.state import EndState, Snapshot, WalkState
 from assayd_fifth.tokens import Token
 
 _CLOSERS: Mapping[str, str] = {
@@ -46,14 +46,14 @@ class _ControlFrame:
     ends: list[Snapshot] = field(default_factory=list)
 
 
-class Control:
+class ControlStructures:
     """The control structures of one definition, with one method per word or group of equivalent words."""
 
     def __init__(self, state: WalkState, *, outside: bool, counted: bool) -> None:
         self.frames: list[_ControlFrame] = []
         self.broken = False
         """Whether control words don't match; nothing after them is judged."""
-        self.leaving: list[End] = []
+        self.leaving: list[EndState] = []
         self.doubled = False
         """Whether ?dup precedes the word, so that the flag remains on one of the two branches."""
         self._state = state
@@ -76,35 +76,35 @@ class Control:
         self._report_branches(certain=self._state.certain and self._counted)
         self._record_end(token)
 
-    def if_(self, word: Word, token: Token) -> None:
+    def if_(self, word: FifthWord, token: Token) -> None:
         """Begin the first branch of an `if`; the second branch begins at `else` or `then`."""
         self._open_frame(token, self._take_flag(word, token))
 
-    def else_(self, _: Word, token: Token) -> None:
+    def else_(self, _: FifthWord, token: Token) -> None:
         """Begin the second branch, also the branch after the `repeat` of a `while`."""
         frame = self._close_frame(token, "if", "while")
         if frame is not None:
             self._open_frame(token)
-            self._state.restore(frame.saved)
+            self._state.restore_state(frame.saved)
 
-    def then(self, _: Word, token: Token) -> None:
+    def then(self, _: FifthWord, token: Token) -> None:
         """Join both branches; a branch of a `while` can also end here."""
         frame = self._close_frame(token, "if", "else", "while")
         if frame is not None:
             self._merge_branch(frame.saved, frame)
 
-    def begin(self, _: Word, token: Token) -> None:
+    def begin(self, _: FifthWord, token: Token) -> None:
         """Begin a loop or a `case`."""
         self._open_frame(token)
 
-    def while_(self, word: Word, token: Token) -> None:
+    def while_(self, word: FifthWord, token: Token) -> None:
         """Leave the loop or continue, depending on the flag."""
         if not self.frames or self.frames[-1].word not in {"begin", "while"}:
             self._report_unbalanced(token, ("begin",))
             return
         self._open_frame(token, self._take_flag(word, token))
 
-    def repeat(self, _: Word, token: Token) -> None:
+    def repeat(self, _: FifthWord, token: Token) -> None:
         """Jump back to `begin`; the loop ends with the state at its `while`."""
         if not self.frames or self.frames[-1].word != "while":
             self._report_unbalanced(token, ("begin … while",))
@@ -113,107 +113,107 @@ class Control:
         loop = self._close_loop(token, "begin")
         if loop is not None:
             self._check_loop_depth(loop)
-            self._state.restore(way_out.saved)
+            self._state.restore_state(way_out.saved)
 
-    def until(self, word: Word, token: Token) -> None:
+    def until(self, word: FifthWord, token: Token) -> None:
         """Jump back to `begin` or continue, depending on the flag."""
-        self._state.take(1, word, token)
+        self._state.take_cells(1, word, token)
         loop = self._close_loop(token, "begin")
         if loop is not None:
             self._check_loop_depth(loop)
 
-    def again(self, _: Word, token: Token) -> None:
+    def again(self, _: FifthWord, token: Token) -> None:
         """Jump back to `begin` unconditionally."""
         loop = self._close_loop(token, "begin")
         if loop is not None:
             self._check_loop_depth(loop)
             self._state.alive = False
 
-    def do(self, word: Word, token: Token) -> None:
+    def do(self, word: FifthWord, token: Token) -> None:
         """Begin a counted loop, which keeps its counter and limit on the return stack."""
-        self._state.take(2, word, token)
+        self._state.take_cells(2, word, token)
         self._state.returns.extend((None, None))
         self._open_frame(token)
 
-    def loop(self, word: Word, token: Token) -> None:
+    def loop(self, word: FifthWord, token: Token) -> None:
         """End a counted loop."""
-        self._state.take(word.takes, word, token)
+        self._state.take_cells(word.takes, word, token)
         frame = self._close_frame(token, "do", "?do")
         if frame is not None:
             self._check_loop_depth(frame)
             if not self._state.alive:
-                self._state.restore(frame.saved)
+                self._state.restore_state(frame.saved)
             del self._state.returns[-2:]
 
-    def of(self, word: Word, token: Token) -> None:
+    def of(self, word: FifthWord, token: Token) -> None:
         """Begin the branch of a `case`; a value that doesn't match remains on the stack."""
         if not self.frames or self.frames[-1].word != "case":
             self._report_unbalanced(token, ("case",))
             return
-        self._state.take(1, word, token)
+        self._state.take_cells(1, word, token)
         self._open_frame(token)
-        self._state.take(1, word, token)
+        self._state.take_cells(1, word, token)
 
-    def endof(self, _: Word, token: Token) -> None:
+    def endof(self, _: FifthWord, token: Token) -> None:
         """Jump to the end of the `case`."""
         frame = self._close_frame(token, "of")
         if frame is not None:
             self.frames[-1].ends.append(self._state.snapshot())
-            self._state.restore(frame.saved)
+            self._state.restore_state(frame.saved)
 
-    def endcase(self, word: Word, token: Token) -> None:
+    def endcase(self, word: FifthWord, token: Token) -> None:
         """Drop the compared value, and join all branches."""
         frame = self._close_frame(token, "case")
         if frame is not None:
-            self._state.take(1, word, token)
+            self._state.take_cells(1, word, token)
             for end in frame.ends:
                 self._merge_branch(end, frame)
 
-    def depth(self, _: Word, __: Token) -> None:
+    def depth(self, _: FifthWord, __: Token) -> None:
         """Push the depth, after which loops and branches can depend on the pushed value."""
         self._state.cells.append(None)
         self._measured = True
 
-    def exit(self, _: Word, token: Token) -> None:
+    def exit(self, _: FifthWord, token: Token) -> None:
         """End the definition on the current path."""
         self._record_end(token)
         self._state.alive = False
 
-    def ends(self, _: Word, __: Token) -> None:
+    def ends(self, _: FifthWord, __: Token) -> None:
         """End the program on the current path."""
         if self._outside:
-            self._state.lose()
+            self._state.forget_depth()
         self._state.alive = self._outside
 
-    def move_to_returns(self, word: Word, token: Token) -> None:
+    def move_to_returns(self, word: FifthWord, token: Token) -> None:
         """Move cells from the data stack to the return stack."""
-        taken = self._state.take(word.takes, word, token)
+        taken = self._state.take_cells(word.takes, word, token)
         self._state.returns.extend(taken)
 
-    def move_from_returns(self, word: Word, token: Token) -> None:
+    def move_from_returns(self, word: FifthWord, token: Token) -> None:
         """Move cells from the return stack to the data stack."""
         self._state.cells.extend(self._take_from_returns(word.leaves, token))
 
-    def copy_returns(self, word: Word, token: Token) -> None:
+    def copy_returns(self, word: FifthWord, token: Token) -> None:
         """Copy cells from the return stack to the data stack."""
         copied = self._take_from_returns(word.leaves, token)
         self._state.returns.extend(copied)
         self._state.cells.extend(copied)
 
-    def unloop(self, _: Word, token: Token) -> None:
+    def unloop(self, _: FifthWord, token: Token) -> None:
         """Remove the counter and limit of a loop from the return stack."""
         self._take_from_returns(2, token)
 
     def _open_frame(self, token: Token, saved: Snapshot | None = None) -> None:
         self._report_branches(certain=False)
         if self._measured:
-            self._state.lose()
+            self._state.forget_depth()
             saved = None
         self.frames.append(_ControlFrame(word=token.word, token=token, saved=saved or self._state.snapshot()))
 
-    def _take_flag(self, word: Word, token: Token) -> Snapshot:
+    def _take_flag(self, word: FifthWord, token: Token) -> Snapshot:
         """Take the flag; return the state of the path that is taken if the flag is false."""
-        [flag] = self._state.take(1, word, token)
+        [flag] = self._state.take_cells(1, word, token)
         other = self._state.snapshot()
         if self.doubled:
             self._state.cells.append(flag)
@@ -263,14 +263,14 @@ class Control:
             self.broken = True
             certain = self._state.known and not self._outside
             names |= {"problem": problem, "remedy": remedy}
-            self._state.tell("structure.unbalanced", token, certain=certain, **names)
+            self._state.report_fault("structure.unbalanced", token, certain=certain, **names)
 
     def _report_branches(self, *, certain: bool) -> None:
         """Report branches that leave different numbers of items on the stack."""
         if self._pending is not None:
             token, names = self._pending
             self._pending = None
-            self._state.tell("structure.branches", token, certain=certain, **names)
+            self._state.report_fault("structure.branches", token, certain=certain, **names)
 
     def _merge_branch(self, other: Snapshot, frame: _ControlFrame) -> None:
         """Join the current state with the state at the end of another path."""
@@ -278,7 +278,7 @@ class Control:
         if not other.alive:
             return
         if not state.alive:
-            state.restore(other)
+            state.restore_state(other)
             return
         exact = state.exact and other.exact
         if exact and state.height != other.height:
@@ -296,11 +296,11 @@ class Control:
     def _check_loop_depth(self, frame: _ControlFrame) -> None:
         """Check that an iteration of the loop leaves the depth unchanged."""
         state = self._state
-        if not (state.judged and frame.saved.exact):
+        if not (state.reports_faults and frame.saved.exact):
             return
         change = state.height - frame.saved.height
         if change:
-            self._state.tell(
+            self._state.report_fault(
                 "structure.loop", frame.token, word=frame.word, line=frame.token, change=f"{change:+d}"
             )
             state.exact = False
@@ -314,7 +314,7 @@ class Control:
         missing = count - len(state.returns)
         if missing > 0:
             state.returns[:0] = [None] * missing
-            if state.judged and not self._outside:
+            if state.reports_faults and not self._outside:
                 self._report_return_stack(
                     f"'{token.word}' takes an item that isn't on the return stack.", token
                 )
@@ -325,7 +325,7 @@ class Control:
     def _record_end(self, token: Token) -> None:
         """Record that the definition can end here, and its state."""
         state = self._state
-        if state.judged and state.returns and not self._outside:
+        if state.reports_faults and state.returns and not self._outside:
             problem = f"Items are still on the return stack at '{token.word}'."
             self._report_return_stack(problem, token, remedy=self._remedy_at_end(token))
         if state.alive:
@@ -347,31 +347,33 @@ class Control:
         self, problem: str, token: Token, *, certain: bool = True, remedy: str = _RETURNS_REMEDY
     ) -> None:
         names = {"problem": problem, "remedy": remedy}
-        self._state.tell("structure.return_stack", token, certain=certain and self._state.known, **names)
+        self._state.report_fault(
+            "structure.return_stack", token, certain=certain and self._state.known, **names
+        )
         self._state.exact = False
 
 
-METHODS: Mapping[str, Callable[[Control, Word, Token], None]] = {
-    "if": Control.if_,
-    "else": Control.else_,
-    "then": Control.then,
-    "begin": Control.begin,
-    "case": Control.begin,
-    "while": Control.while_,
-    "repeat": Control.repeat,
-    "until": Control.until,
-    "again": Control.again,
-    "do": Control.do,
-    "loop": Control.loop,
-    "of": Control.of,
-    "endof": Control.endof,
-    "endcase": Control.endcase,
-    "depth": Control.depth,
-    "exit": Control.exit,
-    "ends": Control.ends,
-    "to_r": Control.move_to_returns,
-    "from_r": Control.move_from_returns,
-    "copy_r": Control.copy_returns,
-    "unloop": Control.unloop,
+METHODS: Mapping[str, Callable[[ControlStructures, FifthWord, Token], None]] = {
+    "if": ControlStructures.if_,
+    "else": ControlStructures.else_,
+    "then": ControlStructures.then,
+    "begin": ControlStructures.begin,
+    "case": ControlStructures.begin,
+    "while": ControlStructures.while_,
+    "repeat": ControlStructures.repeat,
+    "until": ControlStructures.until,
+    "again": ControlStructures.again,
+    "do": ControlStructures.do,
+    "loop": ControlStructures.loop,
+    "of": ControlStructures.of,
+    "endof": ControlStructures.endof,
+    "endcase": ControlStructures.endcase,
+    "depth": ControlStructures.depth,
+    "exit": ControlStructures.exit,
+    "ends": ControlStructures.ends,
+    "to_r": ControlStructures.move_to_returns,
+    "from_r": ControlStructures.move_from_returns,
+    "copy_r": ControlStructures.copy_returns,
+    "unloop": ControlStructures.unloop,
 }
 """The method of each role, for words that act on control flow or the return stack."""

@@ -38,7 +38,7 @@ class EffectSide(NamedTuple):
         return self.least == self.most
 
 
-class Effect(NamedTuple):
+class StackEffect(NamedTuple):
     """The cells that a word takes from the stack and leaves on it."""
 
     takes: EffectSide
@@ -60,7 +60,7 @@ class CellNames:
     two_suffixes: tuple[str, ...]
     other_most: int = 2
 
-    def width(self, name: str) -> tuple[int, int]:
+    def get_width(self, name: str) -> tuple[int, int]:
         """Return the minimum and the maximum number of cells that a name represents."""
         plain = _NUMBERED.sub("", name.lower()) or name
         if plain.endswith(self.two_suffixes) or plain in self.two:
@@ -71,9 +71,11 @@ class CellNames:
 
 
 @cache
-def counts(takes: int, leaves: int) -> Effect:
+def build_unnamed_effect(takes: int, leaves: int) -> StackEffect:
     """Return an effect that has these numbers of cells and no names."""
-    return Effect(takes=EffectSide(least=takes, most=takes), leaves=EffectSide(least=leaves, most=leaves))
+    return StackEffect(
+        takes=EffectSide(least=takes, most=takes), leaves=EffectSide(least=leaves, most=leaves)
+    )
 
 
 def is_stack_comment(comment: str) -> bool:
@@ -81,7 +83,7 @@ def is_stack_comment(comment: str) -> bool:
     return _SPLIT.search(comment) is not None
 
 
-def read_effect(comment: str, cells: CellNames) -> Effect | None:
+def read_effect(comment: str, cells: CellNames) -> StackEffect | None:
     """Read the text between the parentheses; return None if its cells can't be counted."""
     parts = _SPLIT.split(comment, maxsplit=1)
     if len(parts) != 2:
@@ -89,21 +91,21 @@ def read_effect(comment: str, cells: CellNames) -> Effect | None:
     takes, leaves = _read_side(parts[0], cells), _read_side(parts[1], cells)
     if takes is None or leaves is None or max(takes.most, leaves.most) > MOST_CELLS:
         return None
-    return Effect(takes=takes, leaves=leaves)
+    return StackEffect(takes=takes, leaves=leaves)
 
 
-def describe(takes: int, leaves: int) -> str:
+def describe_effect(takes: int, leaves: int) -> str:
     """Return an effect as text that contains only the numbers of cells."""
     if max(takes, leaves) > MOST_CELLS:
         return "( … -- … )"
-    before = _numbered_names("x", 1, takes)
-    after = _numbered_names("x", takes + 1, leaves)
+    before = _list_numbered_names("x", 1, takes)
+    after = _list_numbered_names("x", takes + 1, leaves)
     return " ".join(["(", *before, "--", *after, ")"])
 
 
 def _read_side(text: str, cells: CellNames) -> EffectSide | None:
     """Read one side of an effect; alternatives (``addr u | 0``) extend the range of the number of cells."""
-    alternatives = [_cells(part.split(), cells) for part in text.split("|")]
+    alternatives = [_build_side(part.split(), cells) for part in text.split("|")]
     read = [side for side in alternatives if side is not None]
     if len(read) < len(alternatives):
         return None
@@ -112,21 +114,21 @@ def _read_side(text: str, cells: CellNames) -> EffectSide | None:
     )
 
 
-def _cells(names: Sequence[str], cells: CellNames) -> EffectSide | None:
+def _build_side(names: Sequence[str], cells: CellNames) -> EffectSide | None:
     kept: list[str] = []
     least = most = 0
     for name in names:
-        if name.upper() in {"R:", "F:", "C:", "S:"}:  # another stack from here on
+        if name.upper() in {"R:", "F:", "C:", "S:"}:  # the names after this belong to another stack
             break
-        if name[0] in "\"'<" and name[-1] in "\"'>":  # read from the text, not from the stack
+        if name[0] in "\"'<" and name[-1] in "\"'>":  # taken from the source text, not from the stack
             continue
         if _UNCOUNTABLE.search(name):
             return None
-        low, high = cells.width(name)
+        low, high = cells.get_width(name)
         least, most = least + low, most + high
         kept.append(name)
     return EffectSide(names=tuple(kept), least=least, most=most)
 
 
-def _numbered_names(letter: str, first: int, count: int) -> list[str]:
+def _list_numbered_names(letter: str, first: int, count: int) -> list[str]:
     return [f"{letter}{number}" for number in range(first, first + count)]

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from assayd_fifth.effects import EffectSide
-from assayd_fifth.language import PROGRAM, Language, Word
+from assayd_fifth.language import PROGRAM, FifthWord, Language
 from assayd_fifth.rules import FifthRule
 from assayd_fifth.tokens import Report, Token
 
@@ -24,7 +24,7 @@ HERE = "here"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
+class CellTrace:
     """The known facts about a cell: its watching rule, whether its text has quotes, and its location.
 
     `origin` is the word or the parameter that produced the cell.
@@ -40,13 +40,13 @@ class Trace:
     """Number of the parameter, counted from the top."""
 
 
-Cell = Trace | None
+Cell = CellTrace | None
 
 NONES: tuple[tuple[Cell, ...], ...] = tuple((None,) * count for count in range(32))
 """Tuples of unknown cells, by length."""
 
 
-class Flow:
+class StringFlow:
     """The strings of one definition, or of the code outside definitions."""
 
     def __init__(self, language: Language, report: Report, *, outside: bool) -> None:
@@ -68,55 +68,55 @@ class Flow:
         cells: list[Cell] = []
         for name in taken.names:
             rules = self._language.suspected_rules(name)
-            trace = Trace(origin=name, token=token, watched=rules) if rules else None
-            cells += [trace] * self._language.cells.width(name)[0]
+            trace = CellTrace(origin=name, token=token, watched=rules) if rules else None
+            cells += [trace] * self._language.cells.get_width(name)[0]
         if placed and taken.counted:
             marked = zip(cells, range(len(cells) - 1, -1, -1), strict=True)
-            empty = Trace(origin="", token=token)
+            empty = CellTrace(origin="", token=token)
             return [replace(cell or empty, place=place) for cell, place in marked]
         return cells
 
-    def literal(self, token: Token) -> Cell:
+    def build_literal_cell(self, token: Token) -> Cell:
         """Return the cell for a string literal."""
         quotes = token if "'" in token.text else None
         if not self._outside:
-            return Trace(origin=token.word, token=token, quotes=quotes) if quotes else None
+            return CellTrace(origin=token.word, token=token, quotes=quotes) if quotes else None
         self._mark_overwritten(HERE)
-        return Trace(
-            origin=token.word, token=token, quotes=quotes, buffer=HERE, turn=self._buffer_generation(HERE)
+        return CellTrace(
+            origin=token.word, token=token, quotes=quotes, buffer=HERE, turn=self._get_buffer_generation(HERE)
         )
 
-    def used(self, cells: Sequence[Cell], token: Token) -> None:
+    def check_use(self, cells: Sequence[Cell], token: Token) -> None:
         """Check the cells that a word uses: a string is lost if its memory has been overwritten."""
         for cell in cells:
             if (
                 cell is not None
                 and cell.buffer is not None
-                and cell.turn != self._buffer_generation(cell.buffer)
+                and cell.turn != self._get_buffer_generation(cell.buffer)
             ):
                 self._report_overwritten(cell, token)
 
-    def call(self, word: Word, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
+    def apply_word(self, word: FifthWord, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
         """Follow strings through one word; return the cells that the word leaves."""
         left: Sequence[Cell] = NONES[word.leaves]
         if any(cells):
-            self.used(cells, token)
+            self.check_use(cells, token)
             if word.library != PROGRAM:
                 self._check_sinks(token, cells)
                 left = self._propagate(word, token, cells)
             elif word.hands:
                 self._check_sql([cells[-1 - place] for place in word.hands if place < len(cells)], token)
         if word.brings and word.effect is not None:
-            left = self._cells_with_quotes(word, token)
+            left = self._build_cells_with_quotes(word, token)
         if not word.touches:
             return left
         content = self._use_buffers(word, token, cells)
         if word.library == PROGRAM:
             return left
         if word.gives and word.leaves:
-            left = [self._returned_string(word, token, content), *left[1:]]
+            left = [self._build_returned_string(word, token, content), *left[1:]]
         if word.watched:
-            fresh = Trace(origin=token.word, token=token, watched=self._find_rules(word.watched))
+            fresh = CellTrace(origin=token.word, token=token, watched=self._find_rules(word.watched))
             left = [_watch(cell, fresh) for cell in left]
         return left
 
@@ -138,14 +138,14 @@ class Flow:
                 self.handed.add(cell.place)
 
     @staticmethod
-    def _cells_with_quotes(word: Word, token: Token) -> Sequence[Cell]:
+    def _build_cells_with_quotes(word: FifthWord, token: Token) -> Sequence[Cell]:
         """Return the cells that a word of the program leaves, some of which contain text with quotes."""
         left: list[Cell] = [None] * word.leaves
         for place, quotes in word.brings:
-            left[-1 - place] = Trace(origin=token.word, token=token, quotes=quotes)
+            left[-1 - place] = CellTrace(origin=token.word, token=token, quotes=quotes)
         return left
 
-    def _propagate(self, word: Word, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
+    def _propagate(self, word: FifthWord, token: Token, cells: Sequence[Cell]) -> Sequence[Cell]:
         """Return the cells that a word leaves: unchanged cells, and new cells from watched strings."""
         made: Cell = None
         for cell in filter(None, cells):
@@ -156,7 +156,7 @@ class Flow:
     def _find_rules(self, ids: frozenset[str]) -> tuple[FifthRule, ...]:
         return tuple(rule for rule in self._language.rules.flows if rule.id in ids)
 
-    def _use_buffers(self, word: Word, token: Token, cells: Sequence[Cell]) -> Cell:
+    def _use_buffers(self, word: FifthWord, token: Token, cells: Sequence[Cell]) -> Cell:
         """Apply a word to the buffers; return the previous content of the buffer with its result."""
         content: Cell = None
         for name in word.opens:
@@ -176,9 +176,9 @@ class Flow:
             self.given.add(name)
         return content
 
-    def _returned_string(self, word: Word, token: Token, inside: Cell) -> Cell:
+    def _build_returned_string(self, word: FifthWord, token: Token, inside: Cell) -> Cell:
         name = word.gives[0]
-        fresh = Trace(origin=token.word, token=token, buffer=name, turn=self._buffer_generation(name))
+        fresh = CellTrace(origin=token.word, token=token, buffer=name, turn=self._get_buffer_generation(name))
         if inside is None:
             return fresh
         return replace(fresh, watched=inside.watched, quotes=inside.quotes)
@@ -189,7 +189,7 @@ class Flow:
             called = self._language.buffers[name]
             self._report_once("structure.buffer_conflict", token, word=token.word, buffer=called, line=opened)
 
-    def _check_overwritten(self, name: str, word: Word, token: Token, cells: Sequence[Cell]) -> None:
+    def _check_overwritten(self, name: str, word: FifthWord, token: Token, cells: Sequence[Cell]) -> None:
         """Report a string that a library word overwrites before the word reads it."""
         if name == HERE or word.library == PROGRAM:
             return
@@ -197,7 +197,7 @@ class Flow:
             if cell.buffer == name:
                 self._report_overwritten(cell, token)
 
-    def _report_overwritten(self, cell: Trace, token: Token) -> None:
+    def _report_overwritten(self, cell: CellTrace, token: Token) -> None:
         # Outside definitions, every string can be overwritten; one finding is enough.
         key = -1 if cell.buffer == HERE and self._outside else token.start
         names = {
@@ -217,7 +217,7 @@ class Flow:
         self._turns[name] = self._turns.get(name, 0) + 1
         self.overwritten.add(name)
 
-    def _buffer_generation(self, name: str) -> int:
+    def _get_buffer_generation(self, name: str) -> int:
         return self._turns.get(name, 0)
 
 
@@ -228,7 +228,7 @@ def _merge_content(content: Cell, cells: Sequence[Cell]) -> Cell:
     return content
 
 
-def _watch(cell: Cell, other: Trace) -> Cell:
+def _watch(cell: Cell, other: CellTrace) -> Cell:
     if cell is None:
         return other
     new = tuple(rule for rule in other.watched if rule not in cell.watched)

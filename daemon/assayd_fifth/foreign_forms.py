@@ -23,7 +23,7 @@ _LINE_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class ForeignForm:
     """A line in a foreign form: its 1-based number and column, fault and remedy, and the Fifth line."""
 
     line: int
@@ -112,7 +112,7 @@ _ROWS: Sequence[_LinePattern] = (
 )  # fmt: skip
 
 
-def forms(text: str, is_wrong: Callable[[int], bool]) -> Iterator[Form]:
+def find_forms(text: str, is_wrong: Callable[[int], bool]) -> Iterator[ForeignForm]:
     """Return the foreign forms on lines that have findings, at most one form per line."""
     for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
         if len(line) > _LINE_CHARS or not is_wrong(number):
@@ -121,7 +121,7 @@ def forms(text: str, is_wrong: Callable[[int], bool]) -> Iterator[Form]:
             found = row.find.search(line)
             if found is not None:
                 new = line[: found.start()] + found.expand(row.put) + line[found.end() :]
-                yield Form(
+                yield ForeignForm(
                     line=number,
                     column=found.start() + 1 + (len(found[0]) - len(found[0].lstrip())),
                     message=_fill_groups(row.message, found),
@@ -131,7 +131,7 @@ def forms(text: str, is_wrong: Callable[[int], bool]) -> Iterator[Form]:
                 break
 
 
-def addresses(text: str) -> Iterator[Form]:
+def iter_missing_fetches(text: str) -> Iterator[ForeignForm]:
     """Yield forms like ``total 2 + .``, in which a variable lacks the `@` that reads its value."""
     names = _find_defined_names(text, "variable")
     for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
@@ -141,7 +141,7 @@ def addresses(text: str) -> Iterator[Form]:
                 name = found[1]
                 message = f"`{name}` is the address of the variable, not its value."
                 hint = f"Read the value with `@`: `{name} @`."
-                yield Form(line=number, column=found.start(1) + 1, message=message, hint=hint, new=new)
+                yield ForeignForm(line=number, column=found.start(1) + 1, message=message, hint=hint, new=new)
                 break
 
 
@@ -175,7 +175,7 @@ _SUSPICIONS: Sequence[_LinePattern] = (
 )  # fmt: skip
 
 
-def suspicions(text: str) -> Iterator[Form]:
+def iter_suspicious_forms(text: str) -> Iterator[ForeignForm]:
     """Yield forms like ``s" hello" .`` and ``0 5 do``, which have a different meaning in Fifth."""
     names, values = _find_defined_names(text, "variable"), _find_defined_names(text, "value")
     for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
@@ -221,8 +221,8 @@ def _is_applicable(row: _LinePattern, found: re.Match[str]) -> bool:
     return not row.put.endswith(r"\3") or int(found[1]) < int(found[2])
 
 
-def _build_form(number: int, found: re.Match[str], row: _LinePattern, new: str) -> Form:
-    return Form(
+def _build_form(number: int, found: re.Match[str], row: _LinePattern, new: str) -> ForeignForm:
+    return ForeignForm(
         line=number,
         column=found.start() + 1 + (len(found[0]) - len(found[0].lstrip())),
         message=_fill_groups(row.message, found),

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from assayd.findings.expected import CASES, describe_cases
 from assayd.model.prompting import Example, PromptContext, PromptTopic, Proposal
-from assayd_fifth.advice import guide_sections
+from assayd_fifth.advice import list_guide_sections
 from assayd_fifth.language import Language
 from assayd_fifth.payload import MOST_FILES, FifthCase, Label, Name, Path
 
@@ -61,13 +61,13 @@ class FifthContext(BaseModel):
     cases: Annotated[tuple[FifthCase, ...], Field(max_length=CASES)] = ()
 
 
-def around(context: FifthContext) -> list[PromptContext]:
+def describe_request_context(context: FifthContext) -> list[PromptContext]:
     """Return the context that the generated code must fit."""
     files = [PromptContext(title=f"file {path}", text=text) for path, text in sorted(context.files.items())]
-    return [*loaded(context.libraries), *files, *describe_fifth_cases(context.cases)]
+    return [*describe_loaded_libraries(context.libraries), *files, *describe_fifth_cases(context.cases)]
 
 
-def loaded(libraries: Sequence[str]) -> list[PromptContext]:
+def describe_loaded_libraries(libraries: Sequence[str]) -> list[PromptContext]:
     """Return the libraries that a program can use without `require`."""
     return [PromptContext(title="loaded libraries", text=", ".join(libraries))] if libraries else []
 
@@ -111,14 +111,16 @@ def list_words(about: Language, libraries: Iterable[str], sections: Iterable[str
             yield line
 
 
-def topics(about: Language, libraries: Iterable[str], sections: Iterable[str]) -> tuple[PromptTopic, ...]:
+def build_topics(
+    about: Language, libraries: Iterable[str], sections: Iterable[str]
+) -> tuple[PromptTopic, ...]:
     """Return the topics of the guide for strings, HTML, databases and files."""
     told = _select_libraries(about, libraries, sections)
     found = [
         PromptTopic(
             words=_MENTIONED_BY[library],
             rules=(
-                *guide_sections(("dependencies", section), about),
+                *list_guide_sections(("dependencies", section), about),
                 READING,
                 _list_library_words(about, library, CHARS),
             ),
@@ -127,7 +129,7 @@ def topics(about: Language, libraries: Iterable[str], sections: Iterable[str]) -
         for library, section in _SECTIONS.items()
         if library not in told
     ]
-    return (*found, PromptTopic(words=_FILES, rules=guide_sections(("file_io",), about)))
+    return (*found, PromptTopic(words=_FILES, rules=list_guide_sections(("file_io",), about)))
 
 
 def _select_libraries(about: Language, libraries: Iterable[str], sections: Iterable[str]) -> list[str]:

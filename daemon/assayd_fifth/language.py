@@ -18,8 +18,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from assayd.errors import ConfigError
-from assayd_fifth.effects import CellNames, Effect, counts, describe, read_effect
-from assayd_fifth.rules import FifthRule, Rules, extend, parse_rules
+from assayd_fifth.effects import CellNames, StackEffect, build_unnamed_effect, describe_effect, read_effect
+from assayd_fifth.rules import FifthRule, FifthRules, add_operator_documents, parse_rules
 
 if TYPE_CHECKING:
     from assayd_fifth.tokens import Token
@@ -30,7 +30,7 @@ PROGRAM = "program"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
+class FifthWord:
     """The behavior of a word during the walk; words with the same behavior can share an object.
 
     `effect` is None if the effect on the stack is unknown. `moves` applies to a word that only moves cells:
@@ -40,7 +40,7 @@ class Word:
     """
 
     library: str
-    effect: Effect | None
+    effect: StackEffect | None
     takes: int = 0
     leaves: int = 0
     moves: tuple[int, ...] | None = None
@@ -50,7 +50,7 @@ class Word:
     parses: int = 0
     defines: bool = False
     """Whether it defines a word under the name that it reads; `child` is that word's effect, if known."""
-    child: Effect | None = None
+    child: StackEffect | None = None
     constant: bool = False
     """Whether it is a constant of the program."""
     rule: str | None = None
@@ -82,12 +82,12 @@ class Word:
             return "( … )"
         takes, leaves = self.effect.takes, self.effect.leaves
         if not takes.names and not leaves.names:
-            return describe(takes.most, leaves.most)
+            return describe_effect(takes.most, leaves.most)
         return " ".join(["(", *takes.names, "--", *leaves.names, ")"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pattern:
+class WordPattern:
     """A pattern of unknown words, and its replacement."""
 
     matches: re.Pattern[str]
@@ -95,7 +95,7 @@ class Pattern:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foreign:
+class ForeignWords:
     """The known words of gforth and other languages."""
 
     gforth: frozenset[str]
@@ -104,8 +104,8 @@ class Foreign:
     meanings: Mapping[str, str]
     """Words of other languages, with the Fifth words of the same meaning."""
     imagined: Mapping[str, str]
-    forms: tuple[Pattern, ...]
-    literals: tuple[Pattern, ...]
+    forms: tuple[WordPattern, ...]
+    literals: tuple[WordPattern, ...]
     hints: Mapping[str, str]
 
 
@@ -113,7 +113,7 @@ class Foreign:
 class Language:
     """The definition of the language that the checks use."""
 
-    words: Mapping[str, Mapping[str, Word]]
+    words: Mapping[str, Mapping[str, FifthWord]]
     """Library to name to word."""
     buffers: Mapping[str, str]
     """Buffer to its name in messages."""
@@ -121,11 +121,11 @@ class Language:
     """Library to the libraries that it loads."""
     missing: Mapping[str, tuple[str, ...]]
     """Library to the words that it needs and doesn't define."""
-    rules: Rules
+    rules: FifthRules
     guide: Mapping[str, str]
     """Section of the guide to its text."""
     cells: CellNames
-    foreign: Foreign
+    foreign: ForeignWords
     prelude: bytes
     """The file that gforth loads before a Fifth program."""
     plain_strings: tuple[str, ...]
@@ -150,11 +150,11 @@ class Language:
         name = parameter.lower()
         return tuple(rule for rule in self.rules.flows if rule.parameters and rule.parameters.fullmatch(name))
 
-    def closure(self, libraries: Iterable[str]) -> list[str]:
+    def resolve_dependencies(self, libraries: Iterable[str]) -> list[str]:
         """Return libraries and the libraries that they load, each once and after its dependencies."""
         found: dict[str, None] = {}
         for name in libraries:
-            for each in (*self.closure(self.brings.get(name, ())), name):
+            for each in (*self.resolve_dependencies(self.brings.get(name, ())), name):
                 found.setdefault(each)
         return list(found)
 
@@ -163,20 +163,20 @@ _folders: tuple[Path, ...] = ()
 """Folders with the operator's additions."""
 
 
-def use_tables(folders: Iterable[Path]) -> None:
+def add_tables(folders: Iterable[Path]) -> None:
     """Add the tables in these folders to the language of this process.
 
     Raises: ConfigError ``fifth.tables``.
     """
     global _folders  # noqa: PLW0603 - one language for each process, set before its first use
     _folders = tuple(folders)
-    language.cache_clear()
+    get_language.cache_clear()
     if _folders:
-        language()
+        get_language()
 
 
 @cache
-def language() -> Language:
+def get_language() -> Language:
     """Return the language that the package defines, with the operator's additions.
 
     Raises: ConfigError ``fifth.tables``.
@@ -185,9 +185,9 @@ def language() -> Language:
     names = ("language", "vocabulary", "rules")
     about, vocabulary, rules = (tomllib.loads((folder / f"{name}.toml").read_text("utf-8")) for name in names)
     about["guide"] = tomllib.loads((folder / "guide.toml").read_text("utf-8"))["section"]
-    extend(about, vocabulary, rules, _folders)
+    add_operator_documents(about, vocabulary, rules, _folders)
     try:
-        return _read(about, vocabulary, rules, folder)
+        return _read_data_files(about, vocabulary, rules, folder)
     except (TypeError, ValueError, KeyError, re.error) as problem:
         if not _folders:
             raise
@@ -195,7 +195,7 @@ def language() -> Language:
         raise ConfigError("fifth.tables", f"{where}: invalid rule or word: {problem}") from problem
 
 
-def _read(
+def _read_data_files(
     about: Mapping[str, Any], vocabulary: Mapping[str, Any], rules: Mapping[str, Any], folder: Traversable
 ) -> Language:
     return read_language(about, vocabulary, rules, prelude=(folder / "prelude.fs").read_bytes())
@@ -217,7 +217,7 @@ def read_language(
         missing={name: tuple(words) for name, words in about["missing"].items()},
         rules=read,
         guide=MappingProxyType(dict(about.get("guide", {}))),
-        cells=_cells(about),
+        cells=_read_cell_names(about),
         foreign=_read_foreign_words(about),
         prelude=prelude,
         plain_strings=tuple(about["strings"]["plain"]),
@@ -239,23 +239,23 @@ def read_language(
 class _WordBuilder:
     """A builder of words from the data."""
 
-    def __init__(self, about: Mapping[str, Any], vocabulary: Mapping[str, Any], rules: Rules) -> None:
+    def __init__(self, about: Mapping[str, Any], vocabulary: Mapping[str, Any], rules: FifthRules) -> None:
         self._about, self._rules = about, rules
-        self._cells = replace(_cells(about), other_most=1)
-        self._wrong_effect = _folded(vocabulary["wrong_effect"])
-        self._wrong_result = _folded(vocabulary["wrong_result"])
+        self._cells = replace(_read_cell_names(about), other_most=1)
+        self._wrong_effect = _fold_keys(vocabulary["wrong_effect"])
+        self._wrong_result = _fold_keys(vocabulary["wrong_result"])
         self._unsure = {*self._wrong_effect, *about["words"]["unknown"]}
         self._roles = {word: role for role, words in about["roles"].items() for word in words}
 
-    def words(self, library: str, entries: Mapping[str, str]) -> dict[str, Word]:
+    def words(self, library: str, entries: Mapping[str, str]) -> dict[str, FifthWord]:
         return {name.lower(): self._build_word(name.lower(), library, text) for name, text in entries.items()}
 
-    def _build_word(self, name: str, library: str, text: str) -> Word:
-        effect = None if name in self._unsure else read_effect(_first_group(text), self._cells)
+    def _build_word(self, name: str, library: str, text: str) -> FifthWord:
+        effect = None if name in self._unsure else read_effect(_extract_first_group(text), self._cells)
         if effect is not None and not effect.counted:
             effect = None
         rule = self._rules.by_word.get(name)
-        word = Word(
+        word = FifthWord(
             library=library,
             effect=effect,
             takes=effect.takes.least if effect else 0,
@@ -267,7 +267,9 @@ class _WordBuilder:
             certain=effect is not None and library in ALWAYS_LOADED,
             role=self._roles.get(name),
             defines=name in self._about["makes"],
-            child=counts(0, cells) if (cells := self._about["makes"].get(name, -1)) >= 0 else None,
+            child=build_unnamed_effect(0, cells)
+            if (cells := self._about["makes"].get(name, -1)) >= 0
+            else None,
             parses=int(any(name in names for key, names in self._about["takes"].items() if key in _TAKING)),
             rule=rule.id if rule else None,
             defect=self._find_defect(name),
@@ -287,7 +289,7 @@ class _WordBuilder:
             plain=self._is_plain(name, word) and not watched,
         )
 
-    def _is_plain(self, name: str, word: Word) -> bool:
+    def _is_plain(self, name: str, word: FifthWord) -> bool:
         special = (word.role, word.rule, word.defect, word.compile_only, word.parses)
         strings = (word.opens, word.adds, word.gives, word.overwrites)
         flows = any(name in {*rule.sources, *rule.through, *rule.sinks} for rule in self._rules.flows)
@@ -310,12 +312,12 @@ _TAG = re.compile(r"</?\w+[.#/]*>").fullmatch
 _TAKING = ("names", "words", "characters", "paths")
 
 
-def _first_group(text: str) -> str:
+def _extract_first_group(text: str) -> str:
     """Return the text between the first parentheses of ``( x -- ) ( R: -- x )``."""
     return text.removeprefix("( ").partition(" )")[0]
 
 
-def _map_kept_cells(effect: Effect, cells: CellNames) -> tuple[int, ...]:
+def _map_kept_cells(effect: StackEffect, cells: CellNames) -> tuple[int, ...]:
     """Return, for each cell that a word leaves, the number of the taken cell with its name; -1 if new."""
     taken = _expand_cells(effect.takes.names, cells)
     return tuple(
@@ -324,10 +326,10 @@ def _map_kept_cells(effect: Effect, cells: CellNames) -> tuple[int, ...]:
 
 
 def _expand_cells(names: Sequence[str], cells: CellNames) -> list[str]:
-    return [f"{name}.{cell}" for name in names for cell in range(cells.width(name)[0])]
+    return [f"{name}.{cell}" for name in names for cell in range(cells.get_width(name)[0])]
 
 
-def _cells(about: Mapping[str, Any]) -> CellNames:
+def _read_cell_names(about: Mapping[str, Any]) -> CellNames:
     return CellNames(
         one=frozenset(about["cells"]["one"]),
         two=frozenset(about["cells"]["two"]),
@@ -336,8 +338,8 @@ def _cells(about: Mapping[str, Any]) -> CellNames:
     )
 
 
-def _read_foreign_words(about: Mapping[str, Any]) -> Foreign:
-    return Foreign(
+def _read_foreign_words(about: Mapping[str, Any]) -> ForeignWords:
+    return ForeignWords(
         gforth=frozenset(about["gforth"]["words"].split()),
         gforth_hints=about["gforth"]["hints"],
         replacements=about["gforth"]["replace"],
@@ -349,9 +351,9 @@ def _read_foreign_words(about: Mapping[str, Any]) -> Foreign:
     )
 
 
-def _compile_patterns(entries: Sequence[Mapping[str, str]]) -> tuple[Pattern, ...]:
-    return tuple(Pattern(matches=re.compile(e["pattern"], re.DOTALL), hint=e["hint"]) for e in entries)
+def _compile_patterns(entries: Sequence[Mapping[str, str]]) -> tuple[WordPattern, ...]:
+    return tuple(WordPattern(matches=re.compile(e["pattern"], re.DOTALL), hint=e["hint"]) for e in entries)
 
 
-def _folded(entries: Mapping[str, str]) -> dict[str, str]:
+def _fold_keys(entries: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): text for name, text in entries.items()}

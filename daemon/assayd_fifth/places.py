@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from assayd.model.finding import Edit, Finding, Severity
-from assayd.model.text_limits import FINDINGS, SNIPPET_CHARS, shorten
-from assayd_fifth.rules import FifthRule, Rules
+from assayd.model.text_limits import FINDINGS, SNIPPET_CHARS, shorten_text
+from assayd_fifth.rules import FifthRule, FifthRules
 from assayd_fifth.tokens import Token
 
 Change = tuple[int, int, str]
@@ -28,7 +28,7 @@ class _Report:
 class FindingCollector:
     """A collector of the faults that the checks report about one program."""
 
-    def __init__(self, text: str, rules: Rules) -> None:
+    def __init__(self, text: str, rules: FifthRules) -> None:
         self._text = text
         self._rules = rules
         self._told: list[_Report] = []
@@ -52,7 +52,7 @@ class FindingCollector:
             _Report(rule=known, start=start, names=names, edit=edit, severity=severity or known.severity)
         )
 
-    def line_of(self, start: int) -> int:
+    def line_number_at(self, start: int) -> int:
         """Return the line of an offset."""
         return bisect_right(self._lines, start)
 
@@ -65,7 +65,11 @@ class FindingCollector:
         found: dict[str, list[Finding]] = {}
         seen: set[tuple[object, ...]] = set()
         for told in sorted(self._told, key=lambda each: each.start):
-            key = (told.rule.id, told.names.get("word"), None if told.rule.once else self.line_of(told.start))
+            key = (
+                told.rule.id,
+                told.names.get("word"),
+                None if told.rule.once else self.line_number_at(told.start),
+            )
             stage = found.setdefault(told.rule.stage, [])
             if key not in seen and len(stage) < FINDINGS:
                 seen.add(key)
@@ -73,7 +77,7 @@ class FindingCollector:
         return {stage: tuple(findings) for stage, findings in found.items()}
 
     def _build_finding(self, told: _Report) -> Finding:
-        line = self.line_of(told.start)
+        line = self.line_number_at(told.start)
         names = {key: self._format_name(value) for key, value in told.names.items()}
         if "problem" in names and "line" in names:
             # Replaced literally: a value quotes the submission, so it must never be a format string.
@@ -82,19 +86,19 @@ class FindingCollector:
         return Finding(
             rule=told.rule.id,
             category=told.rule.type,
-            message=shorten(told.rule.message.format_map(names)),
+            message=shorten_text(told.rule.message.format_map(names)),
             severity=told.severity,
             line=line,
             column=told.start - self._lines[line - 1] + 1,
-            snippet=shorten(self._get_line(line).rstrip(), SNIPPET_CHARS),
-            suggestion=shorten(suggestion) if suggestion else None,
+            snippet=shorten_text(self._get_line(line).rstrip(), SNIPPET_CHARS),
+            suggestion=shorten_text(suggestion) if suggestion else None,
             edit=self._build_edit(told.edit, line) if told.edit else None,
         )
 
     def _format_name(self, value: object) -> str:
         if isinstance(value, Token):
-            return str(self.line_of(value.start))
-        return shorten(str(value), SNIPPET_CHARS)
+            return str(self.line_number_at(value.start))
+        return shorten_text(str(value), SNIPPET_CHARS)
 
     def _get_line(self, line: int) -> str:
         end = self._lines[line] - 1 if line < len(self._lines) else len(self._text)
@@ -111,6 +115,6 @@ class FindingCollector:
         return Edit(start_line=line, end_line=line, replacement=new.removesuffix("\r"))
 
 
-def errors_as_warnings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def downgrade_errors(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings with errors downgraded to warnings."""
     return tuple(replace(f, severity=Severity.WARNING) if f.is_error else f for f in findings)

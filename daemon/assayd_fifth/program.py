@@ -14,10 +14,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from assayd_fifth.effects import Effect, counts, describe, is_stack_comment, read_effect
-from assayd_fifth.language import ALWAYS_LOADED, PROGRAM, Language, Word
+from assayd_fifth.effects import (
+    StackEffect,
+    build_unnamed_effect,
+    describe_effect,
+    is_stack_comment,
+    read_effect,
+)
+from assayd_fifth.language import ALWAYS_LOADED, PROGRAM, FifthWord, Language
 from assayd_fifth.places import FindingCollector
-from assayd_fifth.tokens import NAME_CHARS, TAKING, WORD, ProgramSegment, Token, is_number, scan
+from assayd_fifth.tokens import NAME_CHARS, TAKING, WORD, ProgramSegment, Token, is_number, iter_segments
 from assayd_fifth.walk import Walk, WalkResult
 
 _LIBRARY_PREFIXES = ("lib:", "pkg:")
@@ -25,7 +31,7 @@ _SUFFIX = ".fs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unknown:
+class UnknownWord:
     """A word that was unknown when it was used. `inside` is the definition that contains the use."""
 
     token: Token
@@ -39,7 +45,7 @@ class _DeclaredEffect(NamedTuple):
     """The content of a stack comment; `suspicious` is True if it contains a name of external data."""
 
     text: str
-    effect: Effect | None
+    effect: StackEffect | None
     suspicious: bool
 
 
@@ -50,20 +56,20 @@ class FifthProgram:
     language: Language
     tell: FindingCollector
     files: Mapping[str, str] = field(default_factory=dict)
-    known: dict[str, Word] = field(default_factory=dict)
+    known: dict[str, FifthWord] = field(default_factory=dict)
     libraries: list[str] = field(default_factory=list)
     defined: dict[str, Token] = field(default_factory=dict)
     """Each name of the program, with the token of its first definition: itself, or the word that reads it."""
     used: dict[str, Token] = field(default_factory=dict)
     """Words of companion rules, with their first uses."""
-    unknowns: list[Unknown] = field(default_factory=list)
+    unknowns: list[UnknownWord] = field(default_factory=list)
     _text: str = ""
     _inside: ProgramSegment | None = None
     _newest: str = ""
     _blind: bool = False
     _any_base: bool = False
     _comments: dict[str, _DeclaredEffect | None] = field(default_factory=dict)
-    _plain: dict[tuple[Effect | None, bool, bool], Word] = field(default_factory=dict)
+    _plain: dict[tuple[StackEffect | None, bool, bool], FifthWord] = field(default_factory=dict)
     _folder: str = "lib/"
     _loaded_files: set[str] = field(default_factory=set)
 
@@ -73,7 +79,7 @@ class FifthProgram:
         for library in (*ALWAYS_LOADED, *libraries):
             self._load_library(library, 0)
         outside = Walk(self, self.tell)
-        for segment in scan(text, self.language, self.tell):
+        for segment in iter_segments(text, self.language, self.tell):
             self._inside = segment if segment.opener is not None else None
             if segment.opener is None:
                 outside.run(segment.tokens)
@@ -85,7 +91,7 @@ class FifthProgram:
         """Report words that are used without their required companions."""
         for rule in self.language.rules.companions:
             used = [self.used[word] for word in rule.words if word in self.used]
-            first = min(used, default=None, key=_token_start)
+            first = min(used, default=None, key=_get_token_start)
             if first is not None and not any(word in self.used for word in rule.needs):
                 self.tell(rule.id, first.start, word=first.word)
 
@@ -103,20 +109,20 @@ class FifthProgram:
         """Return whether a word is a number in another base, if the base can have changed."""
         return self._any_base and word.isalnum()
 
-    def unknown(self, token: Token, before: str) -> None:
+    def record_unknown(self, token: Token, before: str) -> None:
         """Store an unknown word, which is reported later."""
-        self.unknowns.append(Unknown(token=token, before=before, inside=self._inside, blind=self._blind))
+        self.unknowns.append(UnknownWord(token=token, before=before, inside=self._inside, blind=self._blind))
 
-    def parsing(self, token: Token) -> None:
+    def apply_parsing_word(self, token: Token) -> None:
         """Apply a parsing word to the word that it reads from the source."""
         if token.word in self.language.takes_path:
-            self.load(token.text, self._name_offset(token))
+            self.load(token.text, self._find_name_offset(token))
         elif token.word in self.language.takes_name:
-            self.makes(token.text, token, self.known[token.word])
+            self.add_created_word(token.text, token, self.known[token.word])
         elif token.word in self.language.takes_word and token.text:
-            self._look_up_word(Token(token.text.lower(), self._name_offset(token)), token.word)
+            self._look_up_word(Token(token.text.lower(), self._find_name_offset(token)), token.word)
 
-    def act(self, role: str) -> None:
+    def apply_role(self, role: str) -> None:
         """Apply a word's effect on the program."""
         match role:
             case "hex" | "base":
@@ -129,7 +135,7 @@ class FifthProgram:
             case _:
                 pass
 
-    def makes(self, name: str, by: Token, maker: Word) -> None:
+    def add_created_word(self, name: str, by: Token, maker: FifthWord) -> None:
         """Add the word that a defining word creates; `by` is the name or the word that reads the name."""
         self._add_word(name.lower(), self._build_child_word(maker), by)
 
@@ -161,7 +167,7 @@ class FifthProgram:
     def _load_library(self, name: str, start: int) -> None:
         if name not in ALWAYS_LOADED and name not in self.language.brings:
             self._blind = True
-        for each in self.language.closure([name]):
+        for each in self.language.resolve_dependencies([name]):
             if each not in self.libraries:
                 self.libraries.append(each)
                 self._check_missing_words(each, start)
@@ -179,7 +185,7 @@ class FifthProgram:
         if name in self._loaded_files:
             return
         self._loaded_files.add(name)
-        for segment in scan(self.files[name], self.language, _report_nothing):
+        for segment in iter_segments(self.files[name], self.language, _ignore_report):
             for token in segment.tokens:
                 self._import_word(token, inside=segment.opener is not None)
             if segment.opener is not None and segment.opener.text:
@@ -191,7 +197,7 @@ class FifthProgram:
     def _import_word(self, token: Token, *, inside: bool) -> None:
         """Import the definitions or the file of a word outside definitions."""
         if not inside and token.word == "immediate":
-            self.act("immediate")
+            self.apply_role("immediate")
         if inside or token.kind is not TAKING or not token.text:
             return
         if token.word in self.language.takes_path:
@@ -205,7 +211,7 @@ class FifthProgram:
     def _read_definition(self, segment: ProgramSegment, opener: Token) -> None:
         """Read one definition, whose name becomes known only after its end."""
         if opener.word not in self.known:
-            self.unknown(Token(opener.word, opener.start), "")
+            self.record_unknown(Token(opener.word, opener.start), "")
         comment = self._find_declared(segment)
         declared = comment.effect if comment is not None else None
         suspicious = comment is not None and comment.suspicious
@@ -237,12 +243,12 @@ class FifthProgram:
             return False
         return any(t.word in sql or ((w := words.get(t.word)) and w.hands) for t in segment.tokens)
 
-    def _add_word(self, name: str, word: Word, by: Token) -> None:
+    def _add_word(self, name: str, word: FifthWord, by: Token) -> None:
         """Add a word that is known from here on, under the name that `by` is or reads."""
         if not name:
             return
         if len(name) > NAME_CHARS:
-            start = self._name_offset(by)
+            start = self._find_name_offset(by)
             written = self._text[start : start + len(name)]
             self.tell("vocabulary.name_too_long", start, word=written, length=len(name))
         self.defined.setdefault(name, by)
@@ -276,11 +282,11 @@ class FifthProgram:
         effect, edit = "( … -- … )", None
         if found.exact:
             text = constant and found.leaves == 2
-            effect = "( -- addr u )" if text else describe(found.takes, found.leaves)
-            end = self._name_offset(opener) + len(opener.text)
+            effect = "( -- addr u )" if text else describe_effect(found.takes, found.leaves)
+            end = self._find_name_offset(opener) + len(opener.text)
             edit = (end, end, f" {effect}") if not segment.comments else None
         rule = "required.stack_comment_constant" if constant else "required.stack_comment"
-        self.tell(rule, self._name_offset(opener), word=opener.text, effect=effect, edit=edit)
+        self.tell(rule, self._find_name_offset(opener), word=opener.text, effect=effect, edit=edit)
 
     def _is_constant(self, token: Token) -> bool:
         word = self.known.get(token.word)
@@ -290,13 +296,15 @@ class FifthProgram:
             return token.word != "postpone" and word.leaves > 0
         return word.constant or token.word in self.language.constants
 
-    def _report_wrong_comment(self, opener: Token, found: WalkResult, declared: Effect, comment: str) -> None:
+    def _report_wrong_comment(
+        self, opener: Token, found: WalkResult, declared: StackEffect, comment: str
+    ) -> None:
         """Report a definition whose effect contradicts its stack comment."""
         certain = found.certain and declared.counted
-        does = describe(found.takes, found.leaves)
+        does = describe_effect(found.takes, found.leaves)
         self.tell(
             "vocabulary.wrong_signature" if certain else "structure.stack_effect",
-            self._name_offset(opener),
+            self._find_name_offset(opener),
             word=opener.text,
             problem=f"'{opener.text}' is declared as ( {comment} ), but its effect is {does}.",
             remedy=_suggest_agreement(found, declared, does),
@@ -309,9 +317,9 @@ class FifthProgram:
         if rule is not None:
             self.tell(rule.id, token.start, word=token.word, at=token)
         elif word is None:
-            self.unknown(token, by)
+            self.record_unknown(token, by)
 
-    def _name_offset(self, token: Token) -> int:
+    def _find_name_offset(self, token: Token) -> int:
         """Return the offset of the word that a parsing word reads, or of a word without an argument."""
         start = token.start + (len(token.word) if token.kind is TAKING else 0)
         while start < len(self._text) and self._text[start] <= " ":
@@ -322,26 +330,26 @@ class FifthProgram:
 
     def _build_word(
         self,
-        declared: Effect | None,
+        declared: StackEffect | None,
         found: WalkResult | None,
         walk: Walk | None = None,
         made: WalkResult | None = None,
-    ) -> Word:
+    ) -> FifthWord:
         """Build the word that a definition creates, as other definitions use it."""
         effect = declared if declared is not None and declared.counted else None
         known = found is not None and found.is_countable and found.agrees
         if effect is None and found is not None and known:
-            effect = counts(found.takes, found.leaves)
+            effect = build_unnamed_effect(found.takes, found.leaves)
         certain = known and found is not None and found.certain
         strings = walk is not None and (
-            walk.flow.given or walk.flow.overwritten or walk.flow.handed or walk.brings
+            walk.flow.given or walk.flow.overwritten or walk.flow.handed or walk.quoted_string_cells
         )
         if walk is None or not (walk.parses or strings):
             return self._get_plain_word(effect, certain=certain)
         child = walk.child if made is None else None
         if made is not None and made.is_countable:
-            child = counts(made.takes, made.leaves)
-        return Word(
+            child = build_unnamed_effect(made.takes, made.leaves)
+        return FifthWord(
             library=PROGRAM,
             effect=effect,
             takes=effect.takes.least if effect else 0,
@@ -353,19 +361,23 @@ class FifthProgram:
             gives=tuple(sorted(walk.flow.given)),
             overwrites=tuple(sorted(walk.flow.overwritten)),
             hands=frozenset(walk.flow.handed) if declared is not None and declared.counted else frozenset(),
-            brings=tuple(each for each in walk.brings if effect and each[0] < effect.leaves.least),
+            brings=tuple(
+                each for each in walk.quoted_string_cells if effect and each[0] < effect.leaves.least
+            ),
             touches=True,
         )
 
-    def _build_child_word(self, maker: Word) -> Word:
+    def _build_child_word(self, maker: FifthWord) -> FifthWord:
         """Build the word that a defining word creates: a constant, if the defining word takes a value."""
         return self._get_plain_word(maker.child, certain=maker.child is not None, constant=maker.takes > 0)
 
-    def _get_plain_word(self, effect: Effect | None, *, certain: bool, constant: bool = False) -> Word:
+    def _get_plain_word(
+        self, effect: StackEffect | None, *, certain: bool, constant: bool = False
+    ) -> FifthWord:
         """Return a word that has only an effect; words with the same effect share one object."""
         key = effect, certain, constant
         if key not in self._plain:
-            self._plain[key] = Word(
+            self._plain[key] = FifthWord(
                 library=PROGRAM,
                 effect=effect,
                 takes=effect.takes.least if effect else 0,
@@ -377,15 +389,15 @@ class FifthProgram:
         return self._plain[key]
 
 
-def _token_start(token: Token) -> int:
+def _get_token_start(token: Token) -> int:
     return token.start
 
 
-def _report_nothing(rule: str, start: int, **names: object) -> None:
+def _ignore_report(rule: str, start: int, **names: object) -> None:
     """Do nothing, because additional files aren't checked."""
 
 
-def _suggest_agreement(found: WalkResult, declared: Effect, does: str) -> str:
+def _suggest_agreement(found: WalkResult, declared: StackEffect, does: str) -> str:
     """Return a hint for making a body and its stack comment agree."""
     more = (found.leaves - found.takes) - (declared.leaves.least - declared.takes.least)
     items = "item" if abs(more) == 1 else "items"

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from assayd.findings.corrections import with_correction
+from assayd.findings.corrections import add_correction
 from assayd.model.finding import Edit, Finding
 
 MOST_TRIED = 60
@@ -60,14 +60,14 @@ _ORDER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ProgramChange:
     """New text for some lines of a program; line numbers are 1-based, and the last line is included."""
 
     first: int
     last: int
     new: str
 
-    def applied(self, lines: Sequence[str]) -> str:
+    def apply_to(self, lines: Sequence[str]) -> str:
         """Return the program after applying the change."""
         return "\n".join((*lines[: self.first - 1], self.new, *lines[self.last :]))
 
@@ -80,7 +80,7 @@ class ProgramCorrection:
     left: tuple[Finding, ...]
 
 
-def corrected(
+def find_best_change(
     text: str, found: Sequence[Finding], again: Callable[[str], Sequence[Finding]], words: Mapping[str, str]
 ) -> ProgramCorrection | None:
     """Return the single change that improves a program most; None if no change improves it.
@@ -95,13 +95,13 @@ def corrected(
         return None
     lines = text.split("\n")
     tried, before = 0, (_count_errors(found), len(found))
-    best: tuple[tuple[int, int], Finding, Change, tuple[Finding, ...]] | None = None
-    for finding in sorted((each for each in found if each.rule in _ORDER and each.line), key=_rank_key):
+    best: tuple[tuple[int, int], Finding, ProgramChange, tuple[Finding, ...]] | None = None
+    for finding in sorted((each for each in found if each.rule in _ORDER and each.line), key=_build_rank_key):
         for change in _generate_changes(lines, finding, words):
             tried += 1
             if tried > MOST_TRIED:
                 break
-            left = tuple(again(change.applied(lines)))
+            left = tuple(again(change.apply_to(lines)))
             if change.new.count("\n") > change.last - change.first and left:
                 continue  # the remaining findings would be on other lines
             score = (_count_errors(left), len(left))
@@ -114,7 +114,7 @@ def corrected(
     _, finding, change, left = best
     finding = _select_finding(finding, found, left)
     edit = Edit(start_line=change.first, end_line=change.last, replacement=change.new)
-    return ProgramCorrection(finding=with_correction(replace(finding, edit=edit), text), left=left)
+    return ProgramCorrection(finding=add_correction(replace(finding, edit=edit), text), left=left)
 
 
 def _select_finding(finding: Finding, found: Sequence[Finding], left: Sequence[Finding]) -> Finding:
@@ -137,11 +137,13 @@ def _count_errors(found: Sequence[Finding]) -> int:
     return sum(each.is_error for each in found)
 
 
-def _rank_key(finding: Finding) -> tuple[int, int]:
+def _build_rank_key(finding: Finding) -> tuple[int, int]:
     return _ORDER.index(finding.rule), finding.line or 0
 
 
-def _generate_changes(lines: Sequence[str], finding: Finding, words: Mapping[str, str]) -> Iterator[Change]:
+def _generate_changes(
+    lines: Sequence[str], finding: Finding, words: Mapping[str, str]
+) -> Iterator[ProgramChange]:
     line = finding.line or 1
     if line > len(lines) or len(lines[line - 1]) > _LINE_CHARS:
         return
@@ -152,9 +154,9 @@ def _generate_changes(lines: Sequence[str], finding: Finding, words: Mapping[str
         yield from making(lines, line, finding.message)
 
 
-def _swap_value_and_name(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+def _swap_value_and_name(lines: Sequence[str], line: int, _: str) -> Iterator[ProgramChange]:
     """Move a value before the word that names the value."""
-    yield Change(line, line, _NAMED_FIRST.sub(r"\3 \1 \2", lines[line - 1]))
+    yield ProgramChange(line, line, _NAMED_FIRST.sub(r"\3 \1 \2", lines[line - 1]))
 
 
 _NAMED_FIRST = re.compile(r"(?<!\S)(constant|value)\s+(\S+)\s+(\S+)", re.IGNORECASE)
@@ -168,22 +170,22 @@ def _find_definition_end(lines: Sequence[str], line: int) -> int:
     return line
 
 
-def _insert_word(lines: Sequence[str], line: int, word: str, *, start: int = 0) -> Iterator[Change]:
+def _insert_word(lines: Sequence[str], line: int, word: str, *, start: int = 0) -> Iterator[ProgramChange]:
     """Yield the changes that insert a word into a line, starting with the last position."""
     text = lines[line - 1]
     places = [found.start() for found in _WORD.finditer(text) if found.start() > start]
     for place in [*places[-_MOST_PLACES:], len(text.rstrip())][::-1]:
         before, after = text[:place].rstrip(), text[place:].strip()
         new = " ".join(part for part in (before, word, after) if part)
-        yield Change(line, line, new)
+        yield ProgramChange(line, line, new)
 
 
-def _close_comment(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+def _close_comment(lines: Sequence[str], line: int, _: str) -> Iterator[ProgramChange]:
     """Close a comment at each position of its line."""
     yield from _insert_word(lines, line, ")", start=lines[line - 1].find("(") + 1)
 
 
-def _close_string(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+def _close_string(lines: Sequence[str], line: int, _: str) -> Iterator[ProgramChange]:
     """Close a string at each position of its line, starting with the last position."""
     text = lines[line - 1]
     start = text.rfind('"') + 1
@@ -193,23 +195,23 @@ def _close_string(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
     while last > 1 and words[last - 1][0].lower() in _AFTER_STRINGS:
         last -= 1
     for place in dict.fromkeys((words[last - 1].end(), *places) if words else ()):
-        yield Change(line, line, f'{text[:place]}"{text[place:]}')
+        yield ProgramChange(line, line, f'{text[:place]}"{text[place:]}')
 
 
 _AFTER_STRINGS = frozenset({"type", "text", "print", "raw", "cr", "nl", "str+", "2drop", ";", "li.", "p."})
 """Words that usually follow a string, so they aren't part of it."""
 
 
-def _end_definition(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+def _end_definition(lines: Sequence[str], line: int, _: str) -> Iterator[ProgramChange]:
     """End a definition at the end of a line, trying the last possible line first."""
     last = next((n for n in range(line + 1, len(lines) + 1) if _STARTS.match(lines[n - 1])), len(lines) + 1)
     for number in range(min(last - 1, line + _MOST_PLACES), line - 1, -1):
         text = lines[number - 1].rstrip()
         if text.strip() and not text.lstrip().startswith("\\"):
-            yield Change(number, number, f"{text} ;")
+            yield ProgramChange(number, number, f"{text} ;")
 
 
-def _balance_block(lines: Sequence[str], line: int, message: str) -> Iterator[Change]:
+def _balance_block(lines: Sequence[str], line: int, message: str) -> Iterator[ProgramChange]:
     """Close a block that is open, or open a block that is closed without a beginning."""
     end = _find_definition_end(lines, line)
     opened = _OPEN.search(message)
@@ -227,7 +229,9 @@ def _balance_block(lines: Sequence[str], line: int, message: str) -> Iterator[Ch
             for found in _WORD.finditer(lines[number - 1]):
                 if found[0].lower().strip("()") in _FOREIGN_CLOSERS:
                     text = lines[number - 1]
-                    yield Change(number, number, f"{text[: found.start()]}{closer}{text[found.end() :]}")
+                    yield ProgramChange(
+                        number, number, f"{text[: found.start()]}{closer}{text[found.end() :]}"
+                    )
         yield from _insert_word(lines, end, closer, start=lines[end - 1].find(")"))
 
 
@@ -238,13 +242,13 @@ _FOREIGN_CLOSERS = frozenset(
 )  # fmt: skip
 
 
-def _remove_word(lines: Sequence[str], line: int, word: str) -> Iterator[Change]:
+def _remove_word(lines: Sequence[str], line: int, word: str) -> Iterator[ProgramChange]:
     text = lines[line - 1]
     for found in list(re.finditer(rf"(?<!\S){re.escape(word)}(?!\S)\s?", text))[::-1]:
-        yield Change(line, line, text[: found.start()] + text[found.end() :])
+        yield ProgramChange(line, line, text[: found.start()] + text[found.end() :])
 
 
-def _move_definition(lines: Sequence[str], line: int, message: str) -> Iterator[Change]:
+def _move_definition(lines: Sequence[str], line: int, message: str) -> Iterator[ProgramChange]:
     """Move a one-line definition before the definition that uses it."""
     found = re.search(r"in line (\d+)\.", message)
     later = int(found[1]) if found is not None else 0
@@ -252,51 +256,51 @@ def _move_definition(lines: Sequence[str], line: int, message: str) -> Iterator[
     while first > 1 and not _STARTS.match(lines[first - 1]):
         first -= 1
     if line < later <= len(lines) and _STARTS.match(lines[later - 1]) and _END.search(lines[later - 1]):
-        yield Change(first, later, "\n".join((lines[later - 1], *lines[first - 1 : later - 1])))
+        yield ProgramChange(first, later, "\n".join((lines[later - 1], *lines[first - 1 : later - 1])))
 
 
-def _wrap_in_definition(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+def _wrap_in_definition(lines: Sequence[str], line: int, _: str) -> Iterator[ProgramChange]:
     """Move a line into a new definition, and add a call of this definition."""
     text = lines[line - 1]
     if re.search(r"(?<!\S)\[char\](?!\S)", text):
-        yield Change(line, line, text.replace("[char]", "char"))
+        yield ProgramChange(line, line, text.replace("[char]", "char"))
     if _STARTS.match(text) is None:
-        yield Change(line, line, f": main ( -- ) {text.strip()} ; main")
+        yield ProgramChange(line, line, f": main ( -- ) {text.strip()} ; main")
     yield from _remove_word(lines, line, ";")
 
 
-def _clear_return_stack(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+def _clear_return_stack(lines: Sequence[str], line: int, _: str) -> Iterator[ProgramChange]:
     """Remove the items that remain on the return stack."""
     end = _find_definition_end(lines, line)
     text = lines[line - 1]
     for found in re.finditer(r"(?<!\S)exit(?!\S)", text):
         for word in ("unloop", "r> drop"):
-            yield Change(line, line, f"{text[: found.start()]}{word} {text[found.start() :]}")
+            yield ProgramChange(line, line, f"{text[: found.start()]}{word} {text[found.start() :]}")
     for word in ("r>", "r> drop", "r> swap", "2r>", "2r> 2drop"):
         last = list(_END.finditer(lines[end - 1]))
         if last:
             place = last[-1].start()
-            yield Change(end, end, f"{lines[end - 1][:place]}{word} {lines[end - 1][place:]}")
+            yield ProgramChange(end, end, f"{lines[end - 1][:place]}{word} {lines[end - 1][place:]}")
     yield from _insert_word(lines, line, "r>", start=text.find(">r"))
 
 
-def _reset_buffer(lines: Sequence[str], line: int, _: str) -> Iterator[Change]:
+def _reset_buffer(lines: Sequence[str], line: int, _: str) -> Iterator[ProgramChange]:
     text = lines[line - 1]
     found = re.search(r"""(?:s\\?" [^"]*"\s+|(?<!\S)\S+\s+)?(str2?)\+""", text)
     if found is not None:
-        yield Change(line, line, f"{text[: found.start()]}{found[1]}-reset {text[found.start() :]}")
+        yield ProgramChange(line, line, f"{text[: found.start()]}{found[1]}-reset {text[found.start() :]}")
 
 
-def _load_library(lines: Sequence[str], _: int, message: str) -> Iterator[Change]:
+def _load_library(lines: Sequence[str], _: int, message: str) -> Iterator[ProgramChange]:
     """Load a library at the beginning of the program."""
     found = re.search(r"the library (\w+)", message)
     if found is not None:
-        yield Change(1, 1, f"require lib/{found[1]}.fs\n{lines[0]}")
+        yield ProgramChange(1, 1, f"require lib/{found[1]}.fs\n{lines[0]}")
 
 
 def _replace_unknown_word(
     lines: Sequence[str], line: int, finding: Finding, words: Mapping[str, str]
-) -> Iterator[Change]:
+) -> Iterator[ProgramChange]:
     """Replace an unknown word with one or more known words."""
     text, start = lines[line - 1], (finding.column or 1) - 1
     found = _WORD.match(text, start)
@@ -308,17 +312,17 @@ def _replace_unknown_word(
     if word.lower() in words:
         meant.insert(0, words[word.lower()])
     for new in meant:
-        yield Change(line, line, f"{text[:start]}{new}{text[found.end() :]}")
+        yield ProgramChange(line, line, f"{text[:start]}{new}{text[found.end() :]}")
     for pattern, put in _FORMS:
         seen = pattern.search(text, max(start - 1, 0)) or pattern.search(text)
         if seen is not None:
             new = f"{text[: seen.start()]}{seen.expand(put)}{text[seen.end() :]}".rstrip()
-            yield Change(line, line, re.sub(r"(?<=\S)  +(?=\S)", " ", new))
+            yield ProgramChange(line, line, re.sub(r"(?<=\S)  +(?=\S)", " ", new))
     if re.search(r"(?<!\S):\s\S+.*?(?<!\S):\s", text):
         inner = re.search(r"(?<=\S)\s:\s\S+.*?\s;(?!\S)", text)
         if inner is not None:
             rest = f"{text[: inner.start()]}{text[inner.end() :]}"
-            yield Change(line, line, f"{inner[0].strip()} {rest.strip()}")
+            yield ProgramChange(line, line, f"{inner[0].strip()} {rest.strip()}")
 
 
 _NAME = r"(?:(?!:\})[^{}\s])++"
@@ -359,7 +363,7 @@ _FORMS = tuple(
     )
 )
 
-_Making = Callable[[Sequence[str], int, str], Iterator[Change]]
+_Making = Callable[[Sequence[str], int, str], Iterator[ProgramChange]]
 _MAKING: Mapping[str, _Making] = {
     "vocabulary.comment_open": _close_comment,
     "vocabulary.string_open": _close_string,

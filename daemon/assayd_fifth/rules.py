@@ -52,7 +52,7 @@ def read_tables(folders: Iterable[Path]) -> list[tuple[Path, Mapping[str, Any]]]
     return read
 
 
-def extend(
+def add_operator_documents(
     about: dict[str, Any], vocabulary: dict[str, Any], rules: dict[str, Any], folders: Iterable[Path]
 ) -> None:
     """Add the operators' documents to the package's own.
@@ -185,7 +185,7 @@ class TaskProfile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class FifthRules:
     """All rules by id, in the order in which they should be fixed; `run` contains the rules for runs."""
 
     by_id: Mapping[str, FifthRule]
@@ -196,7 +196,7 @@ class Rules:
     profiles: tuple[ModelProfile, ...]
     tasks: tuple[TaskProfile, ...]
 
-    def listed(self) -> tuple[Rule, ...]:
+    def to_api_rules(self) -> tuple[Rule, ...]:
         """Return the rules in the format of the API's list of kinds."""
         return tuple(
             Rule(id=rule.id, title=rule.title, severity=rule.severity, help=f"Bad: {rule.example}")
@@ -208,10 +208,10 @@ class Rules:
         return self.by_id.get(rule) or self.run.get(rule)
 
 
-def parse_rules(document: Mapping[str, Any]) -> Rules:
+def parse_rules(document: Mapping[str, Any]) -> FifthRules:
     """Parse the rules file."""
     rules = [_parse_rule(entry) for entry in document["rule"]]
-    return Rules(
+    return FifthRules(
         by_id=MappingProxyType({rule.id: rule for rule in rules}),
         by_word={word: rule for rule in rules if rule.detect == "words" for word in rule.words},
         flows=tuple(rule for rule in rules if rule.detect == "flow"),

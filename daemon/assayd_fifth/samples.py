@@ -20,7 +20,7 @@ html>stdout s" Things" page
 """
 
 
-def _sample(
+def _build_sample(
     name: str, code: str, *rules: str, verdict: str = "failed", runs: bool = False, **others: object
 ) -> Sample:
     payload = {"code": code, "execute": runs, **others}
@@ -28,43 +28,43 @@ def _sample(
 
 
 SAMPLES = (
-    _sample("good", _GOOD, verdict="validated"),
-    _sample("page", _PAGE, verdict="validated"),
-    _sample("answer", f"Here:\n```forth\n{_GOOD}```\n", "forbidden.answer_blocks", verdict="validated"),
-    _sample(
+    _build_sample("good", _GOOD, verdict="validated"),
+    _build_sample("page", _PAGE, verdict="validated"),
+    _build_sample("answer", f"Here:\n```forth\n{_GOOD}```\n", "forbidden.answer_blocks", verdict="validated"),
+    _build_sample(
         "constant", ': db s" app.db" ;\ndb type\n', "required.stack_comment_constant", verdict="validated"
     ),
-    _sample("loop", ": f ( -- ) 3 0 do i loop ;\n", "structure.loop", verdict="validated"),
-    _sample("branches", ": f ( n -- n ) dup if 1 then ;\n", "structure.branches"),
-    _sample("control", ": f ( n -- ) if drop ;\n", "structure.unbalanced", strict_mode=False),
-    _sample("lenient", ": f 2 * ;\n", "required.stack_comment", verdict="validated", strict_mode=False),
-    _sample("concatenation", ': f ( -- addr u ) s" a" s" b" s+ ;\n', "forbidden.concatenation"),
-    _sample("include", "include str.fs\n", "forbidden.include"),
-    _sample(
+    _build_sample("loop", ": f ( -- ) 3 0 do i loop ;\n", "structure.loop", verdict="validated"),
+    _build_sample("branches", ": f ( n -- n ) dup if 1 then ;\n", "structure.branches"),
+    _build_sample("control", ": f ( n -- ) if drop ;\n", "structure.unbalanced", strict_mode=False),
+    _build_sample("lenient", ": f 2 * ;\n", "required.stack_comment", verdict="validated", strict_mode=False),
+    _build_sample("concatenation", ': f ( -- addr u ) s" a" s" b" s+ ;\n', "forbidden.concatenation"),
+    _build_sample("include", "include str.fs\n", "forbidden.include"),
+    _build_sample(
         "raw", ": f ( row$ -- ) 0 sql-field raw 2drop ;\n", "forbidden.raw_user_data", libraries=["core"]
     ),
-    _sample("comment", ": double 2 * ;\n", "required.stack_comment"),
-    _sample("unknown", ": f ( addr u -- ) string-split ;\n", "vocabulary.unknown_word"),
-    _sample("library", ': f ( -- ) s" a" text ;\n', "vocabulary.library_not_loaded"),
-    _sample("gforth", ": f ( a b -- flag ) <= ;\n", "vocabulary.gforth_word"),
-    _sample("runs", _GOOD, verdict="validated", runs=True),
-    _sample(
+    _build_sample("comment", ": double 2 * ;\n", "required.stack_comment"),
+    _build_sample("unknown", ": f ( addr u -- ) string-split ;\n", "vocabulary.unknown_word"),
+    _build_sample("library", ': f ( -- ) s" a" text ;\n', "vocabulary.library_not_loaded"),
+    _build_sample("gforth", ": f ( a b -- flag ) <= ;\n", "vocabulary.gforth_word"),
+    _build_sample("runs", _GOOD, verdict="validated", runs=True),
+    _build_sample(
         "unavailable", "require lib/str.fs\n", "fifth.library_unavailable", verdict="validated", runs=True
     ),
-    _sample("division", "7 0 / .\n", "fifth.division_by_zero", runs=True),
-    _sample(
+    _build_sample("division", "7 0 / .\n", "fifth.division_by_zero", runs=True),
+    _build_sample(
         "case",
         _GOOD,
         verdict="validated",
         runs=True,
         cases=[{"name": "five", "expected": "5 doubled is 10 \n"}],
     ),
-    _sample(
+    _build_sample(
         "case_differs",
         _GOOD,
         "case.differs",
         runs=True,
         cases=[{"name": "six", "expected": "6 doubled is 12", "compare": "tokens"}],
     ),
-    _sample("endless", ": f ( -- ) begin again ;\nf\n", "sandbox.timeout", runs=True),
+    _build_sample("endless", ": f ( -- ) begin again ;\nf\n", "sandbox.timeout", runs=True),
 )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from assayd.model.finding import Severity
 from assayd_fifth.flow import Cell
-from assayd_fifth.language import PROGRAM, Word
+from assayd_fifth.language import PROGRAM, FifthWord
 from assayd_fifth.tokens import Report, Token
 
 MOST_CELLS = 64
@@ -33,7 +33,7 @@ class Snapshot(NamedTuple):
         return len(self.cells) - self.borrowed
 
 
-class End(NamedTuple):
+class EndState(NamedTuple):
     """The compared part of the state at an end of a definition."""
 
     token: Token
@@ -82,11 +82,11 @@ class WalkState:
         return len(self.cells) - self.borrowed
 
     @property
-    def judged(self) -> bool:
+    def reports_faults(self) -> bool:
         """Return whether a fault at this position should be reported."""
         return self.exact and self.alive
 
-    def take(self, count: int, word: Word, token: Token) -> list[Cell]:
+    def take_cells(self, count: int, word: FifthWord, token: Token) -> list[Cell]:
         """Take cells from the stack, and borrow missing cells from below the seen ones."""
         rest = len(self.cells) - count
         if rest < 0:
@@ -101,19 +101,19 @@ class WalkState:
     def _borrow_cells(self, missing: int) -> bool:
         """Borrow cells from below; return False if there can't be as many."""
         self.cells[:0] = [None] * missing
-        if not self.judged:
+        if not self.reports_faults:
             return True
         self.borrowed += missing
         return self.allowed is None or self.borrowed <= self.allowed
 
-    def tell(self, rule: str, token: Token, *, certain: bool = False, **names: object) -> None:
+    def report_fault(self, rule: str, token: Token, *, certain: bool = False, **names: object) -> None:
         """Report a fault at a word, as an error if the fault is certain."""
         if certain:
             names["severity"] = Severity.ERROR
         if not self.macro:
             self._report(rule, token.start, **{"word": token.word, **names})
 
-    def lose(self) -> None:
+    def forget_depth(self) -> None:
         """Continue with an unknown number of cells on the stack."""
         self.exact = self.certain = False
         self.cells.clear()
@@ -129,12 +129,12 @@ class WalkState:
             alive=self.alive,
         )
 
-    def end(self, token: Token) -> End:
+    def end(self, token: Token) -> EndState:
         """Return the cells that the definition would leave if it ended here."""
         self._limit_depth()
-        return End(token, len(self.cells) - self.borrowed, self.borrowed, self.exact)
+        return EndState(token, len(self.cells) - self.borrowed, self.borrowed, self.exact)
 
-    def restore(self, saved: Snapshot) -> None:
+    def restore_state(self, saved: Snapshot) -> None:
         """Replace the state with another one."""
         self.cells[:], self.returns[:] = saved.cells, saved.returns
         self.borrowed, self.exact, self.alive = saved.borrowed, saved.exact, saved.alive
@@ -150,13 +150,13 @@ class WalkState:
 
     def _limit_depth(self) -> None:
         if len(self.cells) + len(self.returns) > MOST_CELLS:
-            self.lose()
+            self.forget_depth()
             self.returns.clear()
 
-    def _report_underflow(self, missing: int, word: Word, token: Token) -> None:
+    def _report_underflow(self, missing: int, word: FifthWord, token: Token) -> None:
         documented = self.certain and self.counted and word.library != PROGRAM
         there = max(word.takes - missing, 0)
-        self.tell(
+        self.report_fault(
             "vocabulary.wrong_signature" if documented else "structure.stack_underflow",
             token,
             certain=documented or (self.certain and word.certain),

@@ -56,7 +56,7 @@ class ProgramSegment:
     comments: list[str] = field(default_factory=list)
 
     @property
-    def awaiting(self) -> bool:
+    def awaits_comment(self) -> bool:
         """Return whether the next comment can be the stack comment of the current definition."""
         return self.opener is not None and not self.tokens
 
@@ -68,12 +68,12 @@ Report = Callable[..., None]
 """Called with the id of a rule, an offset, and what the rule's message names."""
 
 
-def fold(text: str) -> str:
+def lowercase_ascii(text: str) -> str:
     """Return the text with `A` to `Z` in lowercase, without changing any offsets."""
     return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
-def scan(text: str, language: Language, report: Report) -> Iterator[ProgramSegment]:
+def iter_segments(text: str, language: Language, report: Report) -> Iterator[ProgramSegment]:
     """Split a program into segments, in the order of the source."""
     return _Scanner(text, language, report).run()
 
@@ -115,7 +115,7 @@ class _Scanner:
 
     def __init__(self, text: str, language: Language, report: Report) -> None:
         self._text = text
-        self._folded = fold(text)
+        self._folded = lowercase_ascii(text)
         self._report = report
         self._language = language
         self._named: set[str] = set()
@@ -125,7 +125,7 @@ class _Scanner:
         """Words after which writers easily forget a space."""
         self._acts: dict[str, _Act | None] = {
             **dict.fromkeys(language.taking, _Scanner._handle_parsing_word),
-            **dict.fromkeys(language.plain_strings, _Scanner._plain),
+            **dict.fromkeys(language.plain_strings, _Scanner._add_plain_word),
             **dict.fromkeys(language.escaped_strings, _Scanner._scan_escaped_string),
             "\\": _Scanner._skip_line_comment,
             "(": _Scanner._skip_comment,
@@ -162,7 +162,7 @@ class _Scanner:
     def _classify_word(self, word: str, start: int, end: int) -> int:
         """Find the method for a word that is in no list, cache the method, and call it."""
         if word.startswith(self._near):
-            act: _Act | None = _Scanner._report_glued
+            act: _Act | None = _Scanner._report_missing_space
         elif word[: word.find(">") + 1] in self._language.tags and word not in self._language.wheres:
             act = _Scanner._split_tag
         else:
@@ -209,7 +209,7 @@ class _Scanner:
             return self._add_word(word, start, end)
         if taken[1] is None:
             self._report("vocabulary.name_missing", start, word=word)
-        self._now.tokens.append(_token((word, start, TAKING, self._original_text(taken))))
+        self._now.tokens.append(_token((word, start, TAKING, self._get_original_text(taken))))
         return taken.end()
 
     def _begin_definition(self, word: str, start: int, name: str | None) -> None:
@@ -230,16 +230,16 @@ class _Scanner:
     def _skip_line_comment(self, _: str, __: int, end: int) -> int:
         """Skip a comment up to the end of the line."""
         comment = _LINE(self._folded, end)
-        if self._now.awaiting:
-            self._now.comments.append(self._original_text(comment))
+        if self._now.awaits_comment:
+            self._now.comments.append(self._get_original_text(comment))
         return comment.end()
 
     def _skip_comment(self, word: str, start: int, end: int) -> int:
         """Skip a comment in parentheses, or text to print, which must end on its line."""
-        comment, kept = _COMMENT(self._folded, end), word == "(" and self._now.awaiting
+        comment, kept = _COMMENT(self._folded, end), word == "(" and self._now.awaits_comment
         if comment[2] is not None:
             if kept:
-                self._now.comments.append(self._original_text(comment))
+                self._now.comments.append(self._get_original_text(comment))
             return comment.end()
         self._report("vocabulary.comment_open", start)
         shut, after = self._find_next_places(comment.end())
@@ -258,19 +258,19 @@ class _Scanner:
             self._next_definition = begun.start() if begun is not None else _NOWHERE
         return self._shut, self._next_definition
 
-    def _plain(self, word: str, start: int, end: int) -> int:
-        return self._string(word, start, _PLAIN(self._folded, end))
+    def _add_plain_word(self, word: str, start: int, end: int) -> int:
+        return self._add_string(word, start, _PLAIN(self._folded, end))
 
     def _scan_escaped_string(self, word: str, start: int, end: int) -> int:
-        return self._string(word, start, _ESCAPED(self._folded, end))
+        return self._add_string(word, start, _ESCAPED(self._folded, end))
 
-    def _string(self, word: str, start: int, text: re.Match[str]) -> int:
+    def _add_string(self, word: str, start: int, text: re.Match[str]) -> int:
         if text[2] is None:
             self._report("vocabulary.string_open", start, word=word)
-        self._now.tokens.append(_token((word, start, STRING, self._original_text(text))))
+        self._now.tokens.append(_token((word, start, STRING, self._get_original_text(text))))
         return text.end()
 
-    def _report_glued(self, word: str, start: int, end: int) -> int:
+    def _report_missing_space(self, word: str, start: int, end: int) -> int:
         """Report a missing space after the beginning of a comment or string."""
         near = next(each for each in self._near if word.startswith(each))
         blank = start + len(near)
@@ -283,14 +283,14 @@ class _Scanner:
         )
         if near not in _GLUED:
             self._now.tokens.append(Token(near, start, STRING, right[:-1]))
-        elif near == "(" and self._now.awaiting:
+        elif near == "(" and self._now.awaits_comment:
             self._now.comments.append(right[:-1])
         return rest.end()
 
     def _report_spacing(self, start: int, blank: int, **names: str) -> None:
         self._report("required.word_spacing", start, edit=(blank, blank, " "), **names)
 
-    def _original_text(self, match: re.Match[str]) -> str:
+    def _get_original_text(self, match: re.Match[str]) -> str:
         """Return the match in its original case; empty if nothing matched."""
         start, end = match.span(1)
         return self._text[start:end]

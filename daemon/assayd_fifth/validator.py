@@ -16,7 +16,7 @@ from types import MappingProxyType
 from assayd.findings import exec_unit
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
-from assayd.findings.retry_context import retry_context, strip_layout
+from assayd.findings.retry_context import build_retry_context, normalize_source
 from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
@@ -24,10 +24,16 @@ from assayd.model.prompting import Document, PromptContext, PromptParts, RepairC
 from assayd.model.report import Judgement, Rating
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd_fifth import advice, generating
-from assayd_fifth.analysis import Analysis, analyse, errors_as_warnings, extract_bare_program, program_of
-from assayd_fifth.generating import FifthContext, list_words, topics
-from assayd_fifth.judging import GFORTH, PROGRAM_FILE, judge_runs, runs_of
-from assayd_fifth.language import language, use_tables
+from assayd_fifth.analysis import (
+    Analysis,
+    analyse_program,
+    downgrade_errors,
+    extract_bare_program,
+    extract_program,
+)
+from assayd_fifth.generating import FifthContext, build_topics, list_words
+from assayd_fifth.judging import GFORTH, PROGRAM_FILE, iter_runs, judge_runs
+from assayd_fifth.language import add_tables, get_language
 from assayd_fifth.payload import FifthPayload
 from assayd_fifth.samples import SAMPLES
 
@@ -40,7 +46,7 @@ _ALWAYS = "structure.unbalanced"
 """The rule of `structure` whose certain findings are errors in every mode."""
 
 
-class Fifth(Kind[FifthPayload]):
+class FifthKind(Kind[FifthPayload]):
     """The validator of the kind `fifth`."""
 
     name = "fifth"
@@ -60,7 +66,7 @@ class Fifth(Kind[FifthPayload]):
     def rules(self) -> Sequence[Rule]:
         """Return the rules in the data files and the rules for runs."""
         return (
-            *language().rules.listed(),
+            *get_language().rules.to_api_rules(),
             *run_findings.CAUSE_RULES,
             run_findings.LIMIT_RULE,
             exec_unit.NOT_EXECUTED_RULE,
@@ -79,11 +85,11 @@ class Fifth(Kind[FifthPayload]):
 
     def use_tables(self, folders: Sequence[Path]) -> None:
         """Add an operator's rules and words. Raises: ConfigError ``fifth.tables``."""
-        use_tables(folders)
+        add_tables(folders)
 
     def prepare(self, payload: FifthPayload) -> FifthPayload:
         """Return the payload with the program that the answer contains."""
-        return payload.model_copy(update={"code": program_of(payload.code)})
+        return payload.model_copy(update={"code": extract_program(payload.code)})
 
     def plan(self, payload: FifthPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec | None:
         """Plan one run in gforth for each case; without cases, plan a single run if `execute` is set."""
@@ -99,7 +105,7 @@ class Fifth(Kind[FifthPayload]):
                 deadline_s=limits.unit_timeout_s,
                 stdin=read.encode(),
             )
-            for name, read, _ in runs_of(payload)
+            for name, read, _ in iter_runs(payload)
         )
         if not units:
             return None
@@ -121,11 +127,11 @@ class Fifth(Kind[FifthPayload]):
         self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
     ) -> str:
         """Return the findings as text for a retry context."""
-        stressed = advice.feedback(findings, language())["add_emphasis"]
+        stressed = advice.build_feedback(findings, get_language())["add_emphasis"]
         reminders = [str(text) for text in stressed] if isinstance(stressed, list) else []
         ran = stage in self.runtime_stages
         headline = "The program failed when it ran:" if ran else "The program isn't valid Fifth:"
-        return retry_context(findings, headline=headline, reminders=reminders)
+        return build_retry_context(findings, headline=headline, reminders=reminders)
 
     def code_of(self, answer: str) -> str:
         """Return the program in an answer."""
@@ -133,44 +139,49 @@ class Fifth(Kind[FifthPayload]):
 
     def passage(self, payload: FifthPayload) -> SourcePart:
         """Return the program in the answer."""
-        text = program_of(payload.code)
+        text = extract_program(payload.code)
         return SourcePart(name="code", language=self.language, text=text, beginning=self.beginning)
 
     def surroundings(self, payload: FifthPayload) -> Sequence[PromptContext]:
         """Return the libraries and the cases of the program."""
-        return (*generating.loaded(payload.libraries), *generating.describe_fifth_cases(payload.cases))
+        return (
+            *generating.describe_loaded_libraries(payload.libraries),
+            *generating.describe_fifth_cases(payload.cases),
+        )
 
     def context(
         self, payload: FifthPayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
         """Return the findings that must be fixed, with advice from the feedback."""
-        told = (_WRITE, *advice.told(report.get("feedback"), language()))
+        told = (_WRITE, *advice.describe_feedback(report.get("feedback"), get_language()))
         return replace(super().context(payload, report, policy), instructions=told)
 
     def normal_form(self, payload: FifthPayload) -> bytes:
         """Return the words of the program in lowercase."""
-        return strip_layout(program_of(payload.code).lower(), "\\ ")
+        return normalize_source(extract_program(payload.code).lower(), "\\ ")
 
     def brief(self, context: FifthContext, policy: ExecutionPolicy) -> PromptParts:
         """Return the instructions for a model that writes a program."""
-        lens = advice.first_prompt_guide(context.model_source or "", context.task_type or "", language())
-        sections = advice.task_sections(context.task_type or "", language())
-        words = list_words(language(), context.libraries, sections)
+        lens = advice.build_first_prompt_guide(
+            context.model_source or "", context.task_type or "", get_language()
+        )
+        sections = advice.list_task_sections(context.task_type or "", get_language())
+        words = list_words(get_language(), context.libraries, sections)
         rules = (_WRITE, *lens, *words, *self._compared(context))
-        about = topics(language(), context.libraries, sections)
+        about = build_topics(get_language(), context.libraries, sections)
         return replace(super().brief(context, policy), rules=rules, topics=about)
 
     def around(self, context: FifthContext) -> Sequence[PromptContext]:
         """Return the libraries, files and cases that the request contains."""
-        return generating.around(context)
+        return generating.describe_request_context(context)
 
     def rate(self, payload: FifthPayload, findings: Sequence[Finding]) -> Rating:
         """Return the confidence in a program that passed, and the advice for another try."""
         return Rating(
-            confidence=advice.confidence(findings),
-            feedback=advice.feedback(
+            confidence=advice.compute_confidence(findings),
+            feedback=advice.build_feedback(
                 findings,
-                language(),
+                get_language(),
                 model_source=payload.model_source or "",
                 task_type=payload.task_type or "",
                 ran=payload.execute or bool(payload.cases),
@@ -185,46 +196,46 @@ def _analyze_payload(payload: FifthPayload) -> Analysis:
 @lru_cache(maxsize=1)
 def _analyze_cached(code: str, libraries: tuple[str, ...], files: tuple[tuple[str, str], ...]) -> Analysis:
     """Analyze a program, and cache the result for all stages."""
-    return analyse(code, libraries=libraries, files=dict(files))
+    return analyse_program(code, libraries=libraries, files=dict(files))
 
 
-def _stage_findings(payload: FifthPayload, stage: str) -> tuple[Finding, ...]:
+def _get_stage_findings(payload: FifthPayload, stage: str) -> tuple[Finding, ...]:
     return _analyze_payload(payload).findings.get(stage, ())
 
 
 def _check_forbidden(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
     """Check for forbidden words: ``s" a" s" b" s+`` -> forbidden.concatenation."""
-    return _stage_findings(payload, "forbidden")
+    return _get_stage_findings(payload, "forbidden")
 
 
 def _check_required(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
     """Check comments: ``: double 2 * ;`` -> required.stack_comment, an error only in strict mode."""
-    found = _stage_findings(payload, "required")
-    return found if payload.strict_mode else errors_as_warnings(found)
+    found = _get_stage_findings(payload, "required")
+    return found if payload.strict_mode else downgrade_errors(found)
 
 
 def _check_structure(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
     """Check structure: ``: f ( n -- ) if drop ;`` -> structure.unbalanced; others: warnings unless strict."""
-    found = _stage_findings(payload, "structure")
+    found = _get_stage_findings(payload, "structure")
     if payload.strict_mode:
         return found
-    return tuple(each for f in found for each in ((f,) if f.rule == _ALWAYS else errors_as_warnings((f,))))
+    return tuple(each for f in found for each in ((f,) if f.rule == _ALWAYS else downgrade_errors((f,))))
 
 
 def _check_vocabulary(payload: FifthPayload, _: ExecutionPolicy) -> Sequence[Finding]:
     """Check words: ``string-split`` -> vocabulary.unknown_word."""
-    return _stage_findings(payload, "vocabulary")
+    return _get_stage_findings(payload, "vocabulary")
 
 
 def _build_run_files(payload: FifthPayload) -> dict[str, bytes]:
     """Return the files of a run: the submitted files, the prelude, and a file that loads the libraries."""
     loads = "".join(f"require {name}.fs\n" for name in payload.libraries)
     ours = {
-        _PRELUDE_FILE: language().prelude,
+        _PRELUDE_FILE: get_language().prelude,
         _LIBRARIES_FILE: loads.encode(),
         PROGRAM_FILE: payload.code.encode(),
     }
     return {name: text.encode() for name, text in payload.files.items()} | ours
 
 
-validator = Fifth()
+validator = FifthKind()

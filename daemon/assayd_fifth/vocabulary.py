@@ -13,11 +13,11 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import chain, islice
 
-from assayd.did_you_mean import close_names
-from assayd.guest.near import nearest
+from assayd.did_you_mean import find_close_names
+from assayd.guest.near import find_nearest
 from assayd.model.finding import Severity
-from assayd_fifth.language import Pattern
-from assayd_fifth.program import FifthProgram, Unknown
+from assayd_fifth.language import WordPattern
+from assayd_fifth.program import FifthProgram, UnknownWord
 from assayd_fifth.tokens import is_number
 
 _MOST_GUESSED = 25
@@ -37,11 +37,11 @@ class NearWords:
 
     def __init__(self) -> None:
         self.find_close = lru_cache(maxsize=512)(_find_close_words)
-        self.find_nearest = lru_cache(maxsize=512)(nearest)
+        self.find_nearest = lru_cache(maxsize=512)(find_nearest)
 
 
 def _find_close_words(word: str, known: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(close_names(word, known, 3))
+    return tuple(find_close_names(word, known, 3))
 
 
 def report_unknown_words(program: FifthProgram, near: NearWords) -> None:
@@ -55,7 +55,7 @@ def report_unknown_words(program: FifthProgram, near: NearWords) -> None:
             _report_unknown_word(program, unknown, guesses)
 
 
-def _report_unknown_word(program: FifthProgram, unknown: Unknown, guesses: _WordGuesser) -> None:
+def _report_unknown_word(program: FifthProgram, unknown: UnknownWord, guesses: _WordGuesser) -> None:
     """Find the reason why a word is unknown, and report it."""
     token, foreign, word = unknown.token, program.language.foreign, unknown.token.word
     severity = Severity.WARNING if unknown.blind else None
@@ -92,7 +92,9 @@ def _report_unknown_word(program: FifthProgram, unknown: Unknown, guesses: _Word
         program.tell("vocabulary.literal", token.start, word=word, hint=hint)
     # 5. no one defines it
     else:
-        hint = _explain_named_parameters(program, unknown) or foreign.hints.get(word) or guesses.of(unknown)
+        hint = (
+            _explain_named_parameters(program, unknown) or foreign.hints.get(word) or guesses.suggest(unknown)
+        )
         near = guesses.certain(unknown)
         change = (token.start, token.start + len(word), near) if near is not None else None
         program.tell(
@@ -100,7 +102,7 @@ def _report_unknown_word(program: FifthProgram, unknown: Unknown, guesses: _Word
         )
 
 
-def _report_gforth_word(program: FifthProgram, unknown: Unknown, severity: Severity | None) -> None:
+def _report_gforth_word(program: FifthProgram, unknown: UnknownWord, severity: Severity | None) -> None:
     token, foreign = unknown.token, program.language.foreign
     exact = foreign.replacements.get(token.word)
     hint = foreign.gforth_hints.get(token.word) or (f"Write {exact}" if exact else "Remove it.")
@@ -122,18 +124,18 @@ def _find_missing_blank(program: FifthProgram, word: str) -> int | None:
     return tag if hangs and (word[:tag] in program.known or word[:tag] in program.language.wheres) else None
 
 
-def _match_pattern(patterns: tuple[Pattern, ...], word: str) -> str | None:
+def _match_pattern(patterns: tuple[WordPattern, ...], word: str) -> str | None:
     return next((pattern.hint for pattern in patterns if pattern.matches.fullmatch(word)), None)
 
 
-def _explain_named_parameters(program: FifthProgram, unknown: Unknown) -> str | None:
+def _explain_named_parameters(program: FifthProgram, unknown: UnknownWord) -> str | None:
     """Explain unknown words directly after a name without a stack comment: parameters have no names."""
     segment = unknown.inside
     if segment is None or segment.opener is None or segment.comments:
         return None
-    line = program.tell.line_of(segment.opener.start)
+    line = program.tell.line_number_at(segment.opener.start)
     few = islice(segment.tokens, _MOST_PARAMETERS)
-    first = [token for token in few if program.tell.line_of(token.start) == line]
+    first = [token for token in few if program.tell.line_number_at(token.start) == line]
     if not first or unknown.token not in first or any(token.word in program.known for token in first):
         return None
     names = " ".join(token.word for token in first)
@@ -150,7 +152,7 @@ class _WordGuesser:
         self._known = tuple(sorted(program.known))
         self._words: tuple[str, ...] = ()
 
-    def of(self, unknown: Unknown) -> str:
+    def suggest(self, unknown: UnknownWord) -> str:
         """Return a hint about an unknown word."""
         if unknown.before == "char":
             return "Inside a definition write [char]; char reads its character only when the definition runs."
@@ -164,7 +166,7 @@ class _WordGuesser:
             near = [meant]
         return f"Did you mean {' or '.join(near)}?" if near else _NO_HINT
 
-    def certain(self, unknown: Unknown) -> str | None:
+    def certain(self, unknown: UnknownWord) -> str | None:
         """Return the only known word that differs in one letter; None if there isn't exactly one."""
         if self._left <= 0:
             return None

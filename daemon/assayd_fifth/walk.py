@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from assayd_fifth.control import METHODS, Control
-from assayd_fifth.effects import MOST_CELLS, Effect
-from assayd_fifth.flow import NONES, Cell, Flow
-from assayd_fifth.language import Language, Word
-from assayd_fifth.state import End, WalkState
+from assayd_fifth.control import METHODS, ControlStructures
+from assayd_fifth.effects import MOST_CELLS, StackEffect
+from assayd_fifth.flow import NONES, Cell, StringFlow
+from assayd_fifth.language import FifthWord, Language
+from assayd_fifth.state import EndState, WalkState
 from assayd_fifth.tokens import STRING, TAKING, WORD, Report, Token, is_number
 
 
@@ -23,13 +23,13 @@ class WalkScope(Protocol):
     """The program around a walk, in which the walk looks up words and to which it reports."""
 
     language: Language
-    known: dict[str, Word]
+    known: dict[str, FifthWord]
 
     def reads_number(self, word: str) -> bool:
         """Return whether a word is a number in the current base."""
         ...
 
-    def unknown(self, token: Token, before: str) -> None:
+    def record_unknown(self, token: Token, before: str) -> None:
         """Record an unknown word; `before` is the word before it."""
         ...
 
@@ -37,15 +37,15 @@ class WalkScope(Protocol):
         """Record the use of a word to which a companion rule applies."""
         ...
 
-    def parsing(self, token: Token) -> None:
+    def apply_parsing_word(self, token: Token) -> None:
         """Apply a parsing word to the word that it reads from the source."""
         ...
 
-    def act(self, role: str) -> None:
+    def apply_role(self, role: str) -> None:
         """Apply a word's effect on the program, which is separate from its effect on the stack."""
         ...
 
-    def makes(self, name: str, by: Token, maker: Word) -> None:
+    def add_created_word(self, name: str, by: Token, maker: FifthWord) -> None:
         """Record a word that a defining word creates; `by` is its name, or the word that reads it."""
         ...
 
@@ -89,24 +89,24 @@ class Walk:
         report: Report,
         *,
         opener: Token | None = None,
-        declared: Effect | None = None,
+        declared: StackEffect | None = None,
         suspicious: bool = False,
         placed: bool = False,
     ) -> None:
         self.outside = opener is None
-        self.flow = Flow(scope.language, report, outside=self.outside)
+        self.flow = StringFlow(scope.language, report, outside=self.outside)
         self.declared = declared
-        cells, allowed = self._initial_cells(opener, traced=suspicious or placed, placed=placed)
+        cells, allowed = self._build_initial_cells(opener, traced=suspicious or placed, placed=placed)
         counted = declared is not None and declared.takes.counted
         self.state = WalkState(report, cells, allowed, counted=counted)
         settled = declared is not None and declared.counted
-        self.control = Control(self.state, outside=self.outside, counted=settled)
+        self.control = ControlStructures(self.state, outside=self.outside, counted=settled)
         self.found: list[WalkResult] = []
         self.parses = 0
         """Number of source words that the definition reads when it runs."""
         self.defines = False
         """Whether it defines words with them; `child` is the effect of those words, if known."""
-        self.child: Effect | None = None
+        self.child: StackEffect | None = None
         self._scope = scope
         self._report = report
         self._tokens: Sequence[Token] = ()
@@ -122,7 +122,7 @@ class Walk:
             if word is not None and word.plain:
                 rest = len(cells) - word.takes
                 if rest < 0 or any(cells[rest:]):
-                    self._plain(word, token)
+                    self._apply_plain_word(word, token)
                 else:  # the usual case: the taken cells are unknown
                     cells[rest:] = NONES[word.leaves]
                     if not word.certain:
@@ -138,7 +138,7 @@ class Walk:
             at = self._at
 
     @property
-    def brings(self) -> tuple[tuple[int, Token], ...]:
+    def quoted_string_cells(self) -> tuple[tuple[int, Token], ...]:
         """Return which cells, counted from the top, are strings with quotes at the last end."""
         cells = reversed(self.state.cells) if self.state.exact else ()
         return tuple((place, cell.quotes) for place, cell in enumerate(cells) if cell and cell.quotes)
@@ -148,7 +148,7 @@ class Walk:
         self.control.end(token)
         self.found.append(self._summarize_ends())
 
-    def _initial_cells(
+    def _build_initial_cells(
         self, opener: Token | None, *, traced: bool, placed: bool
     ) -> tuple[list[Cell], int | None]:
         """Return the initial cells, and the number of further cells that can be below them."""
@@ -160,19 +160,19 @@ class Walk:
         cells = self.flow.parameters(taken, opener, placed=placed) if traced else list(NONES[taken.least])
         return cells, taken.most - taken.least
 
-    def _plain(self, word: Word, token: Token) -> None:
+    def _apply_plain_word(self, word: FifthWord, token: Token) -> None:
         """Apply a word that has a fixed effect and no other behavior."""
         state = self.state
-        taken = state.take(word.takes, word, token)
+        taken = state.take_cells(word.takes, word, token)
         state.certain = state.certain and word.certain
         if word.moves is not None:
             state.cells.extend([taken[place] for place in word.moves])
         else:
-            self.flow.used(taken, token)
+            self.flow.check_use(taken, token)
             kept = [taken[place] if place >= 0 else None for place in word.keeps]
             state.cells.extend(kept or NONES[word.leaves])
 
-    def _apply_special_role(self, word: Word, token: Token) -> None:
+    def _apply_special_role(self, word: FifthWord, token: Token) -> None:
         """Apply a word that has behavior other than its effect."""
         if word.told or self.outside:
             self._report_watched(word, token)
@@ -187,13 +187,13 @@ class Walk:
             self._apply_role(role, word, token)
         self.control.doubled = role == "maybe_dup"
 
-    def _apply_role(self, role: str, word: Word, token: Token) -> None:
+    def _apply_role(self, role: str, word: FifthWord, token: Token) -> None:
         """Apply a word with one of the remaining roles."""
         match role:
             case "maybe_dup":
                 self._handle_maybe_dup(word, token)
             case "pick":
-                self.state.take(1, word, token)
+                self.state.take_cells(1, word, token)
                 self.state.cells.append(None)
             case "recurse":
                 self._handle_recurse(word, token)
@@ -203,26 +203,26 @@ class Walk:
                 self._skip_brackets()
             case "macro":
                 self.state.macro, self.state.known = True, False
-                self.state.lose()
+                self.state.forget_depth()
             case "included":
                 before = self._tokens[self._at - 2] if self._at > 1 else token
                 self._scope.included(token, before.text if before.kind is STRING else "")
                 self._apply_word(word, token)
             case _:
-                self._scope.act(role)
+                self._scope.apply_role(role)
                 self._apply_word(word, token)
 
-    def _apply_word(self, word: Word, token: Token) -> None:
+    def _apply_word(self, word: FifthWord, token: Token) -> None:
         """Apply a word's effects on the stack and on strings."""
         if word.effect is None:
-            self.flow.call(word, token, [])
-            self.state.lose()
+            self.flow.apply_word(word, token, [])
+            self.state.forget_depth()
             return
-        taken = self.state.take(word.takes, word, token)
+        taken = self.state.take_cells(word.takes, word, token)
         self.state.certain = self.state.certain and word.certain
-        self.state.cells.extend(self.flow.call(word, token, taken))
+        self.state.cells.extend(self.flow.apply_word(word, token, taken))
 
-    def _report_watched(self, word: Word, token: Token) -> None:
+    def _report_watched(self, word: FifthWord, token: Token) -> None:
         """Report a word to which a rule for watched words applies."""
         if token.word in self._scope.language.companions:
             self._scope.use(token)
@@ -233,7 +233,7 @@ class Walk:
         if self.outside and word.compile_only and not self.control.frames:
             self._report("structure.compile_only", token.start, word=token.word)
 
-    def _consume_parsed_words(self, word: Word) -> None:
+    def _consume_parsed_words(self, word: FifthWord) -> None:
         """Read a word's arguments from the source, now or, in a definition, each time that it is run."""
         if not self.outside:
             self.parses += word.parses
@@ -242,23 +242,23 @@ class Walk:
             return
         for taken in self._tokens[self._at : self._at + word.parses]:
             if word.defines:
-                self._scope.makes(taken.word, taken, word)
+                self._scope.add_created_word(taken.word, taken, word)
         self._at += word.parses
 
-    def _apply_parsing_word(self, word: Word, token: Token) -> None:
+    def _apply_parsing_word(self, word: FifthWord, token: Token) -> None:
         """Apply a string word or a parsing word."""
         if word.told or self.outside:
             self._report_watched(word, token)
         if token.kind is TAKING:
             self.state.macro = self.state.macro or token.word == "postpone"
-            self._scope.parsing(token)
-        self.state.take(word.takes, word, token)
+            self._scope.apply_parsing_word(token)
+        self.state.take_cells(word.takes, word, token)
         if token.kind is STRING and word.leaves == 2:
-            self.state.cells.extend((self.flow.literal(token), None))
+            self.state.cells.extend((self.flow.build_literal_cell(token), None))
         else:
             self.state.cells.extend(NONES[word.leaves])
         if self.state.macro:
-            self.state.lose()
+            self.state.forget_depth()
 
     def _handle_unknown(self, token: Token) -> None:
         """Handle a word that isn't in the tables: a number, a word with a rule, or an unknown word."""
@@ -270,20 +270,20 @@ class Walk:
         if rule is not None:
             self._report(rule.id, token.start, word=token.word, at=token)
         else:
-            self._scope.unknown(token, self._tokens[self._at - 2].word if self._at > 1 else "")
-        self.state.lose()
+            self._scope.record_unknown(token, self._tokens[self._at - 2].word if self._at > 1 else "")
+        self.state.forget_depth()
 
-    def _handle_maybe_dup(self, word: Word, token: Token) -> None:
+    def _handle_maybe_dup(self, word: FifthWord, token: Token) -> None:
         """Follow `?dup` only if the next word takes the flag."""
         after = self._tokens[self._at].word if self._at < len(self._tokens) else ""
         if after not in {"if", "while"}:
-            self.state.lose()
+            self.state.forget_depth()
 
-    def _handle_recurse(self, word: Word, token: Token) -> None:
+    def _handle_recurse(self, word: FifthWord, token: Token) -> None:
         if self.declared is None or not self.declared.counted:
-            self.state.lose()
+            self.state.forget_depth()
             return
-        self.state.take(self.declared.takes.least, word, token)
+        self.state.take_cells(self.declared.takes.least, word, token)
         self.state.cells.extend(NONES[self.declared.leaves.least])
 
     def _handle_does(self, token: Token) -> None:
@@ -327,8 +327,8 @@ class Walk:
             agrees=self.declared is None or _matches_effect(self.declared, first.height - start),
         )
 
-    def _report_difference(self, one: End, other: End) -> None:
-        self.state.tell(
+    def _report_difference(self, one: EndState, other: EndState) -> None:
+        self.state.report_fault(
             "structure.stack_effect",
             one.token,
             problem=f"The definition leaves {one.height} items at this '{one.token.word}', "
@@ -338,7 +338,7 @@ class Walk:
         )
 
 
-def _matches_effect(declared: Effect, net: int) -> bool:
+def _matches_effect(declared: StackEffect, net: int) -> bool:
     """Return whether a stack comment is consistent with this number of additional items."""
     least = declared.leaves.least - declared.takes.most
     return least <= net <= declared.leaves.most - declared.takes.least

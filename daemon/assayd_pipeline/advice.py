@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from assayd.did_you_mean import close_names
+from assayd.did_you_mean import find_close_names
 
 _ANSWERS: Mapping[str, str] = {
     "grep": "exits with 1 if no line matches: write { grep … || true; } if that is fine",
@@ -105,7 +105,7 @@ def advise_on_path(message: str, others: Sequence[str]) -> str | None:
     if found is None:
         return None
     named = {path for text in others for path in _PATH.findall(text[:_MOST_READ])} - {found[0]}
-    near = close_names(found[0], sorted(named))
+    near = find_close_names(found[0], sorted(named))
     return f"Did you mean {near[0]}? No step creates {found[0]}, and it isn't submitted." if near else None
 
 

@@ -1,8 +1,8 @@
 """Describes pipelines for the command line."""
 
-from assayd.ports.command_line import CommandLine
+from assayd.ports.command_line import KindCommandLine
 
-command_line = CommandLine(
+command_line = KindCommandLine(
     from_files="assayd_pipeline.from_files:from_files",
     case="step",
     forms={"steps": "assayd_pipeline.forms:print_steps"},

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from assayd.model.text_limits import MESSAGE_CHARS, shorten
+from assayd.model.text_limits import MESSAGE_CHARS, shorten_text
 
 _LINES = 500
 _LINE_CHARS = 2000
@@ -229,7 +229,7 @@ _RULES = (
 )
 
 
-def classify(text: str, *, program: ErrorSource, timed_out: bool = False) -> ClassifiedError:
+def classify_error(text: str, *, program: ErrorSource, timed_out: bool = False) -> ClassifiedError:
     """Return the class of an error.
 
     Args:
@@ -252,7 +252,7 @@ def find_last_line(text: str) -> str:
     lines = [line.strip()[:_LINE_CHARS] for line in text.splitlines()[-_LINES:]]
     told = [line for line in lines if line and not _USAGE.match(line)]
     named = [line for line in told if _NAMED.match(line)]
-    return shorten((named or told or [""])[-1], MESSAGE_CHARS)
+    return shorten_text((named or told or [""])[-1], MESSAGE_CHARS)
 
 
 _USAGE = re.compile(r"(?:[Tt]ry '|[Uu]sage: |jq: \d+ compile errors?$)")
@@ -260,5 +260,5 @@ _NAMED = re.compile(r"[a-z][\w./-]{0,60}: ")
 
 
 def _build_classified(error_class: ErrorClass, line: str | None) -> ClassifiedError:
-    shown = None if line is None else shorten(line, MESSAGE_CHARS)
+    shown = None if line is None else shorten_text(line, MESSAGE_CHARS)
     return ClassifiedError(error_class=error_class, line=shown, advice=ADVICE[error_class])

@@ -20,7 +20,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.model.finding import Finding, Layer, Rule, Severity
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 
 DATA_RULES = (
     Rule(
@@ -102,7 +102,7 @@ class Expected(DataFacts):
     strict: bool = False
 
 
-def facts_of(path: str, content: bytes) -> Facts:
+def read_file_facts(path: str, content: bytes) -> Facts:
     """Return the facts of a file in linear time; the types are inferred from the first rows."""
     if not path.endswith(LINES):
         return Facts(rows=None if content.strip() else 0)
@@ -125,7 +125,7 @@ def facts_of(path: str, content: bytes) -> Facts:
                 types = [_widen_type(known, cell) for known, cell in zip(types, row, strict=False)] + types[
                     len(row) :
                 ]
-    except csv.Error:  # a field of more than 128 KiB: the lines are counted instead
+    except csv.Error:  # a field is larger than 128 KiB: count the lines instead
         return Facts(rows=max(0, lines - 1))
     return Facts(rows=lines - 1 if is_long else count, columns=tuple(columns), types=tuple(types))
 
@@ -141,22 +141,22 @@ def _widen_type(known: str, cell: str) -> str:
     return NUMBER
 
 
-def input_findings(expected: Expected, found: Mapping[str, Facts]) -> Iterator[Finding]:
+def iter_input_findings(expected: Expected, found: Mapping[str, Facts]) -> Iterator[Finding]:
     """Yield the differences between submitted files and those of an earlier run, before anything is run."""
-    return islice(_inputs(expected, found), _FINDINGS)
+    return islice(_compare_inputs(expected, found), _FINDINGS)
 
 
-def _inputs(expected: Expected, found: Mapping[str, Facts]) -> Iterator[Finding]:
+def _compare_inputs(expected: Expected, found: Mapping[str, Facts]) -> Iterator[Finding]:
     for path, then in expected.inputs.items():
         if path not in found:
-            yield _finding(
+            yield _data_finding(
                 "missing", f"{path!a} isn't submitted; the approved run had it.", "Submit it.", static=True
             )
         else:
             yield from _compare_facts(f"{path!a}", then, found[path], expected, static=True)
 
 
-def result_findings(expected: Expected | None, now: DataFacts) -> Iterator[Finding]:
+def iter_result_findings(expected: Expected | None, now: DataFacts) -> Iterator[Finding]:
     """Yield the differences between the results of a run and those of an earlier run."""
     if expected is not None:
         yield from islice(_compare_results(expected, now), _FINDINGS)
@@ -171,7 +171,7 @@ def _compare_results(expected: Expected, now: DataFacts) -> Iterator[Finding]:
                 yield from _compare_facts(f"{prefix}{name!a}", then, after[name], expected)
             else:
                 message = f"{prefix}{name!a} is missing; the approved run left it."
-                yield _finding("missing", message, "Find the step that should create it.")
+                yield _data_finding("missing", message, "Find the step that should create it.")
 
 
 def _compare_facts(
@@ -179,14 +179,16 @@ def _compare_facts(
 ) -> Iterator[Finding]:
     hint = "Compare the data with that of the approved run, or approve a run on the new data."
     if then.columns != now.columns:
-        yield _finding("columns", f"{name}: {_describe_difference(then, now)}.", hint, static=static)
+        yield _data_finding("columns", f"{name}: {_describe_difference(then, now)}.", hint, static=static)
     elif not static:
         for column, before, after in zip(now.columns, then.types, now.types, strict=False):
             if before != after and NOTHING not in {before, after}:
                 message = f"{name}: column {column!a} has the type {after}; it had {before}."
-                yield _finding("types", message, hint)
+                yield _data_finding("types", message, hint)
     if now.rows == 0 and then.rows != 0:
-        yield _finding("empty", f"{name} has no rows.", "Check where the data comes from.", static=static)
+        yield _data_finding(
+            "empty", f"{name} has no rows.", "Check where the data comes from.", static=static
+        )
     elif now.rows is not None and then.rows:
         ratio, limits = now.rows / then.rows, expected.range
         if not limits.least <= ratio <= limits.most:
@@ -196,7 +198,7 @@ def _compare_facts(
             )
             severity = Severity.ERROR if expected.strict else Severity.WARNING
             hint = "Check the data; if it is right, allow a wider range."
-            yield _finding("rows", message, hint, severity=severity, static=static)
+            yield _data_finding("rows", message, hint, severity=severity, static=static)
 
 
 def _describe_difference(then: Facts, now: Facts) -> str:
@@ -207,13 +209,13 @@ def _describe_difference(then: Facts, now: Facts) -> str:
     return f"columns {'; '.join(parts)}" if parts else "the columns have another order"
 
 
-def _finding(
+def _data_finding(
     rule: str, message: str, hint: str, *, severity: Severity = Severity.ERROR, static: bool = False
 ) -> Finding:
     return Finding(
         rule=f"data.{rule}",
         category="data",
-        message=shorten(message[:1].upper() + message[1:]),
+        message=shorten_text(message[:1].upper() + message[1:]),
         severity=severity,
         layer=Layer.STATIC if static else Layer.RUNTIME,
         suggestion=hint,

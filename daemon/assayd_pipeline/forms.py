@@ -14,11 +14,11 @@ def print_steps(shown: AttemptView) -> None:
     """Print the steps that an attempt ran as a table or as JSON."""
     from assayd_client.cli.terminal import print_json
 
-    rows = steps_of(shown.client, shown.attempt["id"])
+    rows = fetch_steps(shown.client, shown.attempt["id"])
     print_json(rows) if shown.as_json else print_table_of_steps(rows)
 
 
-def steps_of(client: PlainClient, attempt_id: str) -> Sequence[Document]:
+def fetch_steps(client: PlainClient, attempt_id: str) -> Sequence[Document]:
     """Return the rows of the steps that an attempt ran."""
     pages = client.records("pipelines", attempt=attempt_id)["pipelines"]
     attempts = client.records("pipelines", pages[0]["id"])["attempts"] if pages else []
@@ -27,17 +27,17 @@ def steps_of(client: PlainClient, attempt_id: str) -> Sequence[Document]:
 
 def print_table_of_steps(steps: Sequence[Document]) -> None:
     """Print one row per step."""
-    from assayd_client.cli.terminal import duration, out, print_table
+    from assayd_client.cli.terminal import format_duration, get_stdout, print_table
 
     print_table(
-        out(),
+        get_stdout(),
         STEP_HEADS,
         [
             [
                 f"{step['position']}. {step['name']}",
                 "ok" if step["is_successful"] else "failed",
                 "killed" if step["exit_code"] is None else str(step["exit_code"]),
-                duration(step["execution_time_ms"]),
+                format_duration(step["execution_time_ms"]),
                 (step["run_time"] or "")[11:23],
                 step["stderr"].strip().split("\n")[0][:200],
             ]

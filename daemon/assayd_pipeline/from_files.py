@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from assayd.errors import RequestError
-from assayd.ports.command_line import FileOptions, text_of, to_payload
+from assayd.ports.command_line import FileOptions, encode_payload_value, text_of
 from assayd_pipeline.command_line import command_line
 
 SQLITE_HEADER = b"SQLite format 3\0"
@@ -57,7 +57,7 @@ def _build_payload(files: Mapping[str, bytes]) -> Mapping[str, object]:
             kind = _STEP_SUFFIXES[path.suffix]
             steps.append({"name": path.stem, "type": kind, "content": text_of(name, content)})
         else:
-            staged[command_line.placed(name)] = to_payload(content)
+            staged[command_line.container_path(name)] = encode_payload_value(content)
     if len(databases) > 1:
         message = f"a pipeline can have only one database, not {', '.join(databases)}"
         raise RequestError("request.files", message, field="files")

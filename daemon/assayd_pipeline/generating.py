@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.findings.briefing import allowances, describe_file_head
+from assayd.findings.briefing import describe_allowances, describe_file_head
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import Document, Example, PromptContext, Proposal
 from assayd.static.work_paths import FileContent, decode_content
@@ -61,7 +61,7 @@ class PipelineContext(BaseModel):
     database: Database | None = None
 
 
-def around(context: PipelineContext, tables: str | None) -> list[PromptContext]:
+def describe_request_context(context: PipelineContext, tables: str | None) -> list[PromptContext]:
     """Return the context that the generated steps must fit; `tables` describes the database."""
     found = [PromptContext(title="tables and columns", text=tables)] if tables else []
     for path, given in sorted(context.files.items()):
@@ -69,7 +69,7 @@ def around(context: PipelineContext, tables: str | None) -> list[PromptContext]:
     return found
 
 
-def answered(base: Document, proposal: Proposal) -> Document:
+def add_proposal(base: Document, proposal: Proposal) -> Document:
     """Return a payload with the proposed steps, or with new texts for the steps with these numbers.
 
     Raises: ValueError, if a step number doesn't exist.
@@ -177,7 +177,7 @@ def _describe_commands(policy: ExecutionPolicy | None) -> Iterator[str]:
         return
     if policy.reports_only:
         yield "Bash steps may run the image's programs (awk is gawk) and bash's builtins."
-        yield from allowances(policy, imports=False)
+        yield from describe_allowances(policy, imports=False)
         return
     commands = policy.commands
     allowed = sorted((commands.allowed - commands.blocked) - commands.builtins)
@@ -185,7 +185,7 @@ def _describe_commands(policy: ExecutionPolicy | None) -> Iterator[str]:
     builtins = [name for name in _BUILTINS_REFUSED if name not in commands.builtins]
     if refused := [*builtins, *(name for name in _REACHED_FOR if name in commands.blocked)]:
         yield f"Not allowed in bash: {', '.join(refused)}."
-    yield from allowances(policy, imports=False)
+    yield from describe_allowances(policy, imports=False)
 
 
 def _describe_refused_sql(policy: ExecutionPolicy | None) -> str:

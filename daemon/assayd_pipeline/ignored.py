@@ -14,13 +14,13 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from assayd.findings.source_text import snippet
+from assayd.findings.source_text import get_snippet
 from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.policy import IgnoredErrors
-from assayd.model.text_limits import shorten
-from assayd_pipeline.errors import ErrorClass, ErrorSource, classify
+from assayd.model.text_limits import shorten_text
+from assayd_pipeline.errors import ErrorClass, ErrorSource, classify_error
 from assayd_pipeline.judging import StepText
-from assayd_pipeline.messages import explain, is_known
+from assayd_pipeline.messages import explain_message, is_known
 
 RULE = Rule(
     id="step.ignored_error",
@@ -50,7 +50,7 @@ _FUNCTION = re.compile(r"^[ \t]*+(?:function\s+[\w-]+|[\w-]++\s*+\(\s*+\))", re.
 _ASSIGNMENT = re.compile(r"\s*\w+=\"?\$\(")
 
 
-def ignored_errors(step: StepText, stderr: str, level: IgnoredErrors | None) -> Iterator[Finding]:
+def iter_ignored_errors(step: StepText, stderr: str, level: IgnoredErrors | None) -> Iterator[Finding]:
     """Yield a finding for each error message that a bash step printed although it passed."""
     level = level or IgnoredErrors.WARNING
     if step.program is not ErrorSource.BASH or level is IgnoredErrors.OFF or not stderr:
@@ -71,21 +71,23 @@ def _is_program_output(said: str, content: str) -> bool:
 
 
 def _is_error(said: str) -> bool:
-    return is_known(said) or classify(said, program=ErrorSource.BASH).error_class is not ErrorClass.UNKNOWN
+    return (
+        is_known(said) or classify_error(said, program=ErrorSource.BASH).error_class is not ErrorClass.UNKNOWN
+    )
 
 
 def _ignored_error_finding(step: StepText, said: str, level: IgnoredErrors) -> Finding:
-    told = explain(said, step.content)
+    told = explain_message(said, step.content)
     uncaught = (
         level is IgnoredErrors.UNCAUGHT and told.line is not None and _would_end_step(step.content, told.line)
     )
     is_error = level is IgnoredErrors.ERROR or uncaught
-    hint = told.hint or classify(said, program=ErrorSource.BASH).advice
-    shown = snippet(step.content, told.line)
+    hint = told.hint or classify_error(said, program=ErrorSource.BASH).advice
+    shown = get_snippet(step.content, told.line)
     return Finding(
         rule=RULE.id,
-        category=classify(said, program=ErrorSource.BASH).error_class,
-        message=shorten(f"{step.label}: The step ignored an error: {_SCRIPT.sub('', said)}."),
+        category=classify_error(said, program=ErrorSource.BASH).error_class,
+        message=shorten_text(f"{step.label}: The step ignored an error: {_SCRIPT.sub('', said)}."),
         severity=Severity.ERROR if is_error else Severity.WARNING,
         layer=Layer.RUNTIME,
         file=step.name,

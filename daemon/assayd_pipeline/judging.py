@@ -14,31 +14,31 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from assayd.findings.call_unit import case_of
-from assayd.findings.exec_unit import exit_code, judge_exec
+from assayd.findings.call_unit import build_case
+from assayd.findings.exec_unit import judge_exec, own_exit_code
 from assayd.findings.runs import (
     COMPUTING,
-    add_loops,
     cause_finding,
-    limit_details,
-    quoted_end,
+    describe_limit,
+    name_loops,
+    quote_stderr_end,
     timeout_finding,
 )
-from assayd.findings.source_text import snippet
+from assayd.findings.source_text import get_snippet
 from assayd.guest_results.record import GuestJsonError
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, RunResult, UnitResult
 from assayd.model.submission import JsonValue
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 from assayd_pipeline.advice import advise_on_exit, advise_on_silence, advise_on_wait, find_loops
-from assayd_pipeline.errors import ADVICE, ErrorClass, ErrorSource, classify, find_last_line
+from assayd_pipeline.errors import ADVICE, ErrorClass, ErrorSource, classify_error, find_last_line
 from assayd_pipeline.facts import Facts
 from assayd_pipeline.from_files import SCHEMA_FILE
-from assayd_pipeline.messages import explain
+from assayd_pipeline.messages import explain_message
 from assayd_pipeline.payload import Database
 from assayd_pipeline.sql.names import advise_on_names
-from assayd_pipeline.sql_record import Idle, SqlCounts, SqlFailure, read_sql_record
+from assayd_pipeline.sql_record import IdleStatement, SqlCounts, SqlFailure, read_sql_record
 
 BASH = "/usr/bin/bash"
 
@@ -81,10 +81,10 @@ class StepText:
     @property
     def label(self) -> str:
         """Return the step's name for use in a sentence."""
-        return step_label(self.number, self.name)
+        return format_step_label(self.number, self.name)
 
 
-def step_label(number: int, name: str) -> str:
+def format_step_label(number: int, name: str) -> str:
     """Return a step's name for use in a sentence; messages about the step begin with it."""
     return f"Step {number} ({name})"
 
@@ -98,7 +98,7 @@ class JudgedStep:
 
     case: Case
     finding: Finding | None = None
-    idle: tuple[Idle, ...] = ()
+    idle: tuple[IdleStatement, ...] = ()
     tables: Mapping[str, Facts] | None = None
 
 
@@ -109,10 +109,10 @@ def judge_step(step: StepText, unit: UnitResult | None) -> JudgedStep:
     judged = _judge_sql(step, unit) if step.program is ErrorSource.SQL else _judge_bash(step, unit)
     if judged.finding is None:
         return judged
-    message = f"{step.label}: {shorten(judged.finding.message)}"
+    message = f"{step.label}: {shorten_text(judged.finding.message)}"
     text = unit.stderr.text()
-    told = text.strip() in judged.finding.message  # the message is all of it: once is enough
-    said = quoted_end(text) if step.program is ErrorSource.BASH and not told else None
+    told = text.strip() in judged.finding.message  # the message is the whole text, so don't repeat it
+    said = quote_stderr_end(text) if step.program is ErrorSource.BASH and not told else None
     context = step.label if said is None else f"{step.label}; {said}"
     return replace(judged, finding=replace(judged.finding, message=message, file=step.name, context=context))
 
@@ -120,24 +120,24 @@ def judge_step(step: StepText, unit: UnitResult | None) -> JudgedStep:
 def _judge_bash(step: StepText, unit: UnitResult) -> JudgedStep:
     tried = judge_exec(step.name, unit, program=BASH)
     if unit.outcome.cause is not Cause.EXITED_NONZERO or unit.results:
-        return _judge_bad_end(step, unit, tried.case, tried.findings[0] if tried.findings else None)
+        return _judge_abnormal_end(step, unit, tried.case, tried.findings[0] if tried.findings else None)
     stderr = unit.stderr.text()
-    seen = classify(stderr, program=step.program)
+    seen = classify_error(stderr, program=step.program)
     said = seen.line or find_last_line(stderr)
-    words = f"{said or 'it failed'} (exit code {exit_code(unit)})"
-    told = explain(said, step.content)
+    words = f"{said or 'it failed'} (exit code {own_exit_code(unit)})"
+    told = explain_message(said, step.content)
     advice, at, edit = told.hint, told.line, told.edit
     if not stderr.strip():
         advice, at = advise_on_silence(step.content)
-    finding = _finding(step, seen.error_class, words, line=at)
-    hint = f"{advice or finding.suggestion}{advise_on_exit(step.content, exit_code(unit))}"
+    finding = _step_finding(step, seen.error_class, words, line=at)
+    hint = f"{advice or finding.suggestion}{advise_on_exit(step.content, own_exit_code(unit))}"
     finding = replace(finding, suggestion=hint, edit=edit)
     case = replace(tried.case, error_type=seen.error_class, message=finding.message, line=finding.line)
     return JudgedStep(case=case, finding=finding)
 
 
 def _judge_sql(step: StepText, unit: UnitResult) -> JudgedStep:
-    case = replace(case_of(unit, CaseStatus.ERROR, None), exit_code=exit_code(unit))
+    case = replace(build_case(unit, CaseStatus.ERROR, None), exit_code=own_exit_code(unit))
     try:
         record = read_sql_record(unit)
     except GuestJsonError as problem:
@@ -149,18 +149,18 @@ def _judge_sql(step: StepText, unit: UnitResult) -> JudgedStep:
         passed = replace(case, status=CaseStatus.PASSED, result=_count_results(record))
         return JudgedStep(case=passed, idle=record.idle, tables=record.tables)
     cause = Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
-    return _judge_bad_end(step, unit, case, cause_finding(cause, "It", limit_details(unit)))
+    return _judge_abnormal_end(step, unit, case, cause_finding(cause, "It", describe_limit(unit)))
 
 
 def _judge_sql_failure(step: StepText, record: SqlFailure, case: Case) -> JudgedStep:
-    seen = classify(record.message, program=step.program)
+    seen = classify_error(record.message, program=step.program)
     place = f"statement {record.statement}: " if record.statement is not None else ""
-    finding = _finding(step, seen.error_class, place + record.message, line=record.line)
+    finding = _step_finding(step, seen.error_class, place + record.message, line=record.line)
     finding = replace(
         finding,
         column=record.column if finding.line is not None else None,
         suggestion=advise_on_names(record.message, record.names)
-        or explain(record.message, step.content).hint
+        or explain_message(record.message, step.content).hint
         or finding.suggestion,
     )
     failed = replace(
@@ -175,7 +175,7 @@ def _judge_sql_failure(step: StepText, record: SqlFailure, case: Case) -> Judged
     return JudgedStep(case=failed, finding=finding)
 
 
-def _judge_bad_end(step: StepText, unit: UnitResult, case: Case, finding: Finding | None) -> JudgedStep:
+def _judge_abnormal_end(step: StepText, unit: UnitResult, case: Case, finding: Finding | None) -> JudgedStep:
     """Return the case for a failure with a specific cause; for timeouts, the advice is about the step."""
     if finding is None:
         return JudgedStep(case=case)
@@ -191,23 +191,23 @@ def _timeout_finding(step: StepText, unit: UnitResult) -> Finding:
     if step.program is not ErrorSource.BASH:
         lines = [number for number, line in enumerate(text.split("\n"), 1) if _RECURSIVE.search(line)]
     elif (waits := advise_on_wait(text)) is not None:
-        return replace(finding, suggestion=waits[0], line=waits[1], snippet=snippet(text, waits[1]))
+        return replace(finding, suggestion=waits[0], line=waits[1], snippet=get_snippet(text, waits[1]))
     else:
         lines = find_loops(text)
     if finding.suggestion == COMPUTING and not lines:
         return replace(finding, suggestion=ADVICE[ErrorClass.TIMEOUT])
-    return add_loops(finding, text, lines)
+    return name_loops(finding, text, lines)
 
 
 _RECURSIVE = re.compile(r"\bWITH\s+RECURSIVE\b", re.IGNORECASE)
 
 
-def _finding(step: StepText, error_class: ErrorClass, words: str, *, line: int | None) -> Finding:
-    shown = snippet(step.content, line)
+def _step_finding(step: StepText, error_class: ErrorClass, words: str, *, line: int | None) -> Finding:
+    shown = get_snippet(step.content, line)
     return Finding(
         rule=f"step.{error_class}",
         category=error_class,
-        message=shorten(f"{words}."),
+        message=shorten_text(f"{words}."),
         layer=Layer.RUNTIME,
         line=line if shown is not None else None,
         snippet=shown,
@@ -233,11 +233,11 @@ def judge_database(database: Database, unit: UnitResult | None) -> Iterator[Find
         yield (
             timeout_finding(unit, what)
             if cause is Cause.TIMEOUT
-            else cause_finding(cause, what, limit_details(unit))
+            else cause_finding(cause, what, describe_limit(unit))
         )
         return
     made = database.schema_sql is not None
-    shown = snippet(database.schema_sql or "", record.line) if made else None
+    shown = get_snippet(database.schema_sql or "", record.line) if made else None
     field = "payload.database.schema_sql" if made else "payload.database.base64"
     yield Finding(
         rule="database.schema" if made else "database.unusable",
@@ -261,7 +261,7 @@ def judge_outputs(result: RunResult) -> Iterator[Finding]:
         yield Finding(
             rule="outputs.incomplete",
             category="outputs",
-            message=shorten(f"A changed file wasn't kept: {reason}."),
+            message=shorten_text(f"A changed file wasn't kept: {reason}."),
             layer=Layer.RUNTIME,
             suggestion="Write fewer and smaller files under data/; put temporary ones under tmp/.",
         )

@@ -17,7 +17,7 @@ from functools import cache
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from assayd.did_you_mean import close_names
+from assayd.did_you_mean import find_close_names
 from assayd.model.finding import Edit
 
 _TABLE = Path(__file__).parent / "data" / "messages.toml"
@@ -36,7 +36,7 @@ _SHOWN_CHARS = 110
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class MessageEntry:
     """One entry of the table; the header of the table describes the fields."""
 
     find: re.Pattern[str]
@@ -47,7 +47,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
+class ExplainedMessage:
     """The remedy for a message, and its location, which is the 1-based line of the step if known."""
 
     hint: str | None
@@ -56,9 +56,9 @@ class Explained:
 
 
 @cache
-def _load_messages() -> tuple[Message, ...]:
+def _load_messages() -> tuple[MessageEntry, ...]:
     told = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["message"]
-    return tuple(Message(**{**each, "find": re.compile(each["find"])}) for each in told)
+    return tuple(MessageEntry(**{**each, "find": re.compile(each["find"])}) for each in told)
 
 
 def is_known(said: str) -> bool:
@@ -66,12 +66,14 @@ def is_known(said: str) -> bool:
     return any(message.find.search(said[:_LINE_CHARS]) for message in _load_messages())
 
 
-def explain(said: str, content: str) -> Explained:
+def explain_message(said: str, content: str) -> ExplainedMessage:
     """Explain a line of a step's standard error; without a remedy, return only the line's location."""
     said = said[:_LINE_CHARS]
     lines = content.split("\n")[:_MOST_LINES]
     at = _find_line(said, lines)
-    if (misspelt := _misspelt_file(said, lines) or _misspelt_variable(said, lines, at)) is not None:
+    if (
+        misspelt := _explain_misspelt_file(said, lines) or _explain_misspelt_variable(said, lines, at)
+    ) is not None:
         return misspelt
     for message in _load_messages():
         found = message.find.search(said)
@@ -82,18 +84,18 @@ def explain(said: str, content: str) -> Explained:
             continue
         hint = _fill_groups(message.hint, found)
         if line is None or new is None:
-            return Explained(hint=hint, line=at)
+            return ExplainedMessage(hint=hint, line=at)
         if len(new.strip()) <= _SHOWN_CHARS:
             hint = f"{_LAST_FORM.sub('', hint)} Write `{new.strip()}`.".lstrip()
-        return Explained(
+        return ExplainedMessage(
             hint=hint,
             line=line,
             edit=Edit(start_line=line, end_line=line, replacement=new),
         )
-    return Explained(hint=None, line=at)
+    return ExplainedMessage(hint=None, line=at)
 
 
-def _misspelt_file(said: str, lines: list[str]) -> Explained | None:
+def _explain_misspelt_file(said: str, lines: list[str]) -> ExplainedMessage | None:
     """Return the remedy for a missing file whose name is similar to another path in the step."""
     missing = _MISSING.search(said)
     if missing is None or sum(map(len, lines)) > _MOST_CHARS:
@@ -101,24 +103,26 @@ def _misspelt_file(said: str, lines: list[str]) -> Explained | None:
     word = re.compile(rf"(?<![\w./-]){re.escape(missing[1])}(?![\w./-])")
     places = [number for number, line in enumerate(lines, 1) if word.search(line)]
     others = {path for line in lines for path in _PATH.findall(line)} - {missing[1]}
-    meant = _meant(PurePosixPath(missing[1]), map(PurePosixPath, sorted(others)))
+    meant = _find_intended_path(PurePosixPath(missing[1]), map(PurePosixPath, sorted(others)))
     if meant is None or not places:
         return None
     hint, at = f"Did you mean `{meant}`?", places[0]
     new = word.sub(meant, lines[at - 1])
     if len(places) > 1 or len(new) > _LINE_CHARS:
-        return Explained(hint=hint, line=at)
-    return Explained(hint=hint, line=at, edit=Edit(start_line=at, end_line=at, replacement=new))
+        return ExplainedMessage(hint=hint, line=at)
+    return ExplainedMessage(hint=hint, line=at, edit=Edit(start_line=at, end_line=at, replacement=new))
 
 
-def _misspelt_variable(said: str, lines: list[str], at: int | None) -> Explained | None:
+def _explain_misspelt_variable(said: str, lines: list[str], at: int | None) -> ExplainedMessage | None:
     """Return the remedy for an unbound variable whose name is similar to an assigned variable."""
     unbound = _UNBOUND.search(said)
     if unbound is None or sum(map(len, lines)) > _MOST_CHARS:
         return None
-    close = close_names(unbound[1], sorted({name for line in lines for name in _ASSIGNED.findall(line)}))
+    close = find_close_names(unbound[1], sorted({name for line in lines for name in _ASSIGNED.findall(line)}))
     return (
-        Explained(hint=f"Did you mean `${close[0]}`?", line=at) if close and close[0] != unbound[1] else None
+        ExplainedMessage(hint=f"Did you mean `${close[0]}`?", line=at)
+        if close and close[0] != unbound[1]
+        else None
     )
 
 
@@ -126,12 +130,12 @@ _UNBOUND = re.compile(r"([A-Za-z_]\w{2,60})(?:\[\S{1,60}\])?: unbound variable")
 _ASSIGNED = re.compile(r"(?:^|[\s;&|(])([A-Za-z_]\w{2,60})=")
 
 
-def _meant(missing: PurePosixPath, others: Iterable[PurePosixPath]) -> str | None:
+def _find_intended_path(missing: PurePosixPath, others: Iterable[PurePosixPath]) -> str | None:
     """Return a path with the same name in another folder, or with a similar name in the same folder."""
     known = list(others)
     moved = [str(path) for path in known if path.name == missing.name]
     stems = {path.stem: str(path) for path in known if path.parent == missing.parent}
-    close = close_names(missing.stem, stems) if len(missing.stem) >= _STEM_CHARS else []
+    close = find_close_names(missing.stem, stems) if len(missing.stem) >= _STEM_CHARS else []
     return next(iter((*moved, *(stems[stem] for stem in close))), None)
 
 
@@ -156,7 +160,7 @@ def _fill_groups(text: str, found: re.Match[str], *, quote: Callable[[str], str]
 
 
 def _correct_line(
-    message: Message, found: re.Match[str], lines: list[str], at: int | None
+    message: MessageEntry, found: re.Match[str], lines: list[str], at: int | None
 ) -> tuple[int | None, str | None]:
     """Return the only line that matches an entry's pattern, with its correction; otherwise None."""
     if not message.at or (at is None and sum(map(len, lines)) > _MOST_CHARS):
@@ -189,7 +193,7 @@ def _find_line(said: str, lines: list[str]) -> int | None:
     name = program[1] if program is not None else next(nameless, None)
     if name is None:
         return None
-    calls = list(_lines_calling(name, lines))
+    calls = list(_iter_lines_calling(name, lines))
     if len(calls) > 1:
         quoted = re.findall(r"['\"`‘]([^'\"`’]{2,200})['\"’]|: ([\w./*-]{3,200}):", said)
         values = [value for pair in quoted for value in pair if value]
@@ -198,7 +202,7 @@ def _find_line(said: str, lines: list[str]) -> int | None:
     return calls[0] if len(calls) == 1 else None
 
 
-def _lines_calling(program: str, lines: list[str]) -> Iterator[int]:
+def _iter_lines_calling(program: str, lines: list[str]) -> Iterator[int]:
     word = re.compile(rf"(?<![\w./-]){re.escape(program)}(?![\w.=-])")
     for number, line in enumerate(lines, 1):
         if not line.lstrip().startswith("#") and word.search(line[:_LINE_CHARS]):

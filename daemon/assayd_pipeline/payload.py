@@ -20,7 +20,7 @@ from assayd.documents.base import canonical, digest
 from assayd.static.work_paths import Base64Text, FileContent
 from assayd_pipeline.facts import Expected
 from assayd_pipeline.from_files import SQLITE_HEADER
-from assayd_pipeline.shell.parse.source import clean
+from assayd_pipeline.shell.parse.source import normalize_script
 
 MOST_STEPS = 100
 """Source: docs/operating/configure.md."""
@@ -64,9 +64,9 @@ class Step(_PayloadModel):
     content: Annotated[str, AfterValidator(_check_step_content)]
 
 
-def steps_digest(steps: Sequence[Step]) -> str:
+def compute_steps_digest(steps: Sequence[Step]) -> str:
     """Return the SHA-256 digest of the steps as they are run."""
-    return digest(canonical([[step.name, step.type, clean(step.content)] for step in steps]))
+    return digest(canonical([[step.name, step.type, normalize_script(step.content)] for step in steps]))
 
 
 class Database(_PayloadModel):

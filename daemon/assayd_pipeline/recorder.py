@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection, Table, bindparam, delete, insert, select, update
 
 from assayd.model.attempt import Attempt
-from assayd.model.records import Event, Run
+from assayd.model.records import AttemptEvent, AttemptRun
 from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.store.access import DatabaseAccess
 from assayd.store.rows import to_micros
 from assayd.store.tables import verdicts
-from assayd_pipeline.judging import step_label
+from assayd_pipeline.judging import format_step_label
 from assayd_pipeline.stored import (
     ROOT,
     PipelineReader,
@@ -57,7 +57,7 @@ class PipelineRecorder:
         pipeline_id = of_parent or payload.get("pipeline_id") or attempt.id
         now = to_micros(attempt.created_at)
         touched = update(pipelines).where(pipelines.c.id == pipeline_id).values(updated_at=now)
-        if of_parent is None and attempt.peer.uid != ROOT:  # another user may have named this id before
+        if of_parent is None and attempt.peer.uid != ROOT:  # another user may have used this id before
             touched = touched.where(pipelines.c.uid == attempt.peer.uid)
         if connection.execute(touched).rowcount == 0:
             connection.execute(
@@ -72,7 +72,7 @@ class PipelineRecorder:
         _store_steps(connection, pipeline_id, payload["steps"])
         connection.execute(insert(pipeline_attempts).values(attempt_id=attempt.id, pipeline_id=pipeline_id))
 
-    def leased(self, connection: Connection, run: Run) -> None:
+    def leased(self, connection: Connection, run: AttemptRun) -> None:
         """Record that the pipeline is running."""
         connection.execute(_RUNNING, {"wanted": run.attempt_id})
 
@@ -81,23 +81,23 @@ class PipelineRecorder:
         connection: Connection,
         attempt: Attempt,
         cases: Sequence[Case],
-        events: Sequence[Event],
+        events: Sequence[AttemptEvent],
         refusals: Sequence[str],
     ) -> None:
         """Record the status of the pipeline, and the steps that ran or were rejected."""
         pipeline_id = connection.execute(select(_PIPELINE_OF), {"wanted": attempt.id}).scalar()
         if pipeline_id is None:
             return
-        status = _pipeline_status(connection, attempt, pipeline_id)
+        status = _determine_pipeline_status(connection, attempt, pipeline_id)
         connection.execute(update(pipelines).where(pipelines.c.id == pipeline_id).values(status=status.value))
         of_pipeline = pipeline_steps.c.pipeline_id == pipeline_id
         found = connection.execute(select(pipeline_steps).where(of_pipeline)).all()
         step_ids: dict[int, int] = {row.position: row.id for row in found}
-        started = _step_start_times(events, len(cases))
+        started = _find_step_start_times(events, len(cases))
         ran = [
             (number, case) for number, case in enumerate(cases, 1) if case.status is not CaseStatus.SKIPPED
         ]
-        ran = ran or _refused_steps({row.position: row.name for row in found}, refusals)
+        ran = ran or _list_refused_steps({row.position: row.name for row in found}, refusals)
         rows = [_build_log_row(case, number, step_ids, started) for number, case in ran]
         if rows:
             common = {"pipeline_id": pipeline_id, "attempt_id": attempt.id}
@@ -131,7 +131,7 @@ def _store_steps(connection: Connection, pipeline_id: str, steps: Sequence[Mappi
     connection.execute(delete(pipeline_steps).where(of_pipeline, pipeline_steps.c.position > len(steps)))
 
 
-def _pipeline_status(connection: Connection, attempt: Attempt, pipeline_id: str) -> PipelineStatus:
+def _determine_pipeline_status(connection: Connection, attempt: Attempt, pipeline_id: str) -> PipelineStatus:
     if attempt.verdict is not Verdict.VALIDATED:
         return PipelineStatus.FAILED
     followed = (
@@ -143,18 +143,18 @@ def _pipeline_status(connection: Connection, attempt: Attempt, pipeline_id: str)
     return PipelineStatus.REPAIRED if repaired else PipelineStatus.SUCCESS
 
 
-def _refused_steps(names: Mapping[int, str], refusals: Sequence[str]) -> list[tuple[int, Case]]:
+def _list_refused_steps(names: Mapping[int, str], refusals: Sequence[str]) -> list[tuple[int, Case]]:
     """Return the steps that static stages rejected, with the reasons in place of standard error."""
     found = []
     for number, name in sorted(names.items()):
-        label = f"{step_label(number, name)}: "
+        label = f"{format_step_label(number, name)}: "
         reasons = [reason.removeprefix(label) for reason in refusals if reason.startswith(label)]
         if reasons:
             found.append((number, Case(name=name, status=CaseStatus.FAILED, stderr="\n".join(reasons))))
     return found
 
 
-def _step_start_times(events: Sequence[Event], steps: int) -> Mapping[int, int]:
+def _find_step_start_times(events: Sequence[AttemptEvent], steps: int) -> Mapping[int, int]:
     """Return the start time of each step by its number, ignoring units before the first step."""
     started: dict[int, int] = {}
     for event in events:

@@ -11,12 +11,11 @@ from starlette.responses import Response
 
 from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, read_model
-from assayd.api.routes import WaitS, answer_submitted, read_submitted
+from assayd.api.routes import WaitS, read_submission_body, respond_to_submission
 from assayd.documents import canonical
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
-from assayd.model.records import LibraryEntry
-from assayd.model.records import Query as AttemptQuery
+from assayd.model.records import AttemptQuery, LibraryEntry
 from assayd_pipeline.documents import (
     PipelineDetailDocument,
     PipelinePageDocument,
@@ -27,16 +26,16 @@ from assayd_pipeline.facts import DataFacts
 from assayd_pipeline.runs import (
     NAME_LABEL,
     VERSION_LABEL,
-    Judged,
+    JudgedReport,
     PipelineRunBody,
     PipelineRunPageDocument,
-    expected,
+    build_expected_facts,
+    build_submission,
+    get_approved_steps_digest,
     is_comparable,
-    steps_of,
-    submission_of,
     to_run_document,
 )
-from assayd_pipeline.stored import PipelineQuery, Pipelines, PipelineStatus
+from assayd_pipeline.stored import PipelineQuery, PipelineStatus, PipelineStore
 
 NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 LOOKED_BACK = 20
@@ -44,14 +43,14 @@ LOOKED_BACK = 20
 RUN_BODY = answers.describe_request_body(PipelineRunBody)
 
 
-def _get_pipelines(call: Call) -> Pipelines:
-    return cast("Pipelines", call.service.records["pipeline"])
+def _get_pipelines(call: Call) -> PipelineStore:
+    return cast("PipelineStore", call.service.records["pipeline"])
 
 
 router = APIRouter(prefix="/v1/pipelines", tags=["pipelines"], responses=answers.ERRORS)
 
 
-@router.get("", responses=answers.of(PipelinePageDocument, "A page of pipelines"))
+@router.get("", responses=answers.describe_json_responses(PipelinePageDocument, "A page of pipelines"))
 async def list_pipelines(
     call: CallDep,
     status: Annotated[PipelineStatus | None, Query(description="Only pipelines in this state.")] = None,
@@ -86,23 +85,23 @@ async def run_pipeline(request: Request, call: CallDep, wait_s: WaitS = 0) -> Re
     approved = await call.service.get(entry.attempt_id)
     judged = await _load_judged(call, approved) if approved is not None and is_comparable(approved) else None
     last = await _find_last_clean_facts(call, entry)
-    async with call.budget.parsing(call.caller.peer.uid):
+    async with call.budget.wait_to_parse(call.caller.peer.uid):
         body = await asyncio.to_thread(
             _build_submission, entry, wanted, None if judged is None else judged.facts, last
         )
     async with call.budget.reading(len(body), call.caller.peer.uid):
-        submission = await read_submitted(body, call)
+        submission = await read_submission_body(body, call)
     accepted = await call.service.submit(submission, peer=call.caller.peer)
-    return await answer_submitted(call, accepted.attempt, wait_s, pending=202)
+    return await respond_to_submission(call, accepted.attempt, wait_s, pending=202)
 
 
 def _build_submission(
     entry: LibraryEntry, wanted: PipelineRunBody, approved: DataFacts | None, last: DataFacts | None
 ) -> bytes:
-    return canonical(submission_of(entry, wanted, expected(approved, last, wanted)))
+    return canonical(build_submission(entry, wanted, build_expected_facts(approved, last, wanted)))
 
 
-@router.get("/runs", responses=answers.of(PipelineRunPageDocument, "A page of runs"))
+@router.get("/runs", responses=answers.describe_json_responses(PipelineRunPageDocument, "A page of runs"))
 async def list_pipeline_runs(
     call: CallDep,
     name: Annotated[str, Query(pattern=NAME, description="Name of the library entry.")],
@@ -122,7 +121,7 @@ async def _get_entry(call: Call, name: str, version: int | None) -> LibraryEntry
     """Return an entry of the caller's library. Raises: RequestError ``not_found``, ``invalid``."""
     own = call.caller.peer.uid
     if version is None:
-        history = await call.library.history(own, name)
+        history = await call.library.list_versions(own, name)
         version = history[0].version if history else 0
     entry = await call.library.entry(own, name, version)
     if entry is None:
@@ -148,8 +147,8 @@ async def _find_last_clean_facts(call: Call, entry: LibraryEntry) -> DataFacts |
 
     Any attempt can have the labels of a run, so attempts with other steps are skipped.
     """
-    async with call.budget.parsing(call.caller.peer.uid):
-        steps = await asyncio.to_thread(steps_of, entry)
+    async with call.budget.wait_to_parse(call.caller.peer.uid):
+        steps = await asyncio.to_thread(get_approved_steps_digest, entry)
     runs = _build_runs_query(call, entry.name, entry.version, limit=LOOKED_BACK)
     # An entry of this name and version may have been removed, with runs of other steps.
     page = await call.service.list(replace(runs, since=entry.approved_at))
@@ -160,15 +159,15 @@ async def _find_last_clean_facts(call: Call, entry: LibraryEntry) -> DataFacts |
     return None
 
 
-async def _load_judged(call: Call, attempt: Attempt) -> Judged | None:
+async def _load_judged(call: Call, attempt: Attempt) -> JudgedReport | None:
     """Return the report of an attempt; None if the attempt doesn't have a verdict yet."""
     if attempt.state is not State.FINISHED:
         return None
     report, _ = await call.service.documents(attempt)
-    return await call.budget.read_in_turn(report, call.caller.peer.uid, Judged)
+    return await call.budget.read_in_turn(report, call.caller.peer.uid, JudgedReport)
 
 
-@router.get("/{id}", responses=answers.of(PipelineDetailDocument, "The pipeline"))
+@router.get("/{id}", responses=answers.describe_json_responses(PipelineDetailDocument, "The pipeline"))
 async def get_pipeline(
     call: CallDep, pipeline_id: Annotated[str, Path(alias="id", description="The pipeline's id.")]
 ) -> Response:
@@ -178,5 +177,5 @@ async def get_pipeline(
     if found is None or not (own or call.access.is_operator(call.caller)):
         raise RequestError("not_found", f"pipeline {pipeline_id[:40]} doesn't exist")
     ids = [attempt.attempt_id for attempt in found.attempts]
-    fixes = {attempt_id: await call.chains.fix_of(attempt_id) for attempt_id in ids}
+    fixes = {attempt_id: await call.chains.get_fix(attempt_id) for attempt_id in ids}
     return json_response(to_pipeline_document(found, fixes))

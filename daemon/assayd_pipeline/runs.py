@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.documents.base import BaseDocument, Timestamp, timestamp
+from assayd.documents.base import BaseDocument, Timestamp, format_optional_time
 from assayd.documents.library import LibraryName
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
@@ -21,7 +21,7 @@ from assayd.model.records import LibraryEntry
 from assayd.model.report import Verdict
 from assayd.static.work_paths import FileContent
 from assayd_pipeline.facts import DataFacts, Expected, Facts, RowRange
-from assayd_pipeline.payload import Database, Step, steps_digest
+from assayd_pipeline.payload import Database, Step, compute_steps_digest
 
 NAME_LABEL, VERSION_LABEL = "pipeline", "pipeline_version"
 MOST_FINDINGS = 10
@@ -73,7 +73,7 @@ class PipelineRunPageDocument(BaseDocument):
     next_cursor: str | None = Field(description="Start of the next page; null on the last page.")
 
 
-class Judged:
+class JudgedReport:
     """The parts of an attempt's report with which runs are compared."""
 
     def __init__(self, report: bytes) -> None:
@@ -87,14 +87,14 @@ class Judged:
     @property
     def is_clean(self) -> bool:
         """Return whether the run has facts and no findings about its data."""
-        return self.facts is not None and not any(self._data_findings())
+        return self.facts is not None and not any(self._iter_data_findings())
 
-    def _data_findings(self) -> Iterator[Mapping[str, Any]]:
+    def _iter_data_findings(self) -> Iterator[Mapping[str, Any]]:
         return (finding for finding in self.findings if finding["rule"].startswith("data."))
 
     def shown(self) -> list[RunFindingDocument]:
         """Return the findings that the history shows."""
-        about_data = list(self._data_findings())
+        about_data = list(self._iter_data_findings())
         found = [each for each in self.findings if each["severity"] == "error" or each in about_data]
         return [
             RunFindingDocument(rule=each["rule"], severity=each["severity"], message=each["message"])
@@ -102,7 +102,9 @@ class Judged:
         ]
 
 
-def expected(approved: DataFacts | None, last: DataFacts | None, wanted: PipelineRunBody) -> dict[str, Any]:
+def build_expected_facts(
+    approved: DataFacts | None, last: DataFacts | None, wanted: PipelineRunBody
+) -> dict[str, Any]:
     """Return the facts with which a run is compared, as they appear in the run's payload.
 
     Raises: RequestError ``pipeline.no_baseline``, if the facts are missing.
@@ -127,13 +129,15 @@ def _update_rows(facts: Facts, last: Facts | None) -> Facts:
     return facts if last is None or not last.rows else facts.model_copy(update={"rows": last.rows})
 
 
-def steps_of(entry: LibraryEntry) -> str:
+def get_approved_steps_digest(entry: LibraryEntry) -> str:
     """Return the digest of the approved steps, as it appears in the report of a run."""
     payload = json.loads(entry.document)["payload"]
-    return steps_digest([Step.model_validate(step) for step in payload.get("steps", [])])
+    return compute_steps_digest([Step.model_validate(step) for step in payload.get("steps", [])])
 
 
-def submission_of(entry: LibraryEntry, wanted: PipelineRunBody, expects: Mapping[str, Any]) -> dict[str, Any]:
+def build_submission(
+    entry: LibraryEntry, wanted: PipelineRunBody, expects: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the submission of a run, which consists of the approved steps and policy, and the new data.
 
     Raises: RequestError ``invalid``, if the approved attempt had a database and the run has none.
@@ -166,18 +170,18 @@ def submission_of(entry: LibraryEntry, wanted: PipelineRunBody, expects: Mapping
     return submission if wanted.webhook is None else {**submission, "webhook": wanted.webhook}
 
 
-def to_run_document(attempt: Attempt, judged: Judged | None) -> PipelineRunDocument:
+def to_run_document(attempt: Attempt, judged: JudgedReport | None) -> PipelineRunDocument:
     """Return a run's document for the history. `judged` is None before the run has a verdict."""
     facts = (judged.facts if judged is not None else None) or DataFacts()
     version = attempt.labels.get(VERSION_LABEL, "")
     return PipelineRunDocument(
         attempt_id=attempt.id,
         version=int(version) if version.isascii() and version.isdigit() and len(version) < 10 else None,
-        created_at=timestamp(attempt.created_at),
+        created_at=format_optional_time(attempt.created_at),
         verdict=None if attempt.verdict is None else attempt.verdict.value,
-        inputs=_row_counts(facts.inputs),
-        outputs=_row_counts(facts.outputs),
-        tables=_row_counts(facts.tables),
+        inputs=_map_row_counts(facts.inputs),
+        outputs=_map_row_counts(facts.outputs),
+        tables=_map_row_counts(facts.tables),
         findings=[] if judged is None else judged.shown(),
     )
 
@@ -187,5 +191,5 @@ def is_comparable(attempt: Attempt) -> bool:
     return attempt.verdict is Verdict.VALIDATED and attempt.approvable
 
 
-def _row_counts(group: Mapping[str, Facts]) -> dict[str, int | None]:
+def _map_row_counts(group: Mapping[str, Facts]) -> dict[str, int | None]:
     return {name: facts.rows for name, facts in group.items()}

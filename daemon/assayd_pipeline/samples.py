@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from assayd.model.submission import Sample
 
 
-def _sample(name: str, *steps: tuple[str, str], rules: Sequence[str] = (), **more: object) -> Sample:
+def _build_sample(name: str, *steps: tuple[str, str], rules: Sequence[str] = (), **more: object) -> Sample:
     """Return a sample. Without rules, the sample is valid; with rules for runs, it needs a container."""
     payload = {
         "steps": [
@@ -39,21 +39,23 @@ _BROKEN = {"schema_sql": "CREATE TABEL t"}
 _ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
 SAMPLES = (
-    _sample("good", ("bash", _CLEAN), ("sql", _LOAD), ("bash", _KEEP), files=_SALES),
-    _sample(
+    _build_sample("good", ("bash", _CLEAN), ("sql", _LOAD), ("bash", _KEEP), files=_SALES),
+    _build_sample(
         "schema",
         ("sql", "UPDATE t SET a = 2 WHERE a = 1"),
         database={"schema_sql": "CREATE TABLE t (a); INSERT INTO t VALUES (1);"},
     ),
-    _sample("not_bash", ("bash", "if true; then"), rules=["shell.syntax"]),
-    _sample("not_sql", ("sql", "SELCT 1"), rules=["sql.syntax"]),
-    _sample("blocked", ("bash", "rm data/sales.csv"), rules=["command.blocked"]),
-    _sample("all_rows", ("sql", "DELETE FROM sales -- WHERE id = 1"), rules=["sql.delete_without_where"]),
-    _sample("drops", ("sql", "DROP TABLE sales"), rules=["sql.drop"]),
-    _sample("upwards", ("bash", "true"), files={"../x": ""}, rules=["path.invalid"]),
-    _sample("missing_file", ("bash", "cat data/gone.csv"), rules=["path.missing"]),
-    _sample("removed_file", ("bash", 'cat "data/$(date +%s).csv"'), rules=["step.file_not_found"]),
-    _sample("missing_table", ("sql", "SELECT * FROM gone"), rules=["step.table_missing"]),
-    _sample("endless", ("sql", _ENDLESS), rules=["sandbox.timeout"]),
-    _sample("bad_schema", ("sql", "SELECT 1"), database=_BROKEN, rules=["database.schema"]),
+    _build_sample("not_bash", ("bash", "if true; then"), rules=["shell.syntax"]),
+    _build_sample("not_sql", ("sql", "SELCT 1"), rules=["sql.syntax"]),
+    _build_sample("blocked", ("bash", "rm data/sales.csv"), rules=["command.blocked"]),
+    _build_sample(
+        "all_rows", ("sql", "DELETE FROM sales -- WHERE id = 1"), rules=["sql.delete_without_where"]
+    ),
+    _build_sample("drops", ("sql", "DROP TABLE sales"), rules=["sql.drop"]),
+    _build_sample("upwards", ("bash", "true"), files={"../x": ""}, rules=["path.invalid"]),
+    _build_sample("missing_file", ("bash", "cat data/gone.csv"), rules=["path.missing"]),
+    _build_sample("removed_file", ("bash", 'cat "data/$(date +%s).csv"'), rules=["step.file_not_found"]),
+    _build_sample("missing_table", ("sql", "SELECT * FROM gone"), rules=["step.table_missing"]),
+    _build_sample("endless", ("sql", _ENDLESS), rules=["sandbox.timeout"]),
+    _build_sample("bad_schema", ("sql", "SELECT 1"), database=_BROKEN, rules=["database.schema"]),
 )

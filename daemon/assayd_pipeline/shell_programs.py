@@ -24,7 +24,7 @@ from typing import IO
 
 from assayd.errors import AssaydError
 from assayd_pipeline.shell.parse.linter import LinterComment
-from assayd_pipeline.shell.parse.reader import Reading
+from assayd_pipeline.shell.parse.reader import ParseResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ _COMPLAINT = re.compile(rb"(?:<standard input>:)?(?P<line>\d+):(?P<column>\d+): 
 _SHFMT_ENVIRONMENT = {"GOMAXPROCS": "1", "GOTRACEBACK": "none"}
 
 
-def read_shell(text: str) -> Reading:
+def read_shell(text: str) -> ParseResult:
     """Parse a valid UTF-8 text.
 
     Raises: AssaydError ``analysis.no_shfmt``, if the program isn't installed.
@@ -119,12 +119,12 @@ def read_shell(text: str) -> Reading:
     except OSError as problem:
         raise AssaydError("analysis.no_shfmt", f"shfmt can't be run: {problem.strerror}") from problem
     if answer.status == 0 and len(answer.output) <= TREE_BYTES:
-        return Reading(tree=answer.output)
+        return ParseResult(tree=answer.output)
     found = _COMPLAINT.match(answer.output) if answer.status > 0 else None
     if found is None:
-        return Reading(message="it is too large or too deeply nested to read")
+        return ParseResult(message="it is too large or too deeply nested to read")
     message = found["message"].decode("utf-8", "replace")
-    return Reading(message=message, line=int(found["line"]), column=int(found["column"]))
+    return ParseResult(message=message, line=int(found["line"]), column=int(found["column"]))
 
 
 @cache

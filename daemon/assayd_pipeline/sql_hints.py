@@ -12,17 +12,22 @@ from functools import cache
 
 from pydantic import BaseModel, ConfigDict
 
-from assayd.findings.source_text import line_of, snippet
+from assayd.findings.source_text import get_snippet, line_number_at
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.policy import SqlPolicy
-from assayd.model.text_limits import shorten
-from assayd.static.python.safe_fixes import edit_between
+from assayd.model.text_limits import shorten_text
+from assayd.static.python.safe_fixes import build_edit
 from assayd.static.work_paths import decode_content
 from assayd_pipeline.payload import PipelinePayload
-from assayd_pipeline.sql import examine
-from assayd_pipeline.sql.dialects import MOST_CHARS, Explained, explain, has_different_meaning
-from assayd_pipeline.sql.meanings import explain_misreadings, refused
-from assayd_pipeline.sql.preparer import Prepared, Tables, prepared
+from assayd_pipeline.sql import examine_sql
+from assayd_pipeline.sql.dialects import (
+    MOST_CHARS,
+    ExplainedConstruct,
+    explain_rejected,
+    has_different_meaning,
+)
+from assayd_pipeline.sql.meanings import explain_misreadings, explain_refused
+from assayd_pipeline.sql.preparer import StatementPreparer, TableSources, open_preparer
 from assayd_pipeline.sql.read import split_sql
 
 RULES = (
@@ -66,7 +71,7 @@ class Refusal(BaseModel):
         return Edit(start_line=self.start_line, end_line=self.end_line, replacement=self.replacement)
 
 
-def prepare_tables_before(payload: PipelinePayload, number: int) -> Prepared | None:
+def prepare_tables_before(payload: PipelinePayload, number: int) -> StatementPreparer | None:
     """Return the tables before a step, as far as the submission determines them, or None."""
     database = payload.database
     made = [
@@ -80,24 +85,24 @@ def prepare_tables_before(payload: PipelinePayload, number: int) -> Prepared | N
         for path, given in payload.files.items()
         if path.lower().endswith((".csv", ".tsv"))
     }
-    tables = Tables(
+    tables = TableSources(
         content=b"" if database is None else database.content,
         schema="" if database is None else database.schema_sql or "",
         made=tuple(made),
         heads=heads,
     )
-    return prepared(tables)
+    return open_preparer(tables)
 
 
 def add_explanations(
-    content: str, findings: Sequence[Finding], policy: SqlPolicy, tables: Prepared | None
+    content: str, findings: Sequence[Finding], policy: SqlPolicy, tables: StatementPreparer | None
 ) -> Iterator[Finding]:
     """Yield a step's findings, and add the correct SQLite form to those about unparsable statements."""
     for finding in findings:
-        yield _explained(content, finding, policy, tables) if finding.rule in _EXPLAINED else finding
+        yield _add_explanation(content, finding, policy, tables) if finding.rule in _EXPLAINED else finding
 
 
-def suspicions(payload: PipelinePayload, number: int, content: str) -> Iterator[Finding]:
+def iter_suspicions(payload: PipelinePayload, number: int, content: str) -> Iterator[Finding]:
     """Yield findings about constructs that SQLite accepts in a step, but interprets differently.
 
     Tables are created only if a statement has a form that requires them, which is rare.
@@ -105,10 +110,10 @@ def suspicions(payload: PipelinePayload, number: int, content: str) -> Iterator[
     before: list[str] = []
 
     @cache
-    def opened() -> Prepared | None:
+    def opened() -> StatementPreparer | None:
         return prepare_tables_before(payload, number)
 
-    def tables() -> Prepared | None:
+    def tables() -> StatementPreparer | None:
         found = opened()
         while found is not None and before:
             found.run(before.pop(0))
@@ -116,14 +121,14 @@ def suspicions(payload: PipelinePayload, number: int, content: str) -> Iterator[
 
     for start, statement in _split_statements(content):
         told = list(explain_misreadings(statement, tables))
-        if has_different_meaning(statement) and (other := explain(statement, tables())) is not None:
+        if has_different_meaning(statement) and (other := explain_rejected(statement, tables())) is not None:
             told.append(other)
         for one in told:
-            yield _finding(content, start, statement, one)
+            yield _suspicion_finding(content, start, statement, one)
         before.append(statement)
 
 
-def refusals(payload: PipelinePayload) -> tuple[Refusal, ...]:
+def find_refusals(payload: PipelinePayload) -> tuple[Refusal, ...]:
     """Return the first statement of each step that SQLite would reject."""
     found: list[Refusal] = []
     for number, step in enumerate(payload.steps, 1):
@@ -131,11 +136,11 @@ def refusals(payload: PipelinePayload) -> tuple[Refusal, ...]:
         if tables is None or len(found) >= _MOST_HINTS:
             continue
         for start, statement in _split_statements(step.content):
-            complaint = tables.complaint(statement)
+            complaint = tables.find_error(statement)
             if complaint is None:
                 tables.run(statement)
                 continue
-            one = refused(statement, complaint, tables)
+            one = explain_refused(statement, complaint, tables)
             if one is not None:
                 found.append(_build_refusal(number, step.content, start, statement, complaint, one))
             break
@@ -143,15 +148,15 @@ def refusals(payload: PipelinePayload) -> tuple[Refusal, ...]:
 
 
 def _build_refusal(
-    number: int, content: str, start: int, statement: str, complaint: str, one: Explained
+    number: int, content: str, start: int, statement: str, complaint: str, one: ExplainedConstruct
 ) -> Refusal:
     edit = _build_edit(content, start, statement, one)
     return Refusal(
         step=number,
         complaint=complaint,
-        suggestion=shorten(one.hint),
+        suggestion=shorten_text(one.hint),
         message=_build_message(one),
-        line=line_of(content, start + _skip_white_space(statement, one)),
+        line=line_number_at(content, start + _skip_white_space(statement, one)),
         start_line=None if edit is None else edit.start_line,
         end_line=None if edit is None else edit.end_line,
         replacement="" if edit is None else edit.replacement,
@@ -166,26 +171,28 @@ def _split_statements(content: str) -> Iterator[tuple[int, str]]:
             yield start, content[start:end]
 
 
-def _explained(content: str, finding: Finding, policy: SqlPolicy, tables: Prepared | None) -> Finding:
+def _add_explanation(
+    content: str, finding: Finding, policy: SqlPolicy, tables: StatementPreparer | None
+) -> Finding:
     """Return a finding with an explanation of its statement, or the unchanged finding."""
     start, statement = _find_statement(content, finding)
     for place, before in _split_statements(content):
         if tables is not None and place < start:
             tables.run(before)
-    one = explain(statement, tables)
+    one = explain_rejected(statement, tables)
     if one is None or ((one.said or not one.written) and finding.edit is not None):
         return finding
     edit = _build_edit(content, start, statement, one)
-    if edit is not None and examine(_apply_explanation(content, start, statement, one), policy).syntax:
+    if edit is not None and examine_sql(_apply_explanation(content, start, statement, one), policy).syntax:
         edit = None
-    line = line_of(content, start + _skip_white_space(statement, one)) if one.written else finding.line
+    line = line_number_at(content, start + _skip_white_space(statement, one)) if one.written else finding.line
     return replace(
         finding,
         message=_build_message(one) or finding.message,
         line=line,
         column=finding.column if line == finding.line else None,
-        snippet=snippet(content, line),
-        suggestion=shorten(one.hint),
+        snippet=get_snippet(content, line),
+        suggestion=shorten_text(one.hint),
         edit=edit or (finding.edit if not one.written else None),
     )
 
@@ -202,13 +209,13 @@ def _find_statement(content: str, finding: Finding) -> tuple[int, str]:
     return 0, content.rstrip().rstrip(";")
 
 
-def _skip_white_space(statement: str, one: Explained) -> int:
+def _skip_white_space(statement: str, one: ExplainedConstruct) -> int:
     """Return the offset at which a construct begins, after any whitespace."""
     rest = statement[one.start :]
     return one.start + len(rest) - len(rest.lstrip())
 
 
-def _apply_explanation(content: str, start: int, statement: str, one: Explained) -> str:
+def _apply_explanation(content: str, start: int, statement: str, one: ExplainedConstruct) -> str:
     new, end = one.new or "", start + len(statement)
     rest = content[end:]
     if not new.strip():
@@ -216,17 +223,17 @@ def _apply_explanation(content: str, start: int, statement: str, one: Explained)
     return content[:start] + new + rest
 
 
-def _build_edit(content: str, start: int, statement: str, one: Explained) -> Edit | None:
+def _build_edit(content: str, start: int, statement: str, one: ExplainedConstruct) -> Edit | None:
     return (
-        None if one.new is None else edit_between(content, _apply_explanation(content, start, statement, one))
+        None if one.new is None else build_edit(content, _apply_explanation(content, start, statement, one))
     )
 
 
-def _build_message(one: Explained) -> str:
+def _build_message(one: ExplainedConstruct) -> str:
     """Return the message that names foreign SQL and its database; empty if nothing was recognized."""
     if not one.written or one.said:
         return one.written
-    written = shorten(" ".join(one.written.split()), 60)
+    written = shorten_text(" ".join(one.written.split()), 60)
     if one.of.startswith("no database"):
         return f"SQLite doesn't read this: {written}."
     if one.of == "other databases":
@@ -234,9 +241,9 @@ def _build_message(one: Explained) -> str:
     return f"This is {one.of}, not SQLite: {written}."
 
 
-def _finding(content: str, start: int, statement: str, one: Explained) -> Finding:
-    line = line_of(content, start + _skip_white_space(statement, one))
-    written = shorten(" ".join(one.written.split()), 60)
+def _suspicion_finding(content: str, start: int, statement: str, one: ExplainedConstruct) -> Finding:
+    line = line_number_at(content, start + _skip_white_space(statement, one))
+    written = shorten_text(" ".join(one.written.split()), 60)
     message = f"This is {one.of}: `{written}`." if one.certain else f"`{written}` {one.of}."
     return Finding(
         rule="sql.suspicious",
@@ -244,7 +251,7 @@ def _finding(content: str, start: int, statement: str, one: Explained) -> Findin
         severity=Severity.WARNING,
         message=message,
         line=line,
-        snippet=snippet(content, line),
-        suggestion=shorten(one.hint),
+        snippet=get_snippet(content, line),
+        suggestion=shorten_text(one.hint),
         edit=_build_edit(content, start, statement, one),
     )

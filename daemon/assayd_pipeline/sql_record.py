@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from assayd.guest_results.record import DEFAULT_LIMITS, GuestJsonError, decode
+from assayd.guest_results.record import DEFAULT_LIMITS, GuestJsonError, decode_guest_json
 from assayd.model.run import Cause, UnitResult
 from assayd.model.submission import JsonValue
-from assayd.model.text_limits import MESSAGE_CHARS, shorten
+from assayd.model.text_limits import MESSAGE_CHARS, shorten_text
 from assayd_pipeline.facts import MOST_COLUMNS, Facts
 
 _LIMITS = replace(DEFAULT_LIMITS, bytes=2**20, containers=200, values=6000)
@@ -23,7 +23,7 @@ _MOST_LINE = 10**7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Idle:
+class IdleStatement:
     """A statement that changed no row, although it could have changed or read rows."""
 
     verb: str
@@ -41,7 +41,7 @@ class SqlCounts:
     statements: int
     rows: int
     changes: int
-    idle: tuple[Idle, ...] = ()
+    idle: tuple[IdleStatement, ...] = ()
     tables: Mapping[str, Facts] = field(default_factory=dict)
 
 
@@ -67,7 +67,7 @@ def read_sql_record(unit: UnitResult) -> SqlCounts | SqlFailure | None:
     may_hold_one = unit.outcome.cause in {Cause.COMPLETED, Cause.EXITED_NONZERO}
     if not may_hold_one or len(unit.results) != 1 or unit.malformed is not None:
         return None
-    fields = decode(unit.results[0], _LIMITS)
+    fields = decode_guest_json(unit.results[0], _LIMITS)
     if not isinstance(fields, dict):
         raise GuestJsonError("the record is not an object")
     ran = SqlCounts(
@@ -87,29 +87,31 @@ def read_sql_record(unit: UnitResult) -> SqlCounts | SqlFailure | None:
 
 
 def _parse_failure(fields: Mapping[str, JsonValue], ran: SqlCounts) -> SqlFailure:
-    message = _text(fields, "message")
+    message = _parse_text(fields, "message")
     if message is None:
         raise GuestJsonError("the record has no message")
     return SqlFailure(
         ran=ran,
         message=message,
-        code=_text(fields, "code"),
-        statement=_optional_place(fields, "statement"),
-        line=_optional_place(fields, "line"),
-        column=_optional_place(fields, "column"),
-        text=_text(fields, "text"),
+        code=_parse_text(fields, "code"),
+        statement=_parse_optional_place(fields, "statement"),
+        line=_parse_optional_place(fields, "line"),
+        column=_parse_optional_place(fields, "column"),
+        text=_parse_text(fields, "text"),
         names=_parse_names(fields),
     )
 
 
-def _parse_idle(given: JsonValue) -> Iterator[Idle]:
+def _parse_idle(given: JsonValue) -> Iterator[IdleStatement]:
     """Yield the statements without effect, but skip malformed entries."""
     for entry in given if isinstance(given, list) else ():
         match entry:
             case [int() as line, "INSERT" | "UPDATE" | "DELETE" | "CREATE TABLE" as verb, str() as table] if (
                 line > 0
             ):
-                yield Idle(verb=verb, table=shorten(table, _NAME_CHARS), line=min(line, _MOST_LINE))
+                yield IdleStatement(
+                    verb=verb, table=shorten_text(table, _NAME_CHARS), line=min(line, _MOST_LINE)
+                )
 
 
 def _parse_tables(given: JsonValue) -> Iterator[tuple[str, Facts]]:
@@ -118,12 +120,12 @@ def _parse_tables(given: JsonValue) -> Iterator[tuple[str, Facts]]:
         match entry:
             case [str() as name, int() as rows, list() as described] if 0 <= rows <= _MOST:
                 texts = [
-                    shorten(text, _NAME_CHARS)
+                    shorten_text(text, _NAME_CHARS)
                     for text in described[: 2 * MOST_COLUMNS]
                     if isinstance(text, str)
                 ]
                 columns, types = tuple(texts[::2]), tuple(texts[1::2])
-                yield shorten(name, _NAME_CHARS), Facts(rows=rows, columns=columns, types=types)
+                yield shorten_text(name, _NAME_CHARS), Facts(rows=rows, columns=columns, types=types)
 
 
 def _parse_names(fields: Mapping[str, JsonValue]) -> Mapping[str, tuple[str, ...]]:
@@ -132,7 +134,9 @@ def _parse_names(fields: Mapping[str, JsonValue]) -> Mapping[str, tuple[str, ...
     if not isinstance(given, dict):
         return {}
     return {
-        shorten(table, _NAME_CHARS): tuple(shorten(c, _NAME_CHARS) for c in columns if isinstance(c, str))
+        shorten_text(table, _NAME_CHARS): tuple(
+            shorten_text(c, _NAME_CHARS) for c in columns if isinstance(c, str)
+        )
         for table, columns in given.items()
         if isinstance(columns, list)
     }
@@ -145,15 +149,15 @@ def _require_count(fields: Mapping[str, JsonValue], name: str) -> int:
     return value
 
 
-def _optional_place(fields: Mapping[str, JsonValue], name: str) -> int | None:
+def _parse_optional_place(fields: Mapping[str, JsonValue], name: str) -> int | None:
     value = fields.get(name)
     if value is not None and type(value) is not int:
         raise GuestJsonError(f"{name} is not a number")
     return value if value is not None and 0 < value <= _MOST_LINE else None
 
 
-def _text(fields: Mapping[str, JsonValue], name: str) -> str | None:
+def _parse_text(fields: Mapping[str, JsonValue], name: str) -> str | None:
     value = fields.get(name)
     if value is not None and not isinstance(value, str):
         raise GuestJsonError(f"{name} is not a string")
-    return None if value is None else shorten(value, MESSAGE_CHARS)
+    return None if value is None else shorten_text(value, MESSAGE_CHARS)

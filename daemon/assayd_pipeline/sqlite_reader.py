@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 
-from assayd_pipeline.sql.preparer import Tables
-from assayd_pipeline.sql.read import NotSql, split, tokenize
+from assayd_pipeline.sql.preparer import TableSources
+from assayd_pipeline.sql.read import InvalidSqlCharacter, split, tokenize
 
 MOST_TABLES = 100
 MOST_COLUMNS = 200
@@ -97,7 +97,7 @@ _PRAGMAS = frozenset({"table_info", "table_list", "table_xinfo", "function_list"
 class SqlitePreparer:
     """An implementation of `preparer.Prepared` that uses a database in memory."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: TableSources) -> None:
         self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         _set_limits(self._connection)
         if tables.content:
@@ -112,7 +112,7 @@ class SqlitePreparer:
         if statement.lstrip().upper().startswith(_MAKING):
             _try_to_create(partial(self._connection.execute, statement))
 
-    def complaint(self, statement: str) -> str | None:
+    def find_error(self, statement: str) -> str | None:
         """Return SQLite's error for a statement, which isn't run; None if SQLite accepts the statement."""
         try:
             self._connection.execute(f"EXPLAIN {statement}").fetchmany(1)
@@ -138,7 +138,7 @@ def _set_limits(connection: sqlite3.Connection) -> None:
         left[0] -= 1
         return left[0] < 0
 
-    for name, count in (("regexp", 2), ("readfile", 1)):  # The functions that steps have.
+    for name, count in (("regexp", 2), ("readfile", 1)):  # The functions that are available in steps.
         connection.create_function(name, count, lambda *_: None)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     connection.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200)
@@ -160,7 +160,7 @@ def _authorize(
 def _split_statements(schema: str) -> list[str]:
     try:
         return [schema[one.tokens[0].start : one.tokens[-1].end] for one in split(tokenize(schema))]
-    except NotSql:
+    except InvalidSqlCharacter:
         return []  # The schema has its own finding.
 
 

@@ -166,7 +166,7 @@ class PipelineQuery:
     limit: int = 50
 
 
-class Pipelines(Protocol):
+class PipelineStore(Protocol):
     """The store of pipelines. Raises: StoreError."""
 
     async def get(self, pipeline_id: str) -> StoredPipeline | None:

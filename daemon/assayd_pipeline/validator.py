@@ -16,13 +16,13 @@ from types import MappingProxyType
 
 from assayd.findings import exec_unit
 from assayd.findings import runs as run_findings
-from assayd.findings.corrections import with_correction
+from assayd.findings.corrections import add_correction
 from assayd.findings.retry_context import (
-    headline_of,
+    build_repair_context,
+    build_retry_context,
+    depends_on_allowances,
     is_unreadable,
-    needs_allowances,
-    repair_context,
-    retry_context,
+    select_headline,
 )
 from assayd.findings.runs import cause_finding
 from assayd.kind import Cap, FailureAction, Kind, Stage
@@ -32,7 +32,7 @@ from assayd.model.prompting import Document, PromptContext, Proposal, RepairCont
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import DATABASE_OUTPUT, Cause, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import JsonValue
-from assayd.model.text_limits import FINDINGS, shorten
+from assayd.model.text_limits import FINDINGS, shorten_text
 from assayd.static import work_paths
 from assayd.static.work_paths import check_paths, decode_content, decode_head
 from assayd_pipeline import generating, ignored, shell, sql, sql_hints
@@ -47,19 +47,32 @@ from assayd_pipeline.facts import (
     MOST_NAMES,
     DataFacts,
     Facts,
-    facts_of,
-    input_findings,
-    result_findings,
+    iter_input_findings,
+    iter_result_findings,
+    read_file_facts,
 )
 from assayd_pipeline.generating import BOTH, PipelineContext, instructions, usual
-from assayd_pipeline.ignored import MOST_IN_RUN, ignored_errors
+from assayd_pipeline.ignored import MOST_IN_RUN, iter_ignored_errors
 from assayd_pipeline.judging import BASH, JudgedStep, StepText, judge_database, judge_outputs, judge_step
-from assayd_pipeline.payload import Database, PipelinePayload, Step, steps_digest
-from assayd_pipeline.repair import around, faulty, find_faulty_types, normal, numbered_steps, tables_of
+from assayd_pipeline.payload import Database, PipelinePayload, Step, compute_steps_digest
+from assayd_pipeline.repair import (
+    describe_tables,
+    find_faulty_step,
+    find_faulty_types,
+    iter_fix_context,
+    iter_numbered_steps,
+    normalize_step,
+)
 from assayd_pipeline.samples import SAMPLES
 from assayd_pipeline.shell.parse.resolve import TOOLS
-from assayd_pipeline.shell.parse.source import clean
-from assayd_pipeline.sql_hints import Refusal, add_explanations, prepare_tables_before, refusals, suspicions
+from assayd_pipeline.shell.parse.source import normalize_script
+from assayd_pipeline.sql_hints import (
+    Refusal,
+    add_explanations,
+    find_refusals,
+    iter_suspicions,
+    prepare_tables_before,
+)
 from assayd_pipeline.worth import StepReads, judge_idle, judge_results, read_steps
 
 FOLDERS = ("data", "tmp", "scripts", "logs")
@@ -129,7 +142,7 @@ class PreparedPipeline(PipelinePayload):
     inputs: Mapping[str, Facts] = MappingProxyType({})
 
 
-class Pipeline(Kind[PipelinePayload]):
+class PipelineKind(Kind[PipelinePayload]):
     """The validator of the kind `pipeline`."""
 
     name = "pipeline"
@@ -140,7 +153,7 @@ class Pipeline(Kind[PipelinePayload]):
     helpers = MappingProxyType({"shellcheck": "hints for bash are shorter"})
     recorder = "assayd_pipeline.recorder:recorder"
     routes = "assayd_pipeline.routes:router"
-    worker = "assayd_pipeline.worker:enter"
+    worker = "assayd_pipeline.worker:install_readers"
     default_policy = "pipeline"
     image = "shell"
     rules = _RULES
@@ -161,12 +174,14 @@ class Pipeline(Kind[PipelinePayload]):
 
     def prepare(self, payload: PipelinePayload) -> PipelinePayload:
         """Return the normalized steps and the statements that SQLite would reject."""
-        cleaned = tuple(step.model_copy(update={"content": clean(step.content)}) for step in payload.steps)
+        cleaned = tuple(
+            step.model_copy(update={"content": normalize_script(step.content)}) for step in payload.steps
+        )
         fields = {**dict(payload), "steps": cleaned}
         submitted = PipelinePayload.model_construct(**fields)
-        foreseen = refusals(submitted)
+        foreseen = find_refusals(submitted)
         heads = {path: decode_head(given) for path, given in payload.files.items()}
-        read = read_steps(list(numbered_steps(submitted)), heads)
+        read = read_steps(list(iter_numbered_steps(submitted)), heads)
         inputs = _read_input_facts(payload)
         if not foreseen and not inputs and read == StepReads():
             return payload if cleaned == payload.steps else submitted
@@ -201,12 +216,12 @@ class Pipeline(Kind[PipelinePayload]):
         found: list[Finding] = []
         if payload.database is not None:
             found += judge_database(payload.database, next(units, None))
-        steps = list(numbered_steps(payload))
+        steps = list(iter_numbered_steps(payload))
         ran = [(text, next(units, None)) for text in steps]
         judged = [judge_step(text, unit) for text, unit in ran]
         known = getattr(payload, "refusals", ())
         found += [
-            with_correction(
+            add_correction(
                 _add_refusal(_add_similar_path(step.finding, payload, result), number, known), text.content
             )
             for number, (text, step) in enumerate(zip(steps, judged, strict=True), 1)
@@ -217,7 +232,7 @@ class Pipeline(Kind[PipelinePayload]):
             finding
             for (text, unit), step in zip(ran, judged, strict=True)
             if unit is not None and step.case.status is CaseStatus.PASSED
-            for finding in ignored_errors(text, unit.stderr.text(), policy.commands.ignored_errors)
+            for finding in iter_ignored_errors(text, unit.stderr.text(), policy.commands.ignored_errors)
         )
         found += islice(ignored, MOST_IN_RUN)
         if not any(finding.is_error for finding in found):
@@ -235,19 +250,22 @@ class Pipeline(Kind[PipelinePayload]):
         facts = None
         if not has_errors(found):
             facts = _collect_facts(payload, judged, result)
-            found += result_findings(payload.expects, facts)
+            found += iter_result_findings(payload.expects, facts)
         shown: JsonValue = None
         if facts is not None:
-            shown = {"data": facts.model_dump(mode="json"), "steps_sha256": steps_digest(payload.steps)}
+            shown = {
+                "data": facts.model_dump(mode="json"),
+                "steps_sha256": compute_steps_digest(payload.steps),
+            }
         return Judgement(stage_findings={"sandbox": tuple(found)}, cases=cases, facts=shown)
 
     def retry_context(
         self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
     ) -> str:
         """Return the retry context after a failed stage."""
-        headline = headline_of(_HEADLINES, stage)
+        headline = select_headline(_HEADLINES, stage)
         findings = [_remove_step_label(finding) for finding in findings]  # Messages contain the step's name.
-        return retry_context(
+        return build_retry_context(
             findings, headline=headline, reminders=instructions(policy, _WRITTEN.get(stage, BOTH))
         )
 
@@ -259,26 +277,28 @@ class Pipeline(Kind[PipelinePayload]):
         self, payload: PipelinePayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
         """Return the request for fixing the failed step, with the context of the step."""
-        step, alone = faulty(payload, report), len(payload.steps) == 1
+        step, alone = find_faulty_step(payload, report), len(payload.steps) == 1
         rules = instructions(
             None if policy is None else usual(policy),
             find_faulty_types(payload, report),
             alone=alone,
-            commands=needs_allowances(report, self.runtime_stages),
+            commands=depends_on_allowances(report, self.runtime_stages),
         )
         unreadable = is_unreadable(report)
-        return repair_context(
+        return build_repair_context(
             _to_source_part(step),
             report,
             instructions=() if unreadable else rules,
             runtime_stages=self.runtime_stages,
-            surroundings=() if unreadable else tuple(around(payload, step, str(report.get("retry_context")))),
+            surroundings=()
+            if unreadable
+            else tuple(iter_fix_context(payload, step, str(report.get("retry_context")))),
             title=step.label,
             other_forms=() if unreadable and alone else _OTHER_FORMS[alone:],
             about=partial(_is_about_step, step),
             others=[
                 (_to_source_part(other), partial(_is_about_step, other))
-                for other in numbered_steps(payload)
+                for other in iter_numbered_steps(payload)
                 if other.number != step.number
             ],
         )
@@ -292,15 +312,15 @@ class Pipeline(Kind[PipelinePayload]):
 
     def normal_form(self, payload: PipelinePayload) -> bytes:
         """Return the words of all steps."""
-        return b"\n;\n".join(normal(step) for step in numbered_steps(payload))
+        return b"\n;\n".join(normalize_step(step) for step in iter_numbered_steps(payload))
 
     def around(self, context: PipelineContext) -> Sequence[PromptContext]:
         """Return the tables and files that the request contains."""
-        return generating.around(context, tables_of(context.database))
+        return generating.describe_request_context(context, describe_tables(context.database))
 
     def answered(self, base: Document, proposal: Proposal) -> Document:
         """Return a payload with the proposed steps."""
-        return generating.answered(base, proposal)
+        return generating.add_proposal(base, proposal)
 
 
 def _add_similar_path(finding: Finding, payload: PipelinePayload, result: RunResult) -> Finding:
@@ -372,26 +392,28 @@ def _check_parse(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[
     def check(step: StepText) -> Sequence[Finding]:
         if step.program is Writer.BASH:
             return shell.parse_script(step.content)
-        found = sql.examine(step.content, policy.sql).syntax
+        found = sql.examine_sql(step.content, policy.sql).syntax
         return _explain_sql_findings(payload, step, found, policy)
 
     paths = [*check_paths(payload.files, field="payload.files"), *_check_reserved_paths(payload.files)]
     if payload.expects is not None:
-        paths += input_findings(payload.expects, _read_input_facts(payload))
+        paths += iter_input_findings(payload.expects, _read_input_facts(payload))
     return [*paths, *_check_steps(payload, check)]
 
 
 def _read_input_facts(payload: PipelinePayload) -> dict[str, Facts]:
     """Return the facts about the submitted files; runs in an analysis worker."""
     files = islice(payload.files.items(), MOST_NAMES)
-    return {path: facts_of(path, decode_content(given)) for path, given in files if len(path) <= MOST_NAME}
+    return {
+        path: read_file_facts(path, decode_content(given)) for path, given in files if len(path) <= MOST_NAME
+    }
 
 
 def _collect_facts(payload: PipelinePayload, judged: Sequence[JudgedStep], result: RunResult) -> DataFacts:
     """Return the facts of a run: submitted files, changed files, and tables after the last SQL step."""
     tables = [step.tables for step in judged if step.tables is not None]
     outputs = {
-        output.name: facts_of(output.name, output.content)
+        output.name: read_file_facts(output.name, output.content)
         for output in result.outputs
         if output.name != DATABASE_OUTPUT and len(output.name) <= MOST_NAME
     }
@@ -433,8 +455,8 @@ def _check_sql(payload: PipelinePayload, policy: ExecutionPolicy) -> Sequence[Fi
     def check(step: StepText) -> Sequence[Finding]:
         if step.program is not Writer.SQL:
             return ()
-        examined = sql.examine(step.content, policy.sql)
-        doubts = () if examined.syntax else suspicions(payload, step.number, step.content)
+        examined = sql.examine_sql(step.content, policy.sql)
+        doubts = () if examined.syntax else iter_suspicions(payload, step.number, step.content)
         return (*_explain_sql_findings(payload, step, examined.rules, policy), *doubts)
 
     return _check_steps(payload, check)
@@ -451,8 +473,8 @@ def _check_steps(
             file=step.name,
             context=finding.context or step.label,
         )
-        for step in numbered_steps(submitted)
-        for finding in (with_correction(each, step.content) for each in check(step))
+        for step in iter_numbered_steps(submitted)
+        for finding in (add_correction(each, step.content) for each in check(step))
     )
     return list(islice(found, FINDINGS))
 
@@ -463,7 +485,7 @@ def _check_reserved_paths(files: Mapping[str, object]) -> Iterator[Finding]:
             yield Finding(
                 rule="path.reserved",
                 category="paths",
-                message=f"payload.files: {shorten(path, 120)!a} is a path of the sandbox.",
+                message=f"payload.files: {shorten_text(path, 120)!a} is a path of the sandbox.",
                 suggestion="Put files under data/.",
             )
 
@@ -515,4 +537,4 @@ def _build_sql_arguments(text: str, mode: str, policy: SqlPolicy, limits: Limits
     }
 
 
-validator = Pipeline()
+validator = PipelineKind()

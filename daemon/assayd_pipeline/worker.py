@@ -8,9 +8,9 @@ from assayd_pipeline.sql import catalog, preparer
 from assayd_pipeline.sqlite_reader import SqlitePreparer, describe_sqlite
 
 
-def enter() -> None:
+def install_readers() -> None:
     """Install the readers in this process: shfmt and ShellCheck for bash, SQLite for database files."""
-    reader.install(read_shell)
-    linter.install(lint_shell)
-    catalog.install(describe_sqlite)
-    preparer.install(SqlitePreparer)
+    reader.install_reader(read_shell)
+    linter.install_linter(lint_shell)
+    catalog.install_reader(describe_sqlite)
+    preparer.install_opener(SqlitePreparer)

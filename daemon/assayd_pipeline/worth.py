@@ -16,13 +16,13 @@ from itertools import islice
 
 from pydantic import BaseModel, ConfigDict
 
-from assayd.findings.source_text import line_of, snippet
+from assayd.findings.source_text import get_snippet, line_number_at
 from assayd.model.finding import Finding, Layer, Rule, Severity
-from assayd.model.run import DATABASE_OUTPUT, Output, RunResult
-from assayd.model.text_limits import shorten
+from assayd.model.run import DATABASE_OUTPUT, OutputFile, RunResult
+from assayd.model.text_limits import shorten_text
 from assayd_pipeline.errors import ErrorSource
 from assayd_pipeline.judging import StepText
-from assayd_pipeline.sql_record import Idle
+from assayd_pipeline.sql_record import IdleStatement
 
 RULES = (
     Rule(
@@ -90,7 +90,7 @@ def read_steps(steps: Sequence[StepText], files: Mapping[str, bytes]) -> StepRea
     texts = [step.content[:_READ_CHARS] for step in steps]
     named = "\n".join(texts)
     full = {
-        path: shorten(content[: content.find(b"\n")].decode("utf-8", "replace"), 500)
+        path: shorten_text(content[: content.find(b"\n")].decode("utf-8", "replace"), 500)
         for path, content in islice(files.items(), _MOST_PATHS)
         if _has_rows(content) and (path in named or path.rpartition("/")[2] in named or "*" in named)
     }
@@ -102,7 +102,7 @@ def read_steps(steps: Sequence[StepText], files: Mapping[str, bytes]) -> StepRea
         *_CLEARED.findall(named),
         *(path for words in _TOUCHED.findall(named) for path in words.split()),
     ]
-    made_empty = frozenset(_relative_path(path.strip("\"'")) for path in emptied[:_MOST_PATHS])
+    made_empty = frozenset(_to_relative_path(path.strip("\"'")) for path in emptied[:_MOST_PATHS])
     return StepReads(
         full=full,
         source={
@@ -123,10 +123,12 @@ def _has_rows(content: bytes) -> bool:
 
 
 def _find_written_paths(text: str) -> list[str]:
-    return list(islice(dict.fromkeys(_relative_path(path) for path in _WRITTEN.findall(text)), _MOST_PATHS))
+    return list(
+        islice(dict.fromkeys(_to_relative_path(path) for path in _WRITTEN.findall(text)), _MOST_PATHS)
+    )
 
 
-def _relative_path(path: str) -> str:
+def _to_relative_path(path: str) -> str:
     return path.removeprefix("./").removeprefix("/sandbox").removeprefix("/")
 
 
@@ -162,11 +164,11 @@ def judge_results(
         if path is not None and not said:
             message = f"No later step reads {path}, and the step leaves nothing else."
             hint = "Use the file in a later step, write the result below data/, or remove the step."
-            yield _finding("unused_result", step, message, hint, _find_line(step, path))
+            yield _worth_finding("unused_result", step, message, hint, _find_line(step, path))
 
 
 def _find_empty_outputs(
-    steps: Sequence[StepText], read: StepReads, outputs: Sequence[Output]
+    steps: Sequence[StepText], read: StepReads, outputs: Sequence[OutputFile]
 ) -> Iterator[Finding]:
     """Yield the files without rows that a step created, if any input of the pipeline has rows."""
     by_number = {step.number: step for step in steps}
@@ -182,10 +184,10 @@ def _find_empty_outputs(
             source = read.source.get(step.number) or next(iter(read.full))
             message = f"{output.name} {kind}, but {source} has rows."
             hint = "Compare the condition with the data: case, separators, column number."
-            yield _finding("empty_output", step, message, hint, _find_line(step, output.name))
+            yield _worth_finding("empty_output", step, message, hint, _find_line(step, output.name))
 
 
-def _describe_empty(output: Output, headings: Collection[str]) -> str:
+def _describe_empty(output: OutputFile, headings: Collection[str]) -> str:
     """Return a description of an output that is empty or has only a heading; otherwise an empty string."""
     content = output.content.strip()
     if not content or content in (b"[]", b"{}", b"null"):
@@ -198,7 +200,7 @@ def _describe_empty(output: Output, headings: Collection[str]) -> str:
     return "has only a header line" if line in headings or heading else ""
 
 
-def judge_idle(step: StepText, idle: Sequence[Idle]) -> Iterator[Finding]:
+def judge_idle(step: StepText, idle: Sequence[IdleStatement]) -> Iterator[Finding]:
     """Yield findings about the statements of a step that changed no rows although there were rows."""
     for one in idle[:_MOST_EACH]:
         message = f"{one.verb} {one.table!r} changes no row."
@@ -208,16 +210,16 @@ def judge_idle(step: StepText, idle: Sequence[Idle]) -> Iterator[Finding]:
             hint = "Compare the condition with the rows: the SELECT matches none."
         else:
             hint = "Compare the WHERE condition with the values in the table: case, spaces, types."
-        yield _finding("no_rows", step, message, hint, one.line)
+        yield _worth_finding("no_rows", step, message, hint, one.line)
 
 
 def _find_line(step: StepText, path: str) -> int | None:
     place = step.content.find(path)
-    return None if place < 0 else line_of(step.content, place)
+    return None if place < 0 else line_number_at(step.content, place)
 
 
-def _finding(name: str, step: StepText, message: str, hint: str, line: int | None) -> Finding:
-    shown = snippet(step.content, line)
+def _worth_finding(name: str, step: StepText, message: str, hint: str, line: int | None) -> Finding:
+    shown = get_snippet(step.content, line)
     return Finding(
         rule=f"quality.{name}",
         category="quality",

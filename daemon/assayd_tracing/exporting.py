@@ -41,7 +41,7 @@ class BoundedSpanProcessor(SpanProcessor):
         self._flushing = False
         self._failing = False
         self._delivering = 0
-        # A thread of the interpreter's own end: it never keeps the program alive.
+        # A daemon thread, which never keeps the program running.
         self._thread = threading.Thread(target=self._deliver_spans, name="traces", daemon=True)
         self._thread.start()
 
@@ -109,7 +109,7 @@ class BoundedSpanProcessor(SpanProcessor):
             delivered = False
         with self._changed:
             given_up, self._delivering = not self._delivering, 0
-        if given_up:  # the program ends, and they are counted as dropped
+        if given_up:  # the program is ending: count them as dropped
             return
         self._count("exported" if delivered else "failed", len(batch))
         if delivered == self._failing:

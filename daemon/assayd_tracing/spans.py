@@ -44,7 +44,7 @@ class OtelTracing:
         self._continues_callers = continues_callers
         self._sample_ratio = sample_ratio
 
-    def of_caller(self, context: TraceContext | None) -> TraceContext | None:
+    def read_context(self, context: TraceContext | None) -> TraceContext | None:
         """Return the trace that a request continues; of those that callers sample, a share stays sampled.
 
         The share is chosen at random, because callers choose the trace ids and could otherwise influence
@@ -65,7 +65,7 @@ class OtelTracing:
         ago_s: float = 0.0,
     ) -> Span:
         """Begin a span that continues `parent` or a new trace; the span has started `ago_s` seconds ago."""
-        context = Context()  # a span that is current elsewhere in this process isn't its parent
+        context = Context()  # the current span of another task isn't its parent
         if parent is not None:
             context = set_span_in_context(NonRecordingSpan(_to_sdk_context(parent)), context)
         began_ns = time_ns() - int(ago_s * _SECOND_NS)
@@ -91,11 +91,11 @@ class OtelSpan:
         self._began_ns = began_ns
         self.context = _to_trace_context(span.get_span_context())
 
-    def child(self, name: str, **attributes: Attribute) -> Span:
+    def begin_child(self, name: str, **attributes: Attribute) -> Span:
         """Begin a child span for a step within this span."""
         return self._start_child(name, time_ns(), attributes) if self._span.is_recording() else self
 
-    def past(
+    def add_finished_child(
         self, name: str, took_s: float | None = None, *, ended_ago_s: float = 0.0, **attributes: Attribute
     ) -> None:
         """Add a child span that has already ended; its start isn't before the start of this span."""

@@ -71,10 +71,10 @@ def _build_otlp_exporter(settings: TracingSettings) -> OTLPSpanExporter:
     if headers and not _is_confidential(settings.endpoint or ""):
         message = "tracing.endpoint: headers are sent to another host over https:// only"
         raise ConfigError("tracing.endpoint", message, field="tracing.endpoint")
-    # It logs every retry. What counts is logged once, and all is in the metric.
+    # It logs every retry. Our log has one line, and the metric counts everything.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     session = requests.Session()
-    session.trust_env = False  # neither a proxy nor ~/.netrc
+    session.trust_env = False  # uses neither a proxy nor ~/.netrc
     return OTLPSpanExporter(
         endpoint=settings.endpoint,
         certificate_file=str(settings.ca_file) if settings.ca_file is not None else None,

@@ -11,7 +11,7 @@ import io
 import tarfile
 from collections.abc import Awaitable, Callable, Mapping
 
-from assayd.documents import canonical, digest, plain
+from assayd.documents import canonical, digest, to_plain
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
 from assayd_workflows.documents import to_workflow_document
@@ -26,13 +26,13 @@ async def build_bundle(workflow: Workflow, contents: WorkflowContents, read: Rea
     if workflow.finished_at is None:
         raise RequestError("workflow.running", "the workflow has no verdict yet; wait for it")
     attempts: dict[str, object] = {}
-    for node in plain(to_workflow_document(workflow))["nodes"]:
+    for node in to_plain(to_workflow_document(workflow))["nodes"]:
         if node["attempt_id"] is not None:
-            attempts[node["id"]] = _bundle_reference(node["attempt_id"], await read(node["attempt_id"]))
+            attempts[node["id"]] = _build_bundle_reference(node["attempt_id"], await read(node["attempt_id"]))
     return await asyncio.to_thread(_build_tar, workflow, contents, attempts)
 
 
-def _bundle_reference(attempt_id: str, attempt: Attempt | None) -> dict[str, object]:
+def _build_bundle_reference(attempt_id: str, attempt: Attempt | None) -> dict[str, object]:
     """Return a reference to an attempt's bundle with its report's digest; null values if it was removed."""
     if attempt is None:
         return {"attempt_id": attempt_id, "verdict": None, "bundle": None, "report_sha256": None}
@@ -49,7 +49,7 @@ def _build_tar(workflow: Workflow, contents: WorkflowContents, attempts: Mapping
     files = {
         "workflow.yaml": contents.document.encode("utf-8", "replace"),
         "inputs.json": contents.inputs.encode(),
-        "result.json": canonical(plain(to_workflow_document(workflow))),
+        "result.json": canonical(to_plain(to_workflow_document(workflow))),
         "attempts.json": canonical(attempts),
     }
     listed = [

@@ -18,20 +18,20 @@ from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter
 
-from assayd.did_you_mean import close_names
+from assayd.did_you_mean import find_close_names
 from assayd.kinds.code import types as code_types
-from assayd.kinds.code.annotations import declarations
-from assayd.kinds.code.inputs import awaited
+from assayd.kinds.code.annotations import find_declarations
+from assayd.kinds.code.inputs import find_missing_names
 from assayd.kinds.code.types import ANYTHING, Declaration
 from assayd.model.finding import Finding, Rule, Severity
 from assayd.static.python import model_answer
 from assayd.static.python import source as python_source
 from assayd.static.python.scopes import is_variable
-from assayd.static.python.signature import alternatives, annotation_aliases
-from assayd_workflows.model import RESULT, Node, Plan, Reading, Reference
+from assayd.static.python.signature import find_annotation_aliases, list_alternatives
+from assayd_workflows.model import RESULT, PlanReading, ResultReference, WorkflowNode, WorkflowPlan
 from assayd_workflows.reading import READING
 
-PLAN: TypeAdapter[Plan] = TypeAdapter(Plan)
+PLAN: TypeAdapter[WorkflowPlan] = TypeAdapter(WorkflowPlan)
 _CONTAINERS = frozenset({"dict", "list", "tuple", "set", "frozenset"})
 _INDEXED = frozenset({"list", "tuple"})
 _MOST = 200
@@ -93,14 +93,14 @@ RULES = (
 )
 
 
-def check(body: bytes) -> bytes:
+def check_workflow(body: bytes) -> bytes:
     """Check a plan; return a `Reading` as JSON, whose plan contains the declared types."""
     return READING.dump_json(check_plan(PLAN.validate_json(body)))
 
 
-def check_plan(plan: Plan) -> Reading:
+def check_plan(plan: WorkflowPlan) -> PlanReading:
     """Return the plan with the types that its nodes declare, and the findings about its faults."""
-    nodes = {node.id: _read(node) for node in plan.nodes}
+    nodes = {node.id: _parse_node_code(node) for node in plan.nodes}
     found = [
         *_check_references(plan),
         *_find_cycles(plan),
@@ -111,7 +111,7 @@ def check_plan(plan: Plan) -> Reading:
     found.sort(key=lambda finding: not finding.is_error)  # an error is never cut off in favor of a warning
     kept = sorted(found[:_MOST], key=lambda finding: finding.line or 0)
     declared = tuple(replace(node, declared=nodes[node.id].shown) for node in plan.nodes)
-    return Reading(plan=replace(plan, nodes=declared), findings=tuple(kept))
+    return PlanReading(plan=replace(plan, nodes=declared), findings=tuple(kept))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ class _DeclaredName:
 class _NodeCode:
     """The parsed code of a node; `problem` is the reason if the code can't be parsed."""
 
-    node: Node
+    node: WorkflowNode
     declared: Mapping[str, _DeclaredName]
     awaited: Sequence[str] = ()
     problem: Finding | None = None
@@ -140,59 +140,64 @@ class _NodeCode:
         return {name: one.annotation for name, one in self.declared.items()}
 
 
-def _read(node: Node) -> _NodeCode:
-    text = model_answer.clean(node.code).text
-    if not node.code.startswith(text):  # taken out of an answer, so its lines are others
+def _parse_node_code(node: WorkflowNode) -> _NodeCode:
+    text = model_answer.extract_code(node.code).text
+    if not node.code.startswith(text):  # extracted from an answer, so its lines differ
         node = replace(node, code_line=None)
-    source = python_source.parse(text)
+    source = python_source.parse_source(text)
     if source.tree is None:
         first = source.findings[0]
-        fault = f"The code of node '{node.id}' can't be read ({_position(node, first.line)}): {first.message}"
-        return _NodeCode(node=node, declared={}, problem=_finding(node, "workflow.code", fault, first.line))
+        at = _format_position(node, first.line)
+        fault = f"The code of node '{node.id}' can't be read ({at}): {first.message}"
+        return _NodeCode(
+            node=node, declared={}, problem=_workflow_finding(node, "workflow.code", fault, first.line)
+        )
     tree = source.tree
     given = {*node.values, *node.sources}
-    missing = awaited(tree, dict.fromkeys(given))
-    found = {one.name: one for one in reversed(declarations(tree, {*given, *missing, RESULT}))}
-    aliases = annotation_aliases(tree)
+    missing = find_missing_names(tree, dict.fromkeys(given))
+    found = {one.name: one for one in reversed(find_declarations(tree, {*given, *missing, RESULT}))}
+    aliases = find_annotation_aliases(tree)
     declared = {name: _read_declaration(node, one, aliases, text) for name, one in found.items()}
     problem = None
     if RESULT not in declared:
         fault = f"The code of node '{node.id}' doesn't declare its result."
-        problem = _finding(node, "workflow.code", fault, None, "Add: result: TYPE = …")
+        problem = _workflow_finding(node, "workflow.code", fault, None, "Add: result: TYPE = …")
     return _NodeCode(node=node, declared=declared, awaited=missing, problem=problem)
 
 
 def _read_declaration(
-    node: Node, declaration: Declaration, aliases: Mapping[str, ast.expr], text: str
+    node: WorkflowNode, declaration: Declaration, aliases: Mapping[str, ast.expr], text: str
 ) -> _DeclaredName:
     line = declaration.node.lineno
     return _DeclaredName(
         types=declaration.types,
-        elements=_element_types(declaration.node.annotation, aliases),
+        elements=_find_element_types(declaration.node.annotation, aliases),
         annotation=declaration.shown(text),
         line=line,
-        place=_position(node, line),
+        place=_format_position(node, line),
     )
 
 
-def _element_types(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -> frozenset[str]:
+def _find_element_types(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -> frozenset[str]:
     """Return the types of the elements of a list, dict or similar type, if the annotation contains them."""
     if not isinstance(annotation, ast.Subscript):
         return frozenset({ANYTHING})
-    outer = code_types.meaning(alternatives(annotation.value, aliases))
+    outer = code_types.resolve_types(list_alternatives(annotation.value, aliases))
     parts = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
     if not outer <= _CONTAINERS or (outer == {"tuple"} and len(parts) > 1):
         return frozenset({ANYTHING})
-    return code_types.meaning(alternatives(parts[-1], aliases))
+    return code_types.resolve_types(list_alternatives(parts[-1], aliases))
 
 
-def _check_references(plan: Plan) -> Iterator[Finding]:
+def _check_references(plan: WorkflowPlan) -> Iterator[Finding]:
     known = [node.id for node in plan.nodes]
     for node in plan.nodes:
         for name, source in node.sources.items():
             if source.node not in known:
                 message = f"The input '{name}' of node '{node.id}' refers to an unknown node: {source.text}"
-                yield _finding(node, "workflow.reference", message, None, _suggest_node(source, known))
+                yield _workflow_finding(
+                    node, "workflow.reference", message, None, _suggest_node(source, known)
+                )
     for name, source in plan.outputs.items():
         if source.node not in known:
             yield Finding(
@@ -204,26 +209,26 @@ def _check_references(plan: Plan) -> Iterator[Finding]:
             )
 
 
-def _suggest_node(source: Reference, known: Sequence[str]) -> str:
-    close = close_names(source.node, known)
+def _suggest_node(source: ResultReference, known: Sequence[str]) -> str:
+    close = find_close_names(source.node, known)
     return f"Did you mean '{close[0]}'?" if close else f"Use one of {', '.join(known[:10])}."
 
 
-def _find_cycles(plan: Plan) -> Iterator[Finding]:
+def _find_cycles(plan: WorkflowPlan) -> Iterator[Finding]:
     nodes = {node.id: node for node in plan.nodes}
-    while left := _unorderable_nodes(nodes):
+    while left := _find_unorderable_nodes(nodes):
         path = [next(iter(left))]
         while path.count(path[-1]) < 2:
             path.append(next(need for need in nodes[path[-1]].needs if need in left))
         cycle = path[path.index(path[-1]) :]
         message = f"These nodes need each other: {' -> '.join(reversed(cycle))}"
         remedy = f"Remove one of the references, e.g. that of '{cycle[0]}' to {cycle[1]}.result."
-        yield _finding(nodes[cycle[0]], "workflow.cycle", message, None, remedy)
+        yield _workflow_finding(nodes[cycle[0]], "workflow.cycle", message, None, remedy)
         for each in set(cycle):
             del nodes[each]
 
 
-def _unorderable_nodes(nodes: Mapping[str, Node]) -> dict[str, None]:
+def _find_unorderable_nodes(nodes: Mapping[str, WorkflowNode]) -> dict[str, None]:
     """Return the nodes that belong to a cycle or depend on a node in a cycle."""
     left = dict.fromkeys(nodes)
     while ready := [each for each in left if not any(need in left for need in nodes[each].needs)]:
@@ -232,7 +237,7 @@ def _unorderable_nodes(nodes: Mapping[str, Node]) -> dict[str, None]:
     return left
 
 
-def _find_unused(plan: Plan) -> Iterator[Finding]:
+def _find_unused(plan: WorkflowPlan) -> Iterator[Finding]:
     nodes = {node.id: node for node in plan.nodes}
     pending = [source.node for source in plan.outputs.values()]
     used: set[str] = set()
@@ -245,7 +250,7 @@ def _find_unused(plan: Plan) -> Iterator[Finding]:
         if node.id not in used:
             message = f"No output needs the node '{node.id}'."
             remedy = "Remove the node, or use its result in an output or in another node."
-            yield _to_warning(_finding(node, "workflow.unused", message, None, remedy))
+            yield _to_warning(_workflow_finding(node, "workflow.unused", message, None, remedy))
 
 
 def _check_sources(code: _NodeCode) -> Iterator[Finding]:
@@ -259,25 +264,25 @@ def _check_sources(code: _NodeCode) -> Iterator[Finding]:
         line = code.declared[name].line
         message = f"The input '{name}' of node '{node.id}' has no source."
         remedy = f"Add it to the node's inputs, or pass it: --set {node.id}.{name}=VALUE"
-        yield _finding(node, "workflow.no_source", message, line, remedy)
+        yield _workflow_finding(node, "workflow.no_source", message, line, remedy)
     for name in (*node.values, *node.sources):
         if name not in code.declared or name == RESULT or not is_variable(name):
             message = f"The code of node '{node.id}' doesn't declare the input '{name}'."
             remedy = f"Add a line at the top of its code: {name}: object"
-            yield _finding(node, "workflow.undeclared_input", message, None, remedy)
+            yield _workflow_finding(node, "workflow.undeclared_input", message, None, remedy)
 
 
-def _check_types(plan: Plan, nodes: Mapping[str, _NodeCode]) -> Iterator[Finding]:
+def _check_types(plan: WorkflowPlan, nodes: Mapping[str, _NodeCode]) -> Iterator[Finding]:
     for code in nodes.values():
         for name, value in code.node.values.items():
             wanted = code.declared.get(name)
-            actual = code_types.type_of(value)  # type: ignore[arg-type]  # it was read as JSON
-            if wanted is not None and not code_types.fits(actual, wanted.types):
+            actual = code_types.infer_type(value)  # type: ignore[arg-type]  # it was read as JSON
+            if wanted is not None and not code_types.matches_type(actual, wanted.types):
                 message = (
                     f"The input '{name}' of node '{code.node.id}' is {wanted.annotation} ({wanted.place}), "
                     f"but its value is {actual}."
                 )
-                yield _finding(code.node, "workflow.type", message, wanted.line)
+                yield _workflow_finding(code.node, "workflow.type", message, wanted.line)
         for name, source in code.node.sources.items():
             wanted, giving = code.declared.get(name), nodes.get(source.node)
             result = giving.declared.get(RESULT) if giving is not None else None
@@ -287,16 +292,16 @@ def _check_types(plan: Plan, nodes: Mapping[str, _NodeCode]) -> Iterator[Finding
         giving = nodes.get(source.node)
         result = giving.declared.get(RESULT) if giving is not None else None
         if giving is not None and result is not None and (wrong := _explain_invalid_path(source, result)):
-            found = _finding(giving.node, "workflow.path", wrong, result.line)
+            found = _workflow_finding(giving.node, "workflow.path", wrong, result.line)
             yield replace(found, line=plan.lines.get(name, found.line))
 
 
 def _check_edge(
-    code: _NodeCode, name: str, source: Reference, wanted: _DeclaredName, result: _DeclaredName
+    code: _NodeCode, name: str, source: ResultReference, wanted: _DeclaredName, result: _DeclaredName
 ) -> Iterator[Finding]:
     """Check the declared type of a result against the type of the input to which the result is passed."""
     if (wrong := _explain_invalid_path(source, result)) is not None:
-        yield _finding(code.node, "workflow.path", wrong, wanted.line)
+        yield _workflow_finding(code.node, "workflow.path", wrong, wanted.line)
         return
     given, inner = result.types, result.elements
     if source.path:
@@ -307,35 +312,35 @@ def _check_edge(
     )
     if source.path:
         said = said.replace(" {}", " is part of")
-    unfit = _unfit_types(given, wanted.types)
+    unfit = _find_unfit_types(given, wanted.types)
     if unfit and unfit == given:
         message = said.format("is")
-        remedy = f"Declare {name}: {code_types.written(given)}, or change the result."
-        yield _finding(code.node, "workflow.type", message, wanted.line, remedy)
+        remedy = f"Declare {name}: {code_types.format_types(given)}, or change the result."
+        yield _workflow_finding(code.node, "workflow.type", message, wanted.line, remedy)
     elif unfit:
-        optional = code_types.written(wanted.types | unfit)
-        found = _finding(
+        optional = code_types.format_types(wanted.types | unfit)
+        found = _workflow_finding(
             code.node,
             "workflow.partial_type",
             said.format("may be something else:"),
             wanted.line,
-            f"Handle {code_types.written(unfit)} in the code, and declare {name}: {optional}.",
+            f"Handle {code_types.format_types(unfit)} in the code, and declare {name}: {optional}.",
         )
         yield _to_warning(found)
-    elif (unfit := _unfit_types(inner, wanted.elements)) and unfit == inner:
+    elif (unfit := _find_unfit_types(inner, wanted.elements)) and unfit == inner:
         message = said.format("is")
         remedy = "Only outer types are checked when it runs; make the elements agree."
-        yield _to_warning(_finding(code.node, "workflow.element_type", message, wanted.line, remedy))
+        yield _to_warning(_workflow_finding(code.node, "workflow.element_type", message, wanted.line, remedy))
 
 
-def _unfit_types(given: Collection[str], wanted: Collection[str]) -> frozenset[str]:
+def _find_unfit_types(given: Collection[str], wanted: Collection[str]) -> frozenset[str]:
     """Return the types that don't match; empty if one of the types is unknown."""
     if ANYTHING in given:
         return frozenset()
-    return frozenset(each for each in given if not code_types.fits(each, wanted))
+    return frozenset(each for each in given if not code_types.matches_type(each, wanted))
 
 
-def _explain_invalid_path(source: Reference, result: _DeclaredName) -> str | None:
+def _explain_invalid_path(source: ResultReference, result: _DeclaredName) -> str | None:
     """Return the reason why a result of the declared type can't contain a path; None if it can."""
     if not source.path or ANYTHING in result.types:
         return None
@@ -347,7 +352,7 @@ def _explain_invalid_path(source: Reference, result: _DeclaredName) -> str | Non
     return None
 
 
-def _position(node: Node, line: int | None) -> str:
+def _format_position(node: WorkflowNode, line: int | None) -> str:
     """Return the name of a line of code, which is a line of the document if the code is a block there."""
     if line is None:
         return f"node '{node.id}'"
@@ -356,7 +361,9 @@ def _position(node: Node, line: int | None) -> str:
     return f"line {line} of the code of '{node.id}'"
 
 
-def _finding(node: Node, rule: str, message: str, line: int | None, suggestion: str | None = None) -> Finding:
+def _workflow_finding(
+    node: WorkflowNode, rule: str, message: str, line: int | None, suggestion: str | None = None
+) -> Finding:
     """Build a finding for a line of a node's code, or for the node; `context` is the node's name."""
     in_document = node.line if line is None or node.code_line is None else node.code_line + line - 1
     return Finding(

@@ -30,8 +30,8 @@ from assayd.model.submission import Submission
 from assayd.ports.chains import Chains
 from assayd.ports.clock import Clock
 from assayd.store.jobs import DatabaseJobStore
-from assayd_workflows.model import Node, NodeRun, NodeState, Plan, Reference, Workflow
-from assayd_workflows.nodes import NoSuchPart, Room, TooLarge, submission_of, texts_of
+from assayd_workflows.model import NodeRun, NodeState, ResultReference, Workflow, WorkflowNode, WorkflowPlan
+from assayd_workflows.nodes import MissingPart, PartsTooLarge, SizeBudget, build_submission, extract_texts
 from assayd_workflows.store import DatabaseWorkflowStore
 
 log = structlog.get_logger()
@@ -57,12 +57,12 @@ Reusable = Mapping[str, NodeRun]
 T = TypeVar("T")
 
 
-class ResultGone(Exception):
-    """The attempt with the required result was removed."""
+class ResultRemoved(Exception):
+    """An error raised if the attempt with the required result was removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CourseParts:
+class WorkflowRunParts:
     """The parts that all courses have in common.
 
     `turns` limits the number of results that are held at once, with fairness between users; `inputs_bytes`
@@ -81,14 +81,14 @@ class CourseParts:
     numbers: Iterator[int] = field(default_factory=count)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-    async def texts(
-        self, workflow: Workflow, sources: Mapping[str, Reference], room: Room
+    async def read_texts(
+        self, workflow: Workflow, sources: Mapping[str, ResultReference], room: SizeBudget
     ) -> dict[str, bytes]:
         """Return parts of results as JSON text; only one result is held at a time.
 
         Raises: NoSuchPart, TooLarge, ResultGone.
         """
-        by_node: dict[str, dict[str, Reference]] = {}
+        by_node: dict[str, dict[str, ResultReference]] = {}
         for name, source in sources.items():
             by_node.setdefault(source.node, {})[name] = source
         found: dict[str, bytes] = {}
@@ -96,7 +96,7 @@ class CourseParts:
             attempt_id = workflow.nodes[node].attempt_id
             attempt = await self.jobs.get(attempt_id)
             if attempt is None or attempt.bundle is None:
-                raise ResultGone(f"the attempt {attempt_id} or its bundle was removed")
+                raise ResultRemoved(f"the attempt {attempt_id} or its bundle was removed")
             found |= await self.read_from_report(attempt, partial(_extract_texts, wanted, room))
         return {name: found[name] for name in sources}
 
@@ -106,8 +106,10 @@ class CourseParts:
         return await self.scheduler.budget.read_in_turn(report, attempt.peer.uid, read)
 
 
-def _extract_texts(sources: Mapping[str, Reference], room: Room, report: bytes) -> dict[str, bytes]:
-    return texts_of(json.loads(report)["runtime_results"]["cases"][0]["result"], sources, room)
+def _extract_texts(
+    sources: Mapping[str, ResultReference], room: SizeBudget, report: bytes
+) -> dict[str, bytes]:
+    return extract_texts(json.loads(report)["runtime_results"]["cases"][0]["result"], sources, room)
 
 
 def _extract_policy_digest(report: bytes) -> object:
@@ -115,12 +117,12 @@ def _extract_policy_digest(report: bytes) -> object:
 
 
 @dataclass(slots=True)
-class Course:
+class WorkflowRun:
     """A running workflow. `changed` is signaled whenever the state of a node changes."""
 
     workflow: Workflow
-    plan: Plan
-    parts: CourseParts
+    plan: WorkflowPlan
+    parts: WorkflowRunParts
     reusable: Reusable = field(default_factory=dict)
     changed: Signal = field(default_factory=Signal)
     over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -141,7 +143,7 @@ class Course:
             async with asyncio.timeout(left_s), asyncio.TaskGroup() as tasks:
                 for node in self.plan.nodes:
                     if not runs[node.id].state.is_final:
-                        tasks.create_task(self._carry(node), name=f"node-{node.id}")
+                        tasks.create_task(self._run_node_to_end(node), name=f"node-{node.id}")
         except TimeoutError:
             await self.abort(f"the workflow took longer than {self.plan.timeout_s:g} s")
 
@@ -174,7 +176,7 @@ class Course:
     def _set_node(self, run: NodeRun) -> None:
         nodes = {**self.workflow.nodes, run.node: run}
         self.workflow = replace(self.workflow, nodes=nodes)
-        self.changed.give()
+        self.changed.wake_all()
 
     async def _end_node(self, run: NodeRun) -> None:
         """Record the end of a node, and release the nodes that depend on it."""
@@ -183,7 +185,7 @@ class Course:
         self._set_node(ended)
         self._ended[run.node].set()
 
-    async def _carry(self, node: Node) -> None:
+    async def _run_node_to_end(self, node: WorkflowNode) -> None:
         for need in node.needs:
             await self._ended[need].wait()
         run = self.workflow.nodes[node.id]
@@ -195,13 +197,13 @@ class Course:
             return
         try:
             await self._end_node(await self._run_node(node, run))
-        except (NoSuchPart, TooLarge) as fault:
+        except (MissingPart, PartsTooLarge) as fault:
             await self._end_node(replace(run, state=NodeState.FAILED, detail=str(fault)))
-        except (AssaydError, ResultGone) as trouble:
+        except (AssaydError, ResultRemoved) as trouble:
             log.warning("workflow.node_refused", workflow_id=self.workflow.id, node=node.id)
             await self._end_node(replace(run, state=NodeState.ERROR, detail=str(trouble)))
 
-    async def _run_node(self, node: Node, run: NodeRun) -> NodeRun:
+    async def _run_node(self, node: WorkflowNode, run: NodeRun) -> NodeRun:
         """Submit a node, and wait until it ends. Raises: the same errors as `_begin`."""
         known = await self.parts.jobs.get(run.attempt_id)
         if known is not None:
@@ -212,16 +214,18 @@ class Course:
             retrying = AsyncRetrying(
                 retry=passing, wait=tenacity_back_off, sleep=self.parts.sleep, reraise=True
             )
-            run = await retrying(self._begin, node, run)
+            run = await retrying(self._begin_node, node, run)
         if run.state.is_final:
             return run
         attempt = await self._wait_for_verdict(run.attempt_id)
-        run = replace(run, state=_STATES[attempt.verdict or Verdict.ERROR], detail=_why(attempt))
+        run = replace(
+            run, state=_STATES[attempt.verdict or Verdict.ERROR], detail=_explain_missing_result(attempt)
+        )
         if attempt.verdict is Verdict.FAILED and self.workflow.repair is not None:
             return await self._wait_for_repair(run)
         return run
 
-    async def _begin(self, node: Node, run: NodeRun) -> NodeRun:
+    async def _begin_node(self, node: WorkflowNode, run: NodeRun) -> NodeRun:
         """Submit a node or reuse an earlier attempt, with limited concurrency, because inputs can be large.
 
         Raises: NoSuchPart, TooLarge, ResultGone, AssaydError.
@@ -230,7 +234,7 @@ class Course:
         async with self._starting, parts.turns.hold(workflow.peer.uid, workflow.id, run.attempt_id):
             document = await self._build_submission(node)
             try:
-                submission = await parts.admission.read_in_turn(document, workflow.peer.uid)
+                submission = await parts.admission.read_submission_in_turn(document, workflow.peer.uid)
             except RequestError as refusal:
                 raise _to_node_error(refusal, node) from refusal
             run = replace(run, input_digest=submission.input_digest)
@@ -243,14 +247,14 @@ class Course:
             await self._submit_document(document, run.attempt_id)
         return run
 
-    async def _build_submission(self, node: Node) -> bytes:
+    async def _build_submission(self, node: WorkflowNode) -> bytes:
         """Build the submission of a node. Raises: NoSuchPart, TooLarge, ResultGone."""
-        room = Room(f"the inputs of node '{node.id}'", self.parts.inputs_bytes)
+        room = SizeBudget(f"the inputs of node '{node.id}'", self.parts.inputs_bytes)
         inputs = await asyncio.to_thread(_write_values, node.values, room)
-        inputs |= await self.parts.texts(self.workflow, node.sources, room)
+        inputs |= await self.parts.read_texts(self.workflow, node.sources, room)
         workflow = self.workflow
         return await asyncio.to_thread(
-            submission_of, node, self.plan, inputs, workflow_id=workflow.id, repair=workflow.repair
+            build_submission, node, self.plan, inputs, workflow_id=workflow.id, repair=workflow.repair
         )
 
     async def _is_reusable(self, attempt_id: str, submission: Submission) -> bool:
@@ -282,7 +286,7 @@ class Course:
             finished = await self.parts.scheduler.wait(attempt_id, WAIT_S)
             attempt = finished.attempt if finished is not None else await self.parts.jobs.get(attempt_id)
             if attempt is None:
-                raise ResultGone(f"the attempt {attempt_id} was removed")
+                raise ResultRemoved(f"the attempt {attempt_id} was removed")
             if attempt.state is State.FINISHED:
                 return attempt
             if finished is None:
@@ -301,26 +305,28 @@ class Course:
         )
 
 
-async def load_outputs(workflow: Workflow, parts: CourseParts) -> dict[str, bytes]:
+async def load_outputs(workflow: Workflow, parts: WorkflowRunParts) -> dict[str, bytes]:
     """Return the outputs of a workflow as JSON texts. Raises: NoSuchPart, TooLarge, ResultGone."""
     async with parts.turns.hold(workflow.peer.uid, workflow.id, f"outputs {next(parts.numbers)}"):
-        return await parts.texts(workflow, workflow.outline.outputs, Room("the outputs", OUTPUTS_BYTES))
+        return await parts.read_texts(
+            workflow, workflow.outline.outputs, SizeBudget("the outputs", OUTPUTS_BYTES)
+        )
 
 
-def _to_node_error(refusal: RequestError, node: Node) -> Exception:
+def _to_node_error(refusal: RequestError, node: WorkflowNode) -> Exception:
     """Return the error for a rejected submission, which is TooLarge if the inputs are too large."""
     if refusal.code != "too_large":
         return refusal
-    return TooLarge(f"node '{node.id}' and its inputs are too large: {refusal.message}")
+    return PartsTooLarge(f"node '{node.id}' and its inputs are too large: {refusal.message}")
 
 
-def _write_values(values: Mapping[str, object], room: Room) -> dict[str, bytes]:
+def _write_values(values: Mapping[str, object], room: SizeBudget) -> dict[str, bytes]:
     texts = {name: canonical(value) for name, value in values.items()}
-    room.take(sum(map(len, texts.values())))
+    room.spend(sum(map(len, texts.values())))
     return texts
 
 
-def _why(attempt: Attempt) -> str | None:
+def _explain_missing_result(attempt: Attempt) -> str | None:
     """Return the reason why an attempt has no result, or None if it has one."""
     if attempt.error is not None:
         return attempt.error.message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assayd.documents import timestamp
+from assayd.documents import format_optional_time
 from assayd.documents.base import format_time
 from assayd.documents.workflows import (
     NodeRunDocument,
@@ -15,18 +15,18 @@ from assayd.documents.workflows import (
     WorkflowFindingDocument,
 )
 from assayd.model.finding import Finding
-from assayd_workflows.model import NodeOutline, NodeRun, Outline, Reading, Workflow
+from assayd_workflows.model import NodeOutline, NodeRun, PlanReading, Workflow, WorkflowOutline
 
 
-def to_check_document(reading: Reading) -> WorkflowCheckDocument:
+def to_check_document(reading: PlanReading) -> WorkflowCheckDocument:
     """Return the document of the result of a check."""
-    outline = reading.plan.outline if reading.plan is not None else Outline()
+    outline = reading.plan.outline if reading.plan is not None else WorkflowOutline()
     return WorkflowCheckDocument.model_construct(
         runnable=reading.is_runnable,
         name=outline.name,
         findings=_to_finding_documents(reading.findings),
         nodes=[PlannedNodeDocument.from_value(node, needs=list(node.needs)) for node in outline.nodes],
-        outputs=_output_references(outline),
+        outputs=_map_output_references(outline),
     )
 
 
@@ -39,11 +39,11 @@ def to_workflow_document(workflow: Workflow) -> WorkflowDocument:
         name=outline.name,
         uid=workflow.peer.uid,
         state="running" if workflow.verdict is None else "finished",
-        finished_at=timestamp(workflow.finished_at),
+        finished_at=format_optional_time(workflow.finished_at),
         repair=None if repair is None else {"provider": repair.provider, "max_attempts": repair.max_attempts},
         findings=_to_finding_documents(workflow.findings),
         nodes=nodes,
-        outputs=_output_references(outline),
+        outputs=_map_output_references(outline),
     )
 
 
@@ -73,5 +73,5 @@ def _to_node_document(node: NodeOutline, run: NodeRun) -> NodeRunDocument:
     )
 
 
-def _output_references(outline: Outline) -> dict[str, str]:
+def _map_output_references(outline: WorkflowOutline) -> dict[str, str]:
     return {name: source.text for name, source in outline.outputs.items()}

@@ -19,7 +19,7 @@ Inputs = Mapping[str, Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class ResultReference:
     """A reference to a node's result or part of it; `path` consists of object keys and list indexes."""
 
     node: str
@@ -32,7 +32,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class WorkflowNode:
     """One code node.
 
     Attributes:
@@ -51,7 +51,7 @@ class Node:
     code_line: int | None = None
     library: str | None = None
     values: Mapping[str, object] = field(default_factory=dict)
-    sources: Mapping[str, Reference] = field(default_factory=dict)
+    sources: Mapping[str, ResultReference] = field(default_factory=dict)
     timeout_s: float | None = None
     policy: str | None = None
     declared: Mapping[str, str] = field(default_factory=dict)
@@ -61,40 +61,40 @@ class Node:
         """Return the nodes whose results this node uses, each once, ordered by this node's inputs."""
         return tuple(dict.fromkeys(source.node for source in self.sources.values()))
 
-    def with_values(self, values: Mapping[str, object]) -> Node:
+    def with_values(self, values: Mapping[str, object]) -> WorkflowNode:
         """Return the node with these values, which replace the sources of inputs of the same names."""
         sources = {name: source for name, source in self.sources.items() if name not in values}
         return replace(self, values={**self.values, **values}, sources=sources)
 
-    def without_values(self, names: Container[str]) -> Node:
+    def without_values(self, names: Container[str]) -> WorkflowNode:
         """Return the node without the values of some inputs."""
         return replace(self, values={name: one for name, one in self.values.items() if name not in names})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class WorkflowPlan:
     """A complete workflow. `lines` contains the lines of the outputs in the document."""
 
-    nodes: tuple[Node, ...]
-    outputs: Mapping[str, Reference]
+    nodes: tuple[WorkflowNode, ...]
+    outputs: Mapping[str, ResultReference]
     name: str | None = None
     policy: str = "code"
     timeout_s: float = 600.0
     lines: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def outline(self) -> Outline:
+    def outline(self) -> WorkflowOutline:
         """Return the nodes and outputs without code and values."""
         nodes = (
             NodeOutline(id=one.id, line=one.line, library=one.library, needs=one.needs) for one in self.nodes
         )
-        return Outline(name=self.name, nodes=tuple(nodes), outputs=self.outputs)
+        return WorkflowOutline(name=self.name, nodes=tuple(nodes), outputs=self.outputs)
 
-    def with_inputs(self, inputs: Inputs) -> Plan:
+    def with_inputs(self, inputs: Inputs) -> WorkflowPlan:
         """Return the plan with these values in place of the values in the document."""
         return replace(self, nodes=tuple(one.with_values(inputs.get(one.id, {})) for one in self.nodes))
 
-    def without_inputs(self, inputs: Inputs) -> Plan:
+    def without_inputs(self, inputs: Inputs) -> WorkflowPlan:
         """Return the plan without these values, so that they aren't stored twice."""
         return replace(self, nodes=tuple(one.without_values(inputs.get(one.id, {})) for one in self.nodes))
 
@@ -110,19 +110,19 @@ class NodeOutline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outline:
+class WorkflowOutline:
     """A plan in a compact form, for lists and graphs, without code and values, which can be large."""
 
     name: str | None = None
     nodes: tuple[NodeOutline, ...] = ()
-    outputs: Mapping[str, Reference] = field(default_factory=dict)
+    outputs: Mapping[str, ResultReference] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class PlanReading:
     """The result of reading or checking a document; the plan is None if the document isn't a workflow."""
 
-    plan: Plan | None
+    plan: WorkflowPlan | None
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -184,7 +184,7 @@ class Workflow:
     peer: Peer
     created_at: datetime
     ends_at: datetime
-    outline: Outline
+    outline: WorkflowOutline
     nodes: Mapping[str, NodeRun]
     findings: tuple[Finding, ...] = ()
     repair: RepairOptions | None = None

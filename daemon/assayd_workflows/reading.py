@@ -15,14 +15,14 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
-from assayd.documents import read_json
-from assayd.documents.base import message_of, place_of
+from assayd.documents import parse_json
+from assayd.documents.base import error_path, message_of
 from assayd.errors import RequestError
 from assayd.model.finding import Finding, Rule
-from assayd.model.text_limits import shorten
-from assayd_workflows.model import MOST_NODES, Node, Plan, Reading, Reference
+from assayd.model.text_limits import shorten_text
+from assayd_workflows.model import MOST_NODES, PlanReading, ResultReference, WorkflowNode, WorkflowPlan
 
-READING: TypeAdapter[Reading] = TypeAdapter(Reading)
+READING: TypeAdapter[PlanReading] = TypeAdapter(PlanReading)
 TIMEOUT_S = 600.0
 MOST_TIMEOUT_S = 3600.0
 _MOST_DEPTH = 50
@@ -74,18 +74,18 @@ class _DocumentEntries(BaseModel):
     outputs: Annotated[dict[Name, str], Field(min_length=1, max_length=100)]
 
 
-def read(body: bytes) -> bytes:
+def read_document(body: bytes) -> bytes:
     """Read the text of a document and return a `Reading` as JSON."""
     return READING.dump_json(parse_document(body.decode()))
 
 
-def parse_document(text: str) -> Reading:
+def parse_document(text: str) -> PlanReading:
     """Return the plan of a document, or the findings that explain why there is none."""
     try:
         value, places = _parse_values(text)
         return _build_plan(value, places)
     except _Faults as faults:
-        return Reading(plan=None, findings=tuple(faults.findings()))
+        return PlanReading(plan=None, findings=tuple(faults.findings()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +133,11 @@ def _parse_values(text: str) -> tuple[object, _DocumentPlaces]:
     places = _DocumentPlaces()
     if text.lstrip().startswith("{"):
         try:
-            value: object = read_json(text.encode())
+            value: object = parse_json(text.encode())
         except RequestError as problem:
             message = f"The document isn't valid JSON: {problem.message}"
             raise _Faults(_Fault(message, None, "workflow.syntax")) from problem
-        try:  # for the lines alone: JSON is nearly always YAML
+        try:  # only for the line numbers, because JSON is nearly always YAML
             _YamlConverter(places).value(_compose(text), (), 0)
         except _Faults:
             places = _DocumentPlaces()
@@ -155,7 +155,7 @@ def _compose(text: str) -> yaml.Node:
         message = f"The document isn't valid YAML: {problem.problem or problem.context}."
         raise _Faults(_Fault(message, line, "workflow.syntax")) from problem
     except (yaml.YAMLError, ValueError) as problem:
-        message = f"The document isn't valid YAML: {shorten(str(problem), 200)}"
+        message = f"The document isn't valid YAML: {shorten_text(str(problem), 200)}"
         raise _Faults(_Fault(message, None, "workflow.syntax")) from problem
     except RecursionError as problem:
         raise _depth_error(None) from problem
@@ -189,14 +189,16 @@ class _YamlConverter:
             raise _depth_error(line)
         _reject_tag(node, line)
         if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, path, depth)
+            return self._convert_mapping(node, path, depth)
         if isinstance(node, yaml.SequenceNode):
             return [self.value(one, (*path, place), depth + 1) for place, one in enumerate(node.value)]
         if isinstance(node, yaml.ScalarNode) and node.style == "|":
             self._places.blocks[path] = line + 1
         return _convert_scalar(node, line)
 
-    def _mapping(self, node: yaml.MappingNode, path: tuple[object, ...], depth: int) -> dict[str, object]:
+    def _convert_mapping(
+        self, node: yaml.MappingNode, path: tuple[object, ...], depth: int
+    ) -> dict[str, object]:
         found: dict[str, object] = {}
         for key, value in node.value:
             line = key.start_mark.line + 1
@@ -204,7 +206,7 @@ class _YamlConverter:
                 raise _Faults(_Fault("A key must be text.", line))
             _reject_tag(key, line)
             if key.value in found:
-                raise _Faults(_Fault(f"The key {shorten(key.value, 64)!r} appears twice.", line))
+                raise _Faults(_Fault(f"The key {shorten_text(key.value, 64)!r} appears twice.", line))
             self._places.lines[(*path, key.value)] = line
             found[key.value] = self.value(value, (*path, key.value), depth + 1)
         return found
@@ -221,7 +223,7 @@ def _reject_tag(node: yaml.Node, line: int) -> None:
 
 
 def _unsupported_tag_error(node: yaml.Node, line: int) -> _Faults:
-    message = f"The YAML tag {shorten(node.tag, 64)!r} isn't supported."
+    message = f"The YAML tag {shorten_text(node.tag, 64)!r} isn't supported."
     return _Faults(_Fault(message, line, suggestion="Write the value as JSON has it."))
 
 
@@ -245,19 +247,21 @@ def _convert_scalar(node: yaml.Node, line: int) -> object:
     try:
         value = _SCALARS[kind](node)
     except (ValueError, LookupError, OverflowError) as problem:
-        raise _Faults(_Fault(f"{shorten(str(node.value), 64)!r} isn't a valid {kind}.", line)) from problem
+        raise _Faults(
+            _Fault(f"{shorten_text(str(node.value), 64)!r} isn't a valid {kind}.", line)
+        ) from problem
     if isinstance(value, float) and not isfinite(value):
         raise _Faults(_Fault("JSON has no infinite numbers and no NaN.", line))
     return value
 
 
-def _build_plan(value: object, places: _DocumentPlaces) -> Reading:
+def _build_plan(value: object, places: _DocumentPlaces) -> PlanReading:
     """Build the plan that a value represents. Raises: _Faults."""
     entries = _validate_entries(value, places)
     if faults := [*_find_node_faults(entries, places), *_find_output_faults(entries, places)]:
         raise _Faults(*faults)
-    return Reading(
-        plan=Plan(
+    return PlanReading(
+        plan=WorkflowPlan(
             name=entries.name,
             policy=entries.policy,
             timeout_s=entries.timeout_s,
@@ -285,9 +289,9 @@ def _to_fault(fault: Mapping[str, Any], places: _DocumentPlaces) -> _Fault:
     line = places.line(path)
     if fault["type"] == "extra_forbidden":
         known = ", ".join((_NodeEntry if path[0] == "nodes" else _DocumentEntries).model_fields)
-        message = f"Unknown field {shorten(str(path[-1]), 64)!r}."
+        message = f"Unknown field {shorten_text(str(path[-1]), 64)!r}."
         return _Fault(message, line, suggestion=f"Use one of {known}.")
-    return _Fault(f"{shorten(place_of(path), 120)}: {message_of(fault)}.", line)
+    return _Fault(f"{shorten_text(error_path(path), 120)}: {message_of(fault)}.", line)
 
 
 def _find_node_faults(entries: _DocumentEntries, places: _DocumentPlaces) -> Iterator[_Fault]:
@@ -306,14 +310,14 @@ def _find_node_faults(entries: _DocumentEntries, places: _DocumentPlaces) -> Ite
 def _find_output_faults(entries: _DocumentEntries, places: _DocumentPlaces) -> Iterator[_Fault]:
     for name, text in entries.outputs.items():
         if _parse_reference(text) is None:
-            message = f"The output '{name}' isn't a reference: {shorten(text, 64)!r}."
+            message = f"The output '{name}' isn't a reference: {shorten_text(text, 64)!r}."
             suggestion = "Write NODE.result, or NODE.result.PATH."
             yield _Fault(message, places.line(("outputs", name)), suggestion=suggestion)
 
 
-def _build_node(entry: _NodeEntry, number: int, places: _DocumentPlaces) -> Node:
+def _build_node(entry: _NodeEntry, number: int, places: _DocumentPlaces) -> WorkflowNode:
     values: dict[str, object] = {}
-    sources: dict[str, Reference] = {}
+    sources: dict[str, ResultReference] = {}
     for name, value in entry.inputs.items():
         source = _parse_reference(value) if isinstance(value, str) else None
         if source is not None:
@@ -322,7 +326,7 @@ def _build_node(entry: _NodeEntry, number: int, places: _DocumentPlaces) -> Node
             values[name] = (
                 value[_LITERAL] if isinstance(value, dict) and value.keys() == {_LITERAL} else value
             )
-    return Node(
+    return WorkflowNode(
         id=entry.id,
         line=places.line(("nodes", number, "id")),
         code=entry.code or "",
@@ -335,8 +339,8 @@ def _build_node(entry: _NodeEntry, number: int, places: _DocumentPlaces) -> Node
     )
 
 
-def _parse_reference(text: str) -> Reference | None:
+def _parse_reference(text: str) -> ResultReference | None:
     found = _REFERENCE.fullmatch(text)
     if found is None:
         return None
-    return Reference(node=found[1], path=tuple(found[2].split(".")[1:]))
+    return ResultReference(node=found[1], path=tuple(found[2].split(".")[1:]))

@@ -12,10 +12,16 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.answers import Responses, describe_request_body, described, events, raw
+from assayd.api.answers import (
+    Responses,
+    describe_event_stream,
+    describe_json_response,
+    describe_raw_response,
+    describe_request_body,
+)
 from assayd.api.call import Call, CallDep, json_response, raw_json_response, read_model
 from assayd.api.events import Documents, EventStream
-from assayd.documents import compact
+from assayd.documents import serialize_compact
 from assayd.documents.base import ErrorDocument
 from assayd.documents.submission import RepairRequest
 from assayd.documents.workflows import (
@@ -32,45 +38,50 @@ from assayd.model.submission import RepairOptions
 from assayd_workflows.bundle import build_bundle
 from assayd_workflows.documents import to_check_document, to_workflow_document, to_workflow_event
 from assayd_workflows.model import Workflow
-from assayd_workflows.store import Page
-from assayd_workflows.workflows import WorkflowRequest, Workflows
+from assayd_workflows.store import WorkflowPage
+from assayd_workflows.workflows import WorkflowManager, WorkflowRequest
 
 BODY_BYTES = 4 * 2**20
 MOST_WAIT_S = 600.0
 
 
-def _get_workflows(request: Request) -> Workflows:
-    workflows: Workflows = request.app.state.workflows
+def _get_workflows(request: Request) -> WorkflowManager:
+    workflows: WorkflowManager = request.app.state.workflows
     return workflows
 
 
-WorkflowsDep = Annotated[Workflows, Depends(_get_workflows)]
+WorkflowsDep = Annotated[WorkflowManager, Depends(_get_workflows)]
 Id = Annotated[str, Path(alias="id", description="The workflow's ULID.")]
 
 _STARTED: Responses = {
     202: {
-        **described(WorkflowDocument, "The workflow; if its check found errors, it has failed already"),
+        **describe_json_response(
+            WorkflowDocument, "The workflow; if its check found errors, it has failed already"
+        ),
         "headers": {"Location": {"description": "Path of the workflow.", "schema": {"type": "string"}}},
     },
-    408: described(ErrorDocument, "The body didn't arrive in time"),
-    413: described(ErrorDocument, "Body or code too large"),
-    429: described(ErrorDocument, "Too many of this user's workflows are running"),
-    503: described(ErrorDocument, "Not ready; see Retry-After"),
+    408: describe_json_response(ErrorDocument, "The body didn't arrive in time"),
+    413: describe_json_response(ErrorDocument, "Body or code too large"),
+    429: describe_json_response(ErrorDocument, "Too many of this user's workflows are running"),
+    503: describe_json_response(ErrorDocument, "Not ready; see Retry-After"),
 }
-_RESUMED: Responses = {**_STARTED, 409: described(ErrorDocument, "The workflow is still running")}
-_CHECKED: Responses = {200: described(WorkflowCheckDocument, "What the check found")}
-_WORKFLOW: Responses = {200: described(WorkflowDocument, "The workflow")}
-_LIST: Responses = {200: described(WorkflowPageDocument, "Workflows")}
+_RESUMED: Responses = {
+    **_STARTED,
+    409: describe_json_response(ErrorDocument, "The workflow is still running"),
+}
+_CHECKED: Responses = {200: describe_json_response(WorkflowCheckDocument, "What the check found")}
+_WORKFLOW: Responses = {200: describe_json_response(WorkflowDocument, "The workflow")}
+_LIST: Responses = {200: describe_json_response(WorkflowPageDocument, "Workflows")}
 _CANCELLED: Responses = {
-    202: described(WorkflowDocument, "The workflow is being cancelled"),
-    409: described(ErrorDocument, "The workflow has ended"),
+    202: describe_json_response(WorkflowDocument, "The workflow is being cancelled"),
+    409: describe_json_response(ErrorDocument, "The workflow has ended"),
 }
 _OUTPUTS: Responses = {
-    200: described(WorkflowOutputsDocument, "The outputs"),
-    409: described(ErrorDocument, "The workflow isn't validated, or its attempts were removed"),
+    200: describe_json_response(WorkflowOutputsDocument, "The outputs"),
+    409: describe_json_response(ErrorDocument, "The workflow isn't validated, or its attempts were removed"),
 }
-_BUNDLE: Responses = {200: raw("application/x-tar", "The workflow's bundle")}
-_EVENTS = events("Events `progress`, each with the current workflow, and `finished`")
+_BUNDLE: Responses = {200: describe_raw_response("application/x-tar", "The workflow's bundle")}
+_EVENTS = describe_event_stream("Events `progress`, each with the current workflow, and `finished`")
 
 workflows = APIRouter(prefix="/v1/workflows", tags=["workflows"], responses=answers.ERRORS)
 ROUTERS = (workflows,)
@@ -102,7 +113,7 @@ async def list_workflows(
     limit: Annotated[int, Query(ge=1, le=100, description="Maximum number of workflows on a page.")] = 20,
 ) -> Response:
     """List workflows without their findings, starting with the newest."""
-    async with call.budget.parsing(call.caller.peer.uid):
+    async with call.budget.wait_to_parse(call.caller.peer.uid):
         page = await found.list(uid=call.visible_uid, before=cursor, limit=limit)
         body = await asyncio.to_thread(_render_page, page)
     return raw_json_response(body)
@@ -155,7 +166,7 @@ async def get_workflow_outputs(call: CallDep, found: WorkflowsDep, workflow_id: 
     """Return the outputs of a validated workflow."""
     workflow = await _get_visible(call, found, workflow_id)
     found.require_outputs(workflow)
-    return call.answer_large(lambda: found.outputs(workflow))
+    return call.build_large_json_response(lambda: found.outputs(workflow))
 
 
 @workflows.get("/{id}/bundle", responses=_BUNDLE, response_class=Response)
@@ -166,17 +177,17 @@ async def get_workflow_bundle(call: CallDep, found: WorkflowsDep, workflow_id: I
     async def build() -> bytes:
         return await build_bundle(workflow, await found.contents(workflow), call.service.get)
 
-    return call.answer_large(build, headers={"Content-Type": "application/x-tar"})
+    return call.build_large_json_response(build, headers={"Content-Type": "application/x-tar"})
 
 
 @workflows.get("/{id}/events", responses=_EVENTS, response_class=Response)
 async def follow_workflow(call: CallDep, found: WorkflowsDep, workflow_id: Id) -> Response:
     """Send a workflow's changes as server-sent events, of which the last one is `finished`."""
     workflow = await _get_visible(call, found, workflow_id)
-    return EventStream(_change_events(found.follow(workflow.id)), heartbeat_s=call.limits.heartbeat_s)
+    return EventStream(_stream_change_events(found.follow(workflow.id)), heartbeat_s=call.limits.heartbeat_s)
 
 
-async def _change_events(states: AsyncGenerator[Workflow, None]) -> Documents:
+async def _stream_change_events(states: AsyncGenerator[Workflow, None]) -> Documents:
     number = 0
     async with aclosing(states):
         async for workflow in states:
@@ -184,7 +195,7 @@ async def _change_events(states: AsyncGenerator[Workflow, None]) -> Documents:
             yield to_workflow_event(number, workflow)
 
 
-async def _get_visible(call: Call, found: Workflows, workflow_id: str) -> Workflow:
+async def _get_visible(call: Call, found: WorkflowManager, workflow_id: str) -> Workflow:
     """Return a workflow that the caller is allowed to see.
 
     Raises: RequestError ``not_found``, also for another user's workflow.
@@ -195,9 +206,11 @@ async def _get_visible(call: Call, found: Workflows, workflow_id: str) -> Workfl
     return workflow
 
 
-def _render_page(page: Page) -> bytes:
+def _render_page(page: WorkflowPage) -> bytes:
     shown = [to_workflow_document(one) for one in page.workflows]
-    return compact(WorkflowPageDocument.model_construct(workflows=shown, next_cursor=page.next_cursor))
+    return serialize_compact(
+        WorkflowPageDocument.model_construct(workflows=shown, next_cursor=page.next_cursor)
+    )
 
 
 def _started_response(workflow: Workflow) -> Response:

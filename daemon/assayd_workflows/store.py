@@ -26,7 +26,7 @@ from assayd.store.access import DatabaseAccess
 from assayd.store.rows import Values, from_micros, read_moment, to_micros
 from assayd.store.tables import workflow_nodes, workflows
 from assayd_workflows.checking import PLAN
-from assayd_workflows.model import Inputs, NodeRun, NodeState, Outline, Plan, Workflow
+from assayd_workflows.model import Inputs, NodeRun, NodeState, Workflow, WorkflowOutline, WorkflowPlan
 
 KEPT = 200
 """Ended workflows of one user that are kept."""
@@ -38,7 +38,7 @@ OPEN = 16
 """Workflows of one user that are under way at once."""
 
 
-_OUTLINE: TypeAdapter[Outline] = TypeAdapter(Outline)
+_OUTLINE: TypeAdapter[WorkflowOutline] = TypeAdapter(WorkflowOutline)
 _FINDINGS: TypeAdapter[tuple[Finding, ...]] = TypeAdapter(tuple[Finding, ...])
 _LARGE = {"document", "inputs", "plan"}
 _SHOWN = [column for column in workflows.c if column.name not in _LARGE]
@@ -54,7 +54,7 @@ class WorkflowContents:
     plan: str | None
 
     @classmethod
-    def written(cls, document: str, inputs: Inputs, plan: Plan | None) -> WorkflowContents:
+    def written(cls, document: str, inputs: Inputs, plan: WorkflowPlan | None) -> WorkflowContents:
         """Return the contents as text; this is slow if they are large."""
         text = None if plan is None else PLAN.dump_json(plan.without_inputs(inputs)).decode()
         return cls(document=document, inputs=canonical(dict(inputs)).decode(), plan=text)
@@ -64,14 +64,14 @@ class WorkflowContents:
         found: Inputs = json.loads(self.inputs)
         return found
 
-    def read_plan(self) -> Plan:
+    def read_plan(self) -> WorkflowPlan:
         """Parse the plan with its inputs; this is slow if they are large."""
         plan = PLAN.validate_json(self.plan or '{"nodes": [], "outputs": {}}')
         return plan.with_inputs(self.read_inputs())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class WorkflowPage:
     """One page of workflows; `next_cursor` is the id of the last workflow if there may be more."""
 
     workflows: Sequence[Workflow]
@@ -93,7 +93,7 @@ class DatabaseWorkflowStore:
         unended = select(func.count()).select_from(workflows).where(mine, workflows.c.finished_at.is_(None))
         ended = select(workflows.c.id, workflows.c.bytes).where(mine, workflows.c.finished_at.is_not(None))
         ended = ended.order_by(workflows.c.id.desc())
-        values = await asyncio.to_thread(_workflow_values, workflow, contents)
+        values = await asyncio.to_thread(_build_workflow_values, workflow, contents)
 
         def apply(connection: Connection) -> None:
             if connection.execute(unended).scalar_one() >= OPEN:
@@ -104,7 +104,7 @@ class DatabaseWorkflowStore:
             connection.execute(delete(workflows).where(workflows.c.id.in_(old)))
             connection.execute(insert(workflows), values)
             if workflow.nodes:
-                rows = [_node_values(workflow.id, each) for each in workflow.nodes.values()]
+                rows = [_build_node_values(workflow.id, each) for each in workflow.nodes.values()]
                 connection.execute(insert(workflow_nodes), rows)
 
         await self._access.write(apply)
@@ -112,7 +112,7 @@ class DatabaseWorkflowStore:
     async def save_node(self, workflow_id: str, run: NodeRun) -> None:
         """Record the state of a node."""
         mine = (workflow_nodes.c.workflow_id == workflow_id) & (workflow_nodes.c.node == run.node)
-        changed = update(workflow_nodes).where(mine).values(_node_values(workflow_id, run))
+        changed = update(workflow_nodes).where(mine).values(_build_node_values(workflow_id, run))
         await self._access.write(lambda connection: connection.execute(changed).close())
 
     async def cancel(self, workflow_id: str, at: datetime) -> None:
@@ -125,14 +125,14 @@ class DatabaseWorkflowStore:
     async def finish(self, workflow: Workflow) -> None:
         """Record the end of a workflow and of its nodes in one transaction, at most once."""
         unended = (workflows.c.id == workflow.id) & workflows.c.finished_at.is_(None)
-        changed = update(workflows).where(unended).values(_end_values(workflow))
+        changed = update(workflows).where(unended).values(_build_end_values(workflow))
 
         def apply(connection: Connection) -> None:
             if connection.execute(changed).rowcount != 1:
                 return
             connection.execute(delete(workflow_nodes).where(workflow_nodes.c.workflow_id == workflow.id))
             if workflow.nodes:
-                rows = [_node_values(workflow.id, each) for each in workflow.nodes.values()]
+                rows = [_build_node_values(workflow.id, each) for each in workflow.nodes.values()]
                 connection.execute(insert(workflow_nodes), rows)
 
         await self._access.write(apply)
@@ -149,7 +149,7 @@ class DatabaseWorkflowStore:
         row = await self._access.read(lambda connection: connection.execute(wanted).mappings().first())
         return None if row is None else WorkflowContents(**row)
 
-    async def list(self, *, uid: int | None, before: str | None, limit: int) -> Page:
+    async def list(self, *, uid: int | None, before: str | None, limit: int) -> WorkflowPage:
         """Return workflows without findings, newest first; a None `uid` or `before` matches any."""
         wanted = select(workflows.c.id, func.length(workflows.c.outline)).order_by(workflows.c.id.desc())
         if uid is not None:
@@ -164,9 +164,9 @@ class DatabaseWorkflowStore:
         shown = shown or [each for each, _ in found[:1]]
         listed = select(*_LISTED).where(workflows.c.id.in_(shown)).order_by(workflows.c.id.desc())
         more = bool(shown) and (len(shown) < len(found) or len(found) == limit)
-        return Page(workflows=await self._read(listed), next_cursor=shown[-1] if more else None)
+        return WorkflowPage(workflows=await self._read(listed), next_cursor=shown[-1] if more else None)
 
-    async def unfinished(self) -> Sequence[Workflow]:
+    async def list_unfinished(self) -> Sequence[Workflow]:
         """Return every workflow that has no verdict, starting with the oldest."""
         unended = workflows.c.finished_at.is_(None)
         return await self._read(select(*_SHOWN).where(unended).order_by(workflows.c.id))
@@ -196,7 +196,7 @@ def _find_excess(ended: Sequence[tuple[str, int]], added: int) -> list[str]:
     ]
 
 
-def _workflow_values(workflow: Workflow, contents: WorkflowContents) -> dict[str, Any]:
+def _build_workflow_values(workflow: Workflow, contents: WorkflowContents) -> dict[str, Any]:
     repair = workflow.repair
     wish = None if repair is None else {"provider": repair.provider, "max_attempts": repair.max_attempts}
     texts = {
@@ -217,11 +217,11 @@ def _workflow_values(workflow: Workflow, contents: WorkflowContents) -> dict[str
         "ends_at": to_micros(workflow.ends_at),
         "repair": None if wish is None else json.dumps(wish),
         "resumes": workflow.resumes,
-        **_end_values(workflow),
+        **_build_end_values(workflow),
     }
 
 
-def _end_values(workflow: Workflow) -> dict[str, Any]:
+def _build_end_values(workflow: Workflow) -> dict[str, Any]:
     return {
         "verdict": workflow.verdict,
         "detail": workflow.detail,
@@ -249,7 +249,7 @@ def _read_workflow(row: Any, runs: dict[str, NodeRun]) -> Workflow:
     )
 
 
-def _node_values(workflow_id: str, run: NodeRun) -> Values:
+def _build_node_values(workflow_id: str, run: NodeRun) -> Values:
     return {
         "workflow_id": workflow_id,
         "node": run.node,

@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack
 from assayd.fair_queue import FairSemaphore
 from assayd.wiring.basics import Basics
 from assayd.wiring.wings import RunningParts
-from assayd_workflows.course import CourseParts
+from assayd_workflows.course import WorkflowRunParts
 from assayd_workflows.routes import ROUTERS
 from assayd_workflows.store import DatabaseWorkflowStore
-from assayd_workflows.workflows import Workflows
+from assayd_workflows.workflows import WorkflowManager
 
 __all__ = ["ROUTERS", "open_wing"]
 
@@ -18,9 +18,9 @@ RESULTS_AT_ONCE = 3
 """Nodes whose inputs are held at once; each may take some 100 MB while it is parsed."""
 
 
-async def open_wing(basics: Basics, stack: AsyncExitStack, running: RunningParts) -> Workflows:
+async def open_wing(basics: Basics, stack: AsyncExitStack, running: RunningParts) -> WorkflowManager:
     """Build the manager of workflows, which runs workflows until the stack closes."""
-    parts = CourseParts(
+    parts = WorkflowRunParts(
         admission=running.admission,
         scheduler=running.scheduler,
         jobs=basics.jobs,
@@ -31,7 +31,7 @@ async def open_wing(basics: Basics, stack: AsyncExitStack, running: RunningParts
         inputs_bytes=basics.limits.payload.inputs_bytes,
         turns=FairSemaphore(RESULTS_AT_ONCE, reserve_from=2),
     )
-    workflows = Workflows(
+    workflows = WorkflowManager(
         parts=parts,
         analyst=basics.analyst,
         library=running.library,

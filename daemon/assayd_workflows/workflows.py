@@ -18,23 +18,31 @@ from pydantic import ValidationError
 
 from assayd.aio import pause, task_group
 from assayd.analysis.analyst import Analyst, WorkerDied
-from assayd.documents import read_json
+from assayd.documents import parse_json
 from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, RepairOptions
-from assayd.model.text_limits import SNIPPET_CHARS, shorten
+from assayd.model.text_limits import SNIPPET_CHARS, shorten_text
 from assayd.ports.chains import RepairRequests
-from assayd.ports.clock import Ids
-from assayd.ports.driving import ELSEWHERE_S, DrivenWork, Driving
+from assayd.ports.clock import IdSource
+from assayd.ports.driving import ELSEWHERE_S, DrivenWork, WorkAssignment
 from assayd.store.library import DatabaseLibrary
 from assayd_workflows.checking import PLAN
-from assayd_workflows.course import Course, CourseParts, ResultGone, load_outputs
-from assayd_workflows.model import Inputs, NodeRun, NodeState, Outline, Plan, Reading, Workflow
-from assayd_workflows.nodes import KIND, NoSuchPart, TooLarge, join_members
+from assayd_workflows.course import ResultRemoved, WorkflowRun, WorkflowRunParts, load_outputs
+from assayd_workflows.model import (
+    Inputs,
+    NodeRun,
+    NodeState,
+    PlanReading,
+    Workflow,
+    WorkflowOutline,
+    WorkflowPlan,
+)
+from assayd_workflows.nodes import KIND, MissingPart, PartsTooLarge, join_members
 from assayd_workflows.reading import READING
-from assayd_workflows.store import DatabaseWorkflowStore, Page, WorkflowContents
+from assayd_workflows.store import DatabaseWorkflowStore, WorkflowContents, WorkflowPage
 
 log = structlog.get_logger()
 
@@ -42,8 +50,8 @@ CODE_BYTES = 4 * 2**20
 """Code of all nodes of a workflow, that of library entries included."""
 PUBLISHED_EVERY_S = 0.2
 """Progress is published no more often than this, except the end."""
-_READ = "assayd_workflows.reading:read"
-_CHECK = "assayd_workflows.checking:check"
+_READ = "assayd_workflows.reading:read_document"
+_CHECK = "assayd_workflows.checking:check_workflow"
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -59,19 +67,19 @@ class WorkflowRequest:
     resumes: str | None = None
 
 
-class Workflows:
+class WorkflowManager:
     """An implementation of `ports.workflows.Workflows`."""
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
         self,
         *,
-        parts: CourseParts,
+        parts: WorkflowRunParts,
         analyst: Analyst,
         library: DatabaseLibrary,
         policies: Callable[[str], ExecutionPolicy],
         repair_requests: RepairRequests,
-        ids: Ids,
-        driving: Driving,
+        ids: IdSource,
+        driving: WorkAssignment,
     ) -> None:
         self._parts = parts
         self._store: DatabaseWorkflowStore = parts.store
@@ -82,12 +90,12 @@ class Workflows:
         self._repair_requests = repair_requests
         self._ids = ids
         self._driving = driving
-        self._courses: dict[str, Course] = {}
+        self._courses: dict[str, WorkflowRun] = {}
         self._carriers: dict[str, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Workflows]:
+    async def running(self) -> AsyncIterator[WorkflowManager]:
         """Run workflows while the body runs; unfinished ones continue after the daemon's next start."""
         async with task_group() as self._tasks:
             try:
@@ -96,9 +104,9 @@ class Workflows:
                 for task in self._carriers.values():
                     task.cancel()
 
-    async def recover(self, only: Container[str] | None = None) -> None:
+    async def recover_chains(self, only: Container[str] | None = None) -> None:
         """Continue unfinished workflows of an earlier process: all, or those with the ids in `only`."""
-        unfinished = [one for one in await self._store.unfinished() if only is None or one.id in only]
+        unfinished = [one for one in await self._store.list_unfinished() if only is None or one.id in only]
         for workflow in unfinished:
             contents = await self._store.contents(workflow.id)
             if contents is not None:
@@ -107,7 +115,7 @@ class Workflows:
         if unfinished:
             log.warning("workflows.recovered", count=len(unfinished))
 
-    async def check(self, document: str, inputs: Inputs, *, peer: Peer) -> Reading:
+    async def check(self, document: str, inputs: Inputs, *, peer: Peer) -> PlanReading:
         """Check a document without running or storing anything.
 
         Raises: RequestError ``invalid``, ``policy.unknown``, ``too_large``.
@@ -124,9 +132,9 @@ class Workflows:
             body = await self._run_in_turn(peer.uid, PLAN.dump_json, plan)
             return _add_snippets(await self._read_document(_CHECK, body, flow), document)
         except WorkerDied:
-            return Reading(plan=None, findings=(_TOO_MUCH,))
+            return PlanReading(plan=None, findings=(_TOO_MUCH,))
 
-    async def _read_document(self, reader: str, body: bytes, flow: tuple[int, str]) -> Reading:
+    async def _read_document(self, reader: str, body: bytes, flow: tuple[int, str]) -> PlanReading:
         answer = await self._analyst.read(reader, body, flow=flow)
         try:
             return await self._run_in_turn(flow[0], READING.validate_json, answer)
@@ -135,10 +143,10 @@ class Workflows:
 
     async def _run_in_turn(self, uid: int, work: Callable[[A], T], argument: A) -> T:
         """Run a long operation in a thread; users take turns."""
-        async with self._parts.scheduler.budget.parsing(uid):
+        async with self._parts.scheduler.budget.wait_to_parse(uid):
             return await asyncio.to_thread(work, argument)
 
-    async def _resolve_library(self, plan: Plan, uid: int) -> Plan:
+    async def _resolve_library(self, plan: WorkflowPlan, uid: int) -> WorkflowPlan:
         """Load the code of library entries, each once. Raises: RequestError ``invalid``, ``too_large``."""
         known: dict[str, tuple[str, str]] = {}
         nodes, size = [], 0
@@ -159,9 +167,9 @@ class Workflows:
     async def _fetch_entry(self, node: str, library: str, uid: int) -> tuple[str, str]:
         """Return an entry's name with its version, and its code; only one entry is read at a time."""
         name, _, version = library.partition("@")
-        newest = [] if version else await self._library.history(uid, name)
+        newest = [] if version else await self._library.list_versions(uid, name)
         number = int(version) if version else newest[0].version if newest else 0
-        async with self._parts.scheduler.budget.parsing(uid):
+        async with self._parts.scheduler.budget.wait_to_parse(uid):
             entry = await self._library.entry(uid, name, number)
             if entry is None:
                 message = f"node '{node}': your library has no {library}; see `assay library list`"
@@ -186,7 +194,7 @@ class Workflows:
             peer.uid, lambda plan: WorkflowContents.written(terms.document, terms.inputs, plan), plan
         )
         await self._parts.admission.require_quota(peer.uid, len(contents.document) + len(contents.inputs))
-        outline = plan.outline if plan is not None else Outline()
+        outline = plan.outline if plan is not None else WorkflowOutline()
         workflow = Workflow(
             id=self._ids.new(),
             peer=peer,
@@ -200,10 +208,10 @@ class Workflows:
         )
         runs = plan is not None and reading.is_runnable
         if not runs:
-            workflow = _to_refused(workflow)
+            workflow = _as_refused(workflow)
         await self._store.add(workflow, contents)
         log.info("workflow.accepted", workflow_id=workflow.id, nodes=len(outline.nodes), refused=not runs)
-        if plan is not None and runs and await self._driving.take(DrivenWork.WORKFLOW, workflow.id):
+        if plan is not None and runs and await self._driving.claim(DrivenWork.WORKFLOW, workflow.id):
             self._start_course(workflow, plan)
         return workflow
 
@@ -240,30 +248,30 @@ class Workflows:
             raise RequestError("not_found", f"workflow {workflow.id} doesn't exist")
         return found
 
-    def _start_course(self, workflow: Workflow, plan: Plan) -> None:
-        if workflow.id in self._courses:  # recovered while its request was on its way here
+    def _start_course(self, workflow: Workflow, plan: WorkflowPlan) -> None:
+        if workflow.id in self._courses:  # recovered while this request was on its way
             return
-        course = self._courses[workflow.id] = Course(workflow, plan, self._parts)
+        course = self._courses[workflow.id] = WorkflowRun(workflow, plan, self._parts)
         course.cancelled = workflow.cancelled_at is not None
         task = self._tasks.create_task(self._drive_course(course), name=f"workflow-{workflow.id}")
         self._carriers[workflow.id] = task
 
-    async def _drive_course(self, course: Course) -> None:
+    async def _drive_course(self, course: WorkflowRun) -> None:
         workflow_id = course.workflow.id
         try:
             await self._run_course(course)
             await self._finish_course(course)
         except Exception as trouble:
             log.exception("workflow.broken", workflow_id=workflow_id)
-            # A store may be well again: the next run of the daemon goes on with it.
+            # The store may recover: the daemon's next run continues the workflow.
             if not _is_store_error(trouble):
                 await self._end_with_error(course)
         finally:
             del self._courses[workflow_id], self._carriers[workflow_id]
             course.over.set()
-            course.changed.give()
+            course.changed.wake_all()
 
-    async def _end_with_error(self, course: Course) -> None:
+    async def _end_with_error(self, course: WorkflowRun) -> None:
         """End a workflow with an internal error, because otherwise it would stay unfinished."""
         message = "an internal error; operators: see the daemon's log"
         try:
@@ -272,7 +280,7 @@ class Workflows:
         except Exception:
             log.exception("workflow.broken", workflow_id=course.workflow.id)
 
-    async def _run_course(self, course: Course) -> None:
+    async def _run_course(self, course: WorkflowRun) -> None:
         """Run a course until all its nodes have ended or a user cancels it."""
         try:
             if not course.cancelled:
@@ -294,16 +302,16 @@ class Workflows:
             if run.state is NodeState.VALIDATED and run.input_digest is not None
         }
 
-    async def _finish_course(self, course: Course) -> None:
+    async def _finish_course(self, course: WorkflowRun) -> None:
         await self._record_end(course, *await self._decide_verdict(course))
 
-    async def _record_end(self, course: Course, verdict: Verdict, detail: str | None) -> None:
+    async def _record_end(self, course: WorkflowRun, verdict: Verdict, detail: str | None) -> None:
         ended = course.ended(self._clock.now(), verdict, detail)
         await self._store.finish(ended)
         course.workflow = ended
         log.info("workflow.finished", workflow_id=ended.id, verdict=verdict.value)
 
-    async def _decide_verdict(self, course: Course) -> tuple[Verdict, str | None]:
+    async def _decide_verdict(self, course: WorkflowRun) -> tuple[Verdict, str | None]:
         """Decide the verdict, which is validated if all outputs exist."""
         workflow = course.workflow
         runs = {source.node: workflow.nodes[source.node] for source in workflow.outline.outputs.values()}
@@ -320,9 +328,9 @@ class Workflows:
             return verdict, _explain_missing_outputs(workflow, without)
         try:
             await load_outputs(workflow, self._parts)
-        except (NoSuchPart, TooLarge) as fault:
+        except (MissingPart, PartsTooLarge) as fault:
             return Verdict.FAILED, str(fault)
-        except ResultGone as gone:
+        except ResultRemoved as gone:
             return Verdict.ERROR, str(gone)
         return Verdict.VALIDATED, None
 
@@ -331,7 +339,7 @@ class Workflows:
         course = self._courses.get(workflow_id)
         return course.workflow if course is not None else await self._store.get(workflow_id)
 
-    async def list(self, *, uid: int | None, before: str | None, limit: int) -> Page:
+    async def list(self, *, uid: int | None, before: str | None, limit: int) -> WorkflowPage:
         """Return workflows without findings, starting with the newest."""
         page = await self._store.list(uid=uid, before=before, limit=limit)
         running = self._courses
@@ -351,7 +359,7 @@ class Workflows:
         """Return the document of the outputs. Raises: RequestError ``workflow.no_outputs``."""
         try:
             outputs = await load_outputs(workflow, self._parts)
-        except (ResultGone, NoSuchPart, TooLarge) as gone:
+        except (ResultRemoved, MissingPart, PartsTooLarge) as gone:
             message = f"the outputs no longer exist: {gone}; run the workflow again"
             raise RequestError("workflow.no_outputs", message) from gone
         return await asyncio.to_thread(lambda: join_members({"outputs": join_members(outputs)}))
@@ -362,7 +370,7 @@ class Workflows:
             raise RequestError("workflow.finished", "the workflow has ended")
         await self._store.cancel(workflow.id, self._clock.now())
         if not self.end(workflow.id):
-            await self._driving.cancel(DrivenWork.WORKFLOW, workflow.id)
+            await self._driving.request_cancel(DrivenWork.WORKFLOW, workflow.id)
 
     def end(self, workflow_id: str) -> bool:
         """End a workflow if it runs in this process; return whether it does."""
@@ -398,11 +406,11 @@ _TOO_MUCH = Finding(
 )
 
 
-def _add_snippets(reading: Reading, document: str) -> Reading:
+def _add_snippets(reading: PlanReading, document: str) -> PlanReading:
     """Add the lines of the document to the findings that refer to them."""
     lines = document.split("\n")
     found = (
-        replace(one, snippet=shorten(lines[one.line - 1].rstrip(), SNIPPET_CHARS))
+        replace(one, snippet=shorten_text(lines[one.line - 1].rstrip(), SNIPPET_CHARS))
         if one.line is not None and one.line <= len(lines)
         else one
         for one in reading.findings
@@ -410,7 +418,7 @@ def _add_snippets(reading: Reading, document: str) -> Reading:
     return replace(reading, findings=tuple(found))
 
 
-def _reject_unknown_nodes(plan: Plan, inputs: Inputs) -> None:
+def _reject_unknown_nodes(plan: WorkflowPlan, inputs: Inputs) -> None:
     """Check that inputs belong to nodes of the plan. Raises: RequestError ``invalid``."""
     known = {node.id for node in plan.nodes}
     for name in inputs:
@@ -420,7 +428,7 @@ def _reject_unknown_nodes(plan: Plan, inputs: Inputs) -> None:
 
 
 def _extract_code(submission: bytes) -> str:
-    read = read_json(submission)
+    read = parse_json(submission)
     payload = read.get("payload") if isinstance(read, dict) else None
     code = payload.get("code") if isinstance(payload, dict) else None
     return str(code or "")
@@ -432,7 +440,7 @@ def _is_store_error(trouble: BaseException) -> bool:
     return isinstance(trouble, StoreError)
 
 
-def _to_refused(workflow: Workflow) -> Workflow:
+def _as_refused(workflow: Workflow) -> Workflow:
     """Return an ended workflow that was rejected by its check and never ran."""
     at = workflow.created_at
     errors = sum(finding.is_error for finding in workflow.findings)

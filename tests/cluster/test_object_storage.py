@@ -52,7 +52,7 @@ async def is_whole(bundles: VerifiedArtifactStore, location: str) -> bool:
 async def begun(storage: ObjectStorage, writing: asyncio.Task[object]) -> None:
     """Wait until part of the data is written, but not all."""
     bundles = storage.open()
-    while not [each async for each in bundles.locations()]:
+    while not [each async for each in bundles.iter_locations()]:
         assert not writing.done(), "it was written before it could be disturbed"
         await asyncio.sleep(0)
 
@@ -74,7 +74,7 @@ async def test_write_that_the_server_does_not_outlive_fails_and_leaves_nothing_t
         await bundles.read(location, "00.log")
     assert (await bundles.write(LARGE)).location == location
     assert await is_whole(object_storage.open(), location)
-    assert [whole async for _, _, whole in bundles.locations()] == [True]
+    assert [whole async for _, _, whole in bundles.iter_locations()] == [True]
 
 
 async def test_write_goes_on_when_the_server_is_back(s3rver: ObjectStorage) -> None:
@@ -154,7 +154,9 @@ async def test_gateways_that_write_the_same_bundle_at_once_write_one(object_stor
     gateways = [object_storage.open() for _ in range(3)]
     first, *others = await asyncio.gather(*(gateway.write(LARGE) for gateway in gateways))
     assert all(other == first for other in others)
-    assert [(each, whole) async for each, _, whole in gateways[0].locations()] == [(first.location, True)]
+    assert [(each, whole) async for each, _, whole in gateways[0].iter_locations()] == [
+        (first.location, True)
+    ]
     assert await is_whole(object_storage.open(), first.location)
 
 
@@ -173,7 +175,7 @@ async def test_sweep_over_pages_removes_what_is_unfinished_and_nothing_else(
     await asyncio.gather(*(put(name) for name in names))
     bundles = object_storage.open()
     written = [await bundles.write(replace(BUNDLE, platform=platform)) for platform in ("aaa", "zzz")]
-    listed = Counter([location async for location, _, _ in bundles.locations()])
+    listed = Counter([location async for location, _, _ in bundles.iter_locations()])
     assert listed == Counter([*unfinished, *(each.location for each in written)])
     assert await bundles.sweep() == 0
     now = time.time()
@@ -199,7 +201,7 @@ async def test_large_file_is_read_in_little_memory_by_a_slow_reader(object_stora
     )
     bundles = object_storage.open()
     before, most, digest, count = resident_bytes(), 0, hashlib.sha256(), 0
-    async for piece in bundles.pieces(written.location, "large"):
+    async for piece in bundles.read_pieces(written.location, "large"):
         digest.update(piece)
         count += len(piece)
         most = max(most, resident_bytes() - before)

@@ -17,7 +17,7 @@ import pytest
 from obstore.store import MemoryStore, ObjectStore
 
 from assayd.errors import StoreError
-from assayd.model.attempt import Bundle, disk_bytes
+from assayd.model.attempt import Bundle, compute_disk_bytes
 from assayd.ports.artifacts import ArtifactStore
 from assayd.store.artifacts import MANIFEST, OTHERS_S, PIECE_BYTES, FileArtifactStore
 from assayd_cluster.bundles.objects import ObjectArtifactStore
@@ -116,22 +116,22 @@ async def test_what_is_written_is_read_as_it_was(place: Place) -> None:
         content = await place.open().read(written.location, artifact.name)
         assert (artifact.bytes, artifact.sha256) == (len(content), hashlib.sha256(content).hexdigest())
         assert content == BUNDLE.files.get(artifact.name, content)
-        assert await joined(place.store.pieces(written.location, artifact.name)) == content
+        assert await joined(place.store.read_pieces(written.location, artifact.name)) == content
     assert written.location.startswith("weather/sea/20260301T120000.123456Z_" + BUNDLE.attempt_id)
-    assert disk_bytes(written.artifacts) > 0
+    assert compute_disk_bytes(written.artifacts) > 0
 
 
 async def test_large_file_comes_in_pieces(place: Place) -> None:
     content = os.urandom(3 * PIECE_BYTES + 7)
     written = await place.store.write(replace(BUNDLE, files={"large": content}))
-    pieces = [piece async for piece in place.store.pieces(written.location, "large")]
+    pieces = [piece async for piece in place.store.read_pieces(written.location, "large")]
     assert b"".join(pieces) == content
     assert len(pieces) > 1
 
 
 async def test_bundle_is_one_tar(place: Place) -> None:
     written = await place.store.write(BUNDLE)
-    whole = b"".join([piece async for piece in place.store.tar(written.location)])
+    whole = b"".join([piece async for piece in place.store.stream_tar(written.location)])
     with tarfile.open(fileobj=io.BytesIO(whole)) as tar:
         found = {member.name.partition("/")[2]: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
     assert {name: found[name] for name in BUNDLE.files} == BUNDLE.files
@@ -194,7 +194,7 @@ async def test_there_is_room_and_nothing_to_sweep(place: Place) -> None:
     written = await place.store.write(BUNDLE)
     assert await place.store.free_bytes() > 0
     assert await place.store.sweep() == 0
-    assert not await place.store.doubles()
+    assert not await place.store.list_superseded()
     assert await place.store.read(written.location, "report.json")
 
 
@@ -208,7 +208,7 @@ async def test_changed_object_is_an_error_that_says_so(place: Place, name: str, 
     with pytest.raises(StoreError, match="was changed: its SHA-256 differs") as caught:
         await reader.read(written.location, "report.json")
     assert caught.value.code == "artifact.damaged"
-    for taking in (reader.pieces(written.location, "report.json"), reader.tar(written.location)):
+    for taking in (reader.read_pieces(written.location, "report.json"), reader.stream_tar(written.location)):
         with pytest.raises(StoreError, match="was changed: its SHA-256 differs"):
             await joined(taking)
 
@@ -256,7 +256,7 @@ async def test_unfinished_write_to_a_shared_directory_is_left_alone_until_it_is_
     assert await store.sweep() == 0
     old_as(monkeypatch, OTHERS_S + 60)
     assert await store.sweep() == 1
-    assert [location async for location, _, _ in store.locations()] == [written.location]
+    assert [location async for location, _, _ in store.iter_locations()] == [written.location]
 
 
 async def test_shared_bundle_is_a_tar_file_that_every_program_reads(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ async def test_shared_bundle_of_many_files_is_looked_through_once(
     store = VerifiedArtifactStore(PackedArtifactStore(tmp_path))
     written = await store.write(replace(BUNDLE, files={f"{number}": b"x" for number in range(30)}))
     monkeypatch.setattr(tarfile, "open", counted)
-    assert len(await joined(store.tar(written.location))) > 30 * 1024
+    assert len(await joined(store.stream_tar(written.location))) > 30 * 1024
     assert len(opened) == 1
 
 
@@ -318,4 +318,4 @@ async def test_unfinished_upload_is_left_alone_until_it_is_old(monkeypatch: pyte
     assert await store.sweep() == 0
     old_as(monkeypatch, OTHERS_S + 60)
     assert await store.sweep() == 1
-    assert [location async for location, _, _ in store.locations()] == [whole.location]
+    assert [location async for location, _, _ in store.iter_locations()] == [whole.location]

@@ -14,7 +14,7 @@ from assayd.engines.docker import DockerEngine
 from assayd.engines.oci import OciEngine
 from assayd.errors import EngineError
 from assayd.ids import UlidGenerator
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.ports.engine import (
     LABEL_CONTAINER,
     LABEL_DAEMON,
@@ -22,10 +22,10 @@ from assayd.ports.engine import (
     LABEL_POOL_KEY,
     ContainerRef,
     ContainerSpec,
-    Duplex,
     EndFacts,
     Engine,
     ImageFacts,
+    RunnerStreams,
 )
 from support.engines import engine_image, podman_service
 from support.engines.oci import IMAGES, PYTHON, derive, kept_store, needs_oci, oci_engine
@@ -113,7 +113,7 @@ async def spec(engine: Engine, daemon_id: str) -> ContainerSpec:
         work_bytes=4 * 2**20,
         work_files=256,
         open_files=128,
-        seccomp=share("seccomp", "container.json").read_text(),
+        seccomp=shared_path("seccomp", "container.json").read_text(),
         labels={
             LABEL_DAEMON: daemon_id,
             LABEL_GENERATION: "1",
@@ -123,7 +123,7 @@ async def spec(engine: Engine, daemon_id: str) -> ContainerSpec:
     )
 
 
-async def started(engine: Engine, spec: ContainerSpec, command: bytes) -> tuple[ContainerRef, Duplex]:
+async def started(engine: Engine, spec: ContainerSpec, command: bytes) -> tuple[ContainerRef, RunnerStreams]:
     ref = await engine.create(spec)
     stream = await engine.start(ref)
     assert await read(stream, len(READY)) == READY
@@ -131,7 +131,7 @@ async def started(engine: Engine, spec: ContainerSpec, command: bytes) -> tuple[
     return ref, stream
 
 
-async def read(stream: Duplex, size: int) -> bytes:
+async def read(stream: RunnerStreams, size: int) -> bytes:
     data = b""
     async with asyncio.timeout(20 * SLOWER_BY):
         while len(data) < size and (piece := await stream.read()):

@@ -11,12 +11,12 @@ import pytest
 from pydantic import ValidationError
 
 from assayd.analysis.messages import PatchRequest
-from assayd.analysis.worker import brief, patch, run_stages
+from assayd.analysis.worker import build_briefing, patch, run_stages
 from assayd.kind import Kind
 from assayd.kinds import registry as validators
 from assayd.model.policy import ExecutionPolicy, NetworkMode, RuleLevel
 from assayd.model.prompting import Proposal
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.shell_programs import read_shell
@@ -24,8 +24,8 @@ from assayd_pipeline.sql import catalog
 from assayd_pipeline.sqlite_reader import describe_sqlite
 from support.texts.examples import example_submission
 
-POLICIES = load_policies([share("policies")])
-KINDS = [kind for kind in validators.load(()).values() if kind.generation_context is not None]
+POLICIES = load_policies([shared_path("policies")])
+KINDS = [kind for kind in validators.load_validators(()).values() if kind.generation_context is not None]
 CONTEXTS: Mapping[str, Mapping[str, object]] = {
     "extractor": {"sample_paths": ["/data/CLIENT-ABC/2024/Q1/report.csv"]},
     "code": {"inputs": {"orders": [], "least": 1}},
@@ -38,13 +38,13 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
 
 @pytest.fixture(autouse=True)
 def _reader() -> None:
-    reader.install(read_shell)
+    reader.install_reader(read_shell)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_every_kind_has_a_task_rules_and_an_example_in_its_own_form(kind: Kind) -> None:
     context = json.dumps(CONTEXTS[kind.name]).encode()
-    briefed = brief(kind, context, POLICIES.get(kind.default_policy))
+    briefed = build_briefing(kind, context, POLICIES.get(kind.default_policy))
     assert briefed.briefing.task
     assert briefed.briefing.rules
     proposal = briefed.briefing.example.answer
@@ -64,8 +64,8 @@ def test_example_is_accepted_by_every_static_stage_under_the_default_profile(kin
 
 
 def told_under(name: str, policy: ExecutionPolicy) -> str:
-    kind = validators.find(name)
-    return "\n".join(brief(kind, json.dumps(CONTEXTS[name]).encode(), policy).briefing.rules)
+    kind = validators.find_validator(name)
+    return "\n".join(build_briefing(kind, json.dumps(CONTEXTS[name]).encode(), policy).briefing.rules)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def told_under(name: str, policy: ExecutionPolicy) -> str:
     ],
 )
 def test_rules_name_what_the_effective_profile_allows(name: str, there: str, gone: str) -> None:
-    shipped = POLICIES.get(validators.find(name).default_policy)
+    shipped = POLICIES.get(validators.find_validator(name).default_policy)
     own = replace(
         shipped,
         imports=replace(shipped.imports, allowed=frozenset({"sqlite3"}), names={}),
@@ -94,7 +94,7 @@ def test_rules_name_what_the_effective_profile_allows(name: str, there: str, gon
 
 @pytest.mark.parametrize("name", [kind.name for kind in KINDS if kind.name != "fifth"])
 def test_rules_name_the_hosts_of_the_effective_profile(name: str) -> None:
-    shipped = POLICIES.get(validators.find(name).default_policy)
+    shipped = POLICIES.get(validators.find_validator(name).default_policy)
     network = replace(shipped.network, mode=NetworkMode.ALLOWLIST, hosts=frozenset({"api.example"}))
     told = told_under(name, replace(shipped, network=network))
 
@@ -115,8 +115,8 @@ def test_profile_that_only_reports_refuses_nothing_in_a_prompt(name: str) -> Non
 @pytest.mark.parametrize("name", ["pipeline", "script"])
 def test_file_is_shown_under_its_path_with_how_much_of_it_that_is(name: str) -> None:
     files = {"data/long.csv": "a\n" * 2500, "data/short.csv": "a\n"}
-    kind = validators.find(name)
-    briefed = brief(kind, json.dumps({"files": files}).encode(), POLICIES.get(kind.default_policy))
+    kind = validators.find_validator(name)
+    briefed = build_briefing(kind, json.dumps({"files": files}).encode(), POLICIES.get(kind.default_policy))
     assert [around.title for around in briefed.briefing.surroundings] == [
         "file data/long.csv (first 2048 of 5000 bytes)",
         "file data/short.csv (2 bytes)",
@@ -124,25 +124,27 @@ def test_file_is_shown_under_its_path_with_how_much_of_it_that_is(name: str) -> 
 
 
 def test_comparison_of_cases_is_stated_where_there_are_cases() -> None:
-    kind, policy = validators.find("code"), POLICIES.get("code")
+    kind, policy = validators.find_validator("code"), POLICIES.get("code")
     with_cases = {"cases": [{"name": "none", "inputs": {}, "expected": 10}]}
-    told = [brief(kind, json.dumps(one).encode(), policy).briefing.rules for one in ({}, with_cases)]
+    told = [build_briefing(kind, json.dumps(one).encode(), policy).briefing.rules for one in ({}, with_cases)]
     assert ["10 equals 10.0" in "\n".join(rules) for rules in told] == [False, True]
 
 
 def test_comparison_is_stated_for_the_modes_that_cases_have() -> None:
-    kind, policy = validators.find("script"), POLICIES.get("script")
+    kind, policy = validators.find_validator("script"), POLICIES.get("script")
     cases = [{"name": mode, "expected": "1", "compare": mode} for mode in ("exact", "float")]
-    told = "\n".join(brief(kind, json.dumps({"cases": cases}).encode(), policy).briefing.rules)
+    told = "\n".join(build_briefing(kind, json.dumps({"cases": cases}).encode(), policy).briefing.rules)
     assert "to the last character" in told
     assert "`float`" in told
     assert "`tokens`" not in told
 
 
 def test_code_node_whose_cases_have_the_inputs_is_not_told_that_it_has_none() -> None:
-    kind, policy = validators.find("code"), POLICIES.get("code")
+    kind, policy = validators.find_validator("code"), POLICIES.get("code")
     cases = {"cases": [{"name": "one", "inputs": {"x": 1}, "expected": 1}]}
-    told = [brief(kind, json.dumps(one).encode(), policy).briefing.surroundings for one in ({}, cases)]
+    told = [
+        build_briefing(kind, json.dumps(one).encode(), policy).briefing.surroundings for one in ({}, cases)
+    ]
     assert [[one.title for one in each] for each in told] == [
         ["inputs"],
         ["cases that must pass: inputs -> result"],
@@ -150,9 +152,9 @@ def test_code_node_whose_cases_have_the_inputs_is_not_told_that_it_has_none() ->
 
 
 def test_module_with_fixed_manifest_and_tests_is_asked_for_its_adapter_alone() -> None:
-    kind, policy = validators.find("module"), POLICIES.get("module_validation")
+    kind, policy = validators.find_validator("module"), POLICIES.get("module_validation")
     given = {"manifest": {"version": "1.0.0"}, "files": {"test_it.py": "def test_it(): ..."}}
-    whole, fixed = (brief(kind, json.dumps(one).encode(), policy).briefing for one in ({}, given))
+    whole, fixed = (build_briefing(kind, json.dumps(one).encode(), policy).briefing for one in ({}, given))
     assert "manifest.json" in whole.task
     assert fixed.task == "Write an adapter module: adapter.py."
     assert list(fixed.example.answer.files) == ["adapter.py"]
@@ -162,7 +164,7 @@ def test_module_with_fixed_manifest_and_tests_is_asked_for_its_adapter_alone() -
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_prompt_names_no_module_or_command_that_the_policy_refuses(kind: Kind) -> None:
     policy = POLICIES.get(kind.default_policy)
-    rules = brief(kind, json.dumps(CONTEXTS[kind.name]).encode(), policy).briefing.rules
+    rules = build_briefing(kind, json.dumps(CONTEXTS[kind.name]).encode(), policy).briefing.rules
     for rule in rules:
         if rule.startswith("Import only: "):
             names = set(rule.removeprefix("Import only: ").rstrip(".").split(", "))
@@ -193,16 +195,16 @@ def test_context_of_another_kind_is_refused(kind: Kind) -> None:
 def test_answer_that_does_not_fit_is_told_and_nothing_breaks(
     name: str, proposal: Proposal, said: str
 ) -> None:
-    kind = validators.find(name)
-    briefed = brief(kind, json.dumps(CONTEXTS[name]).encode(), POLICIES.get(kind.default_policy))
+    kind = validators.find_validator(name)
+    briefed = build_briefing(kind, json.dumps(CONTEXTS[name]).encode(), POLICIES.get(kind.default_policy))
     patched = patch(kind, PatchRequest(payload=briefed.base, passage="", proposal=proposal))
     assert said in (patched.problem or "")
 
 
 def test_cases_give_the_paths_where_there_are_no_others() -> None:
     context = {"cases": [{"name": "one", "path": "/a", "expected": {"x": 1}}]}
-    kind = validators.find("extractor")
-    briefed = brief(kind, json.dumps(context).encode(), POLICIES.get("extractor"))
+    kind = validators.find_validator("extractor")
+    briefed = build_briefing(kind, json.dumps(context).encode(), POLICIES.get("extractor"))
     assert briefed.base["sample_paths"] == ["/a"]
     assert any("/a" in around.text for around in briefed.briefing.surroundings)
 
@@ -255,10 +257,12 @@ def test_rows_are_shown_where_they_may_be_three_of_each_table_cut_to_size() -> N
 def test_request_for_a_pipeline_holds_rows_only_where_it_allows_that(allowed: bool) -> None:
     import base64
 
-    catalog.install(describe_sqlite)
+    catalog.install_reader(describe_sqlite)
     given = {"base64": base64.b64encode(filled()).decode(), "sample_rows": allowed}
-    briefed = brief(
-        validators.find("pipeline"), json.dumps({"database": given}).encode(), POLICIES.get("pipeline")
+    briefed = build_briefing(
+        validators.find_validator("pipeline"),
+        json.dumps({"database": given}).encode(),
+        POLICIES.get("pipeline"),
     )
     assert ("SECRET" in briefed.briefing.surroundings[0].text) is allowed
 
@@ -271,9 +275,11 @@ def test_database_file_that_is_none_is_told(content: bytes) -> None:
 def test_request_for_a_pipeline_holds_the_tables_of_its_database() -> None:
     import base64
 
-    catalog.install(describe_sqlite)
+    catalog.install_reader(describe_sqlite)
     context = {"database": {"base64": base64.b64encode(database()).decode()}}
-    briefed = brief(validators.find("pipeline"), json.dumps(context).encode(), POLICIES.get("pipeline"))
+    briefed = build_briefing(
+        validators.find_validator("pipeline"), json.dumps(context).encode(), POLICIES.get("pipeline")
+    )
     assert "sale (client INTEGER -> client.id" in briefed.briefing.surroundings[0].text
 
 
@@ -281,7 +287,8 @@ def test_several_steps_are_replaced_by_their_numbers() -> None:
     steps = [{"name": name, "type": "bash", "content": "true"} for name in ("a", "b", "c")]
     proposal = Proposal(files={"1": "false", "3": "ls"})
     patched = patch(
-        validators.find("pipeline"), PatchRequest(payload={"steps": steps}, passage="1", proposal=proposal)
+        validators.find_validator("pipeline"),
+        PatchRequest(payload={"steps": steps}, passage="1", proposal=proposal),
     )
     assert patched.problem is None
     contents = [step["content"] for step in patched.payload["steps"]]  # type: ignore[attr-defined]
@@ -291,14 +298,14 @@ def test_several_steps_are_replaced_by_their_numbers() -> None:
 def test_fix_of_a_module_and_of_a_pipeline_has_the_certain_edits_of_every_place() -> None:
     edit = {"start_line": 1, "end_line": 1, "replacement": "x"}
     files = {"adapter.py": "a\n", "other.py": "b\n", "test_adapter.py": "c\n"}
-    module = validators.find("module")
+    module = validators.find_validator("module")
     payload = module.payload.model_validate({"manifest": {}, "files": files})
     hints = [{"file": "other.py", "message": "m", "edit": edit}]
     context = module.context(payload, {"fix_hints": hints, "findings": []})
     assert [one.passage.name for one in context.others] == ["other.py"]
 
     steps = [{"name": name, "type": "sql", "content": "SELECT 1"} for name in ("a", "b")]
-    pipeline = validators.find("pipeline")
+    pipeline = validators.find_validator("pipeline")
     hints = [{"message": f"Step {number} ({name}): m", "edit": edit} for number, name in ((1, "a"), (2, "b"))]
     submitted = pipeline.payload.model_validate({"steps": steps})
     context = pipeline.context(submitted, {"fix_hints": hints, "findings": []})
@@ -307,4 +314,6 @@ def test_fix_of_a_module_and_of_a_pipeline_has_the_certain_edits_of_every_place(
 
 
 def test_only_a_kind_with_hidden_tests_can_not_be_written_from_words() -> None:
-    assert {kind for kind in validators.load(()) if kind not in {one.name for one in KINDS}} == {"solution"}
+    assert {kind for kind in validators.load_validators(()) if kind not in {one.name for one in KINDS}} == {
+        "solution"
+    }

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from assayd.api import SocketAccess, create_app
-from assayd.kinds.registry import all_validators
+from assayd.kinds.registry import load_own_validators
 from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from support.cluster.either import EITHER, serving_either
 from support.daemons.fake_service import FakeService
@@ -41,7 +41,7 @@ def generate(reference: dict[str, object], folder: Path) -> str:
 
 def reference() -> dict[str, object]:
     service = FakeService()
-    service.kinds = all_validators()
+    service.kinds = load_own_validators()
     return create_app(service, None, access=SocketAccess(), routers=CHAIN_ROUTERS).openapi()
 
 

@@ -25,8 +25,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from assayd.api import SocketAccess, create_app
-from assayd.kinds.registry import all_validators
-from assayd.wiring.wings import routers_of
+from assayd.kinds.registry import load_own_validators
+from assayd.wiring.wings import load_routers
 from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from assayd_client import PlainClient
 from support.cluster.small_gateway import serving_gateway
@@ -45,7 +45,7 @@ CHECKS = [
 EXAMPLES = 8
 PASSED_ON = ("method", "url", "params", "headers", "cookies", "json")
 
-ROUTERS = (*CHAIN_ROUTERS, *routers_of(all_validators()))
+ROUTERS = (*CHAIN_ROUTERS, *load_routers(load_own_validators()))
 SCHEMA = openapi.from_dict(create_app(FakeService(), None, access=SocketAccess(), routers=ROUTERS).openapi())
 OPERATIONS = {
     f"{each.ok().method.upper()} {each.ok().path}": each.ok()

@@ -13,7 +13,7 @@ from assayd.model.submission import Sample
 from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.shell_programs import read_shell
 
-KINDS = list(validators.load(()).values())
+KINDS = list(validators.load_validators(()).values())
 REPORT: dict[str, object] = {
     "stage_reached": "x",
     "retry_context": "It failed.",
@@ -24,7 +24,7 @@ REPORT: dict[str, object] = {
 
 @pytest.fixture(autouse=True)
 def _reader() -> None:
-    reader.install(read_shell)
+    reader.install_reader(read_shell)
 
 
 def failing() -> Iterator[tuple[Kind, Sample]]:

@@ -19,10 +19,10 @@ import httpx
 import pytest
 
 from assayd.api import SocketAccess, create_app
-from assayd.kinds.registry import all_validators
+from assayd.kinds.registry import load_own_validators
 from assayd.model.submission import Peer
-from assayd.wiring.wings import routers_of
-from assayd_chains.model import Chain, Failure, Outcome, Repair, Round, Words
+from assayd.wiring.wings import load_routers
+from assayd_chains.model import Chain, ChainRound, Failure, GenerationRequest, Outcome, Repair
 from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from assayd_chains.store import DatabaseChainStore
 from assayd_cluster.gateway import operating, routes
@@ -49,7 +49,13 @@ UNKNOWN = {
     "sha256": "0" * 64,
 }
 ENDLESS = "follow_all_attempts"
-ROUTERS = (*CHAIN_ROUTERS, *WORKFLOW_ROUTERS, *routers_of(all_validators()), operating.router, routes.router)
+ROUTERS = (
+    *CHAIN_ROUTERS,
+    *WORKFLOW_ROUTERS,
+    *load_routers(load_own_validators()),
+    operating.router,
+    routes.router,
+)
 REFERENCE = create_app(FakeService(), None, access=SocketAccess(), routers=ROUTERS).openapi()
 OPERATIONS = {
     operation["operationId"]: (method.upper(), path, operation)
@@ -141,8 +147,8 @@ def filled(gateway: SmallGateway, first: Tenant) -> dict[str, list[str]]:
     generation = Chain(
         id=UNKNOWN["id"][:-1] + "2",
         started_at=NOW,
-        words=Words(peer=peer, policy="extractor", intent=MARK),
-        rounds=(Round(follows=ids[0], **ended),),
+        words=GenerationRequest(peer=peer, policy="extractor", intent=MARK),
+        rounds=(ChainRound(follows=ids[0], **ended),),
         **common,
     )
     store = DatabaseChainStore(gateway.basics.access)

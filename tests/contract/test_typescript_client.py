@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assayd.api import SocketAccess, create_app
-from assayd.kinds.registry import all_validators
+from assayd.kinds.registry import load_own_validators
 from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
@@ -57,7 +57,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(CLIENT, folder, ignore=shutil.ignore_patterns("node_modules", "dist", "schema.ts"))
     (folder / "node_modules").symlink_to(CLIENT / "node_modules")
     service = FakeService()
-    service.kinds = all_validators()
+    service.kinds = load_own_validators()
     document = create_app(service, None, access=SocketAccess(), routers=CHAIN_ROUTERS).openapi()
     (folder / "openapi.json").write_text(json.dumps(document))
     made = npm(folder, "run", "generate")

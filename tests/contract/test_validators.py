@@ -9,17 +9,17 @@ import pytest_asyncio
 
 from assayd.analysis.analyst import AnalysisLimits, Analyst
 from assayd.attempts.health import SelfTest
-from assayd.attempts.service import limits_of
+from assayd.attempts.service import derive_limits
 from assayd.engines.docker import DockerEngine
 from assayd.kind import Kind
 from assayd.kinds import registry as validators
 from assayd.model.run import Limits
 from assayd.model.submission import Sample
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from support.engines.sandboxes import sandbox_on
 
-KINDS = validators.load(())
+KINDS = validators.load_validators(())
 SAMPLES = [
     pytest.param(validator, sample, id=f"{validator.name}-{sample.name}".replace(" ", "-"))
     for validator in KINDS.values()
@@ -42,9 +42,9 @@ async def selftest(docker_host: str) -> AsyncIterator[SelfTest]:
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(("validator", "sample"), SAMPLES)
 async def test_each_sample_gets_its_verdict_and_rules(selftest: SelfTest, validator: Kind, sample: Sample):
-    policy = load_policies([share("policies")]).get(validator.default_policy)
-    limits = limits_of(policy, CAPS)
-    complaints = await selftest.complaints(validator, sample, policy=policy, limits=limits)
+    policy = load_policies([shared_path("policies")]).get(validator.default_policy)
+    limits = derive_limits(policy, CAPS)
+    complaints = await selftest.run_sample(validator, sample, policy=policy, limits=limits)
     assert complaints == []
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from assayd.kinds import registry
 from assayd_client import ClientError, Document, PlainClient
-from assayd_client.cli.generate import Given
-from assayd_client.cli.screens.session import Asked, Session
+from assayd_client.cli.generate import GenerateOptions
+from assayd_client.cli.screens.session import GenerationInput, WizardSession
 from assayd_client.cli.screens.wizard import Wizard
 from support.daemons.chosen import new_daemon
 from support.daemons.daemon_process import BIN
@@ -106,7 +106,7 @@ def code(text: str) -> Document:
 def test_example_that_a_prompt_shows_is_validated_under_the_default_profile(
     client: PlainClient, kind: str
 ) -> None:
-    attempt = client.submit(example_submission(registry.find(kind)), wait_s=60)
+    attempt = client.submit(example_submission(registry.find_validator(kind)), wait_s=60)
     assert attempt["verdict"] == "validated", attempt["report"]["findings"]
 
 
@@ -197,9 +197,11 @@ async def test_the_screens_lead_from_words_to_an_approved_extractor(play: Play, 
     right = EXTRACTOR.replace("END", "3 * quarter")
     play.answers(code(RAISES), code(EXTRACTOR.replace("END", "quarter")), code(right))
     case = json.dumps({"name": "third", "path": PATHS[1], "expected": {"end_month": 9}})
-    given = Given(sample_paths=PATHS, files=(), database=None, examples=[case], inputs=None, options=())
-    asked = Asked(kind="extractor", intent="quarter folder should compute start and end month")
-    app = Wizard(Session(str(play.daemon.socket)), asked=asked, given=given, name="by-screens")
+    given = GenerateOptions(
+        sample_paths=PATHS, files=(), database=None, examples=[case], inputs=None, options=()
+    )
+    asked = GenerationInput(kind="extractor", intent="quarter folder should compute start and end month")
+    app = Wizard(WizardSession(str(play.daemon.socket)), asked=asked, given=given, name="by-screens")
     async with asyncio.timeout(120), app.run_test(size=(80, 24)) as pilot:
         for screen, key in (("Asking", "ctrl+g"), ("Result", "enter"), ("Line", "enter")):
             while type(app.screen).__name__ != screen:

@@ -13,7 +13,7 @@ import pytest
 from mcp import Client
 
 from assayd_client import AsyncClient
-from assayd_client.cli.mcp.daemon import Daemon
+from assayd_client.cli.mcp.daemon import DaemonConnection
 from assayd_client.cli.mcp.server import AgentServer
 from support.daemons.chosen import new_daemon
 from support.daemons.daemon_process import DaemonProcess
@@ -46,7 +46,10 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
 
 @asynccontextmanager
 async def calling(daemon: DaemonProcess) -> AsyncIterator[Any]:
-    async with AsyncClient(daemon.socket) as client, Client(AgentServer(Daemon(client)).build()) as agent:
+    async with (
+        AsyncClient(daemon.socket) as client,
+        Client(AgentServer(DaemonConnection(client)).build_server()) as agent,
+    ):
 
         async def call(tool: str, /, **arguments: Any) -> Any:
             result = await agent.call_tool(tool, arguments)

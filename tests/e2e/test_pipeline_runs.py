@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assayd_client import ClientError, Document, PlainClient
-from assayd_pipeline.commands.run import Run
+from assayd_pipeline.commands.run import PipelineRunCommand
 from support.daemons.daemon_process import DaemonProcess
 
 pytestmark = pytest.mark.engine
@@ -63,7 +63,7 @@ def test_thirty_runs_on_growing_data_commit_all_but_the_bad_day(
 ) -> None:
     approve(client, shop, "daily")
     data = tmp_path / "today.csv"
-    run = Run(
+    run = PipelineRunCommand(
         files=[f"data/sales.csv={data}"], database=shop, rows=None, commit=True, directory=tmp_path / "out"
     )
     (tmp_path / "out").mkdir()

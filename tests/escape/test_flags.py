@@ -55,14 +55,16 @@ class Flag:
 
 def tmpfs(without: str, instead: str = "") -> Mapping[str, object]:
     """Return the work directory's mount with one option removed or replaced."""
-    options = str(document.creation(spec(), HOST)["HostConfig"]["Tmpfs"][document.WORK_DIRECTORY]).split(",")
+    options = str(
+        document.build_creation_document(spec(), HOST)["HostConfig"]["Tmpfs"][document.WORK_DIRECTORY]
+    ).split(",")
     kept = [instead if option.startswith(without) else option for option in options]
     return {"Tmpfs": {document.WORK_DIRECTORY: ",".join(option for option in kept if option)}}
 
 
 def ulimits(without: str) -> Mapping[str, object]:
     """Return the process limits without one of them."""
-    every = document.creation(spec(), HOST)["HostConfig"]["Ulimits"]
+    every = document.build_creation_document(spec(), HOST)["HostConfig"]["Ulimits"]
     return {"Ulimits": [limit for limit in every if limit["Name"] != without]}
 
 

@@ -169,7 +169,9 @@ async def _run(engine: OciEngine, digest: str, limits: Mapping[str, str]) -> tup
         said = await stream.read()
         assert container.process is not None
         assert said, stream.diagnostics.decode()
-        found = find_process_differences(container.process, container, partial(template.beside, container))
+        found = find_process_differences(
+            container.process, container, partial(template.list_relatives, container)
+        )
         return json.loads(said), found
     finally:
         await engine.remove(ref)

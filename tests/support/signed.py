@@ -71,7 +71,7 @@ class Signed:
     @property
     def keys(self) -> tuple[keys.PublicKey, ...]:
         """Return the public keys."""
-        return keys.read_public(keys.public_key_file(self.key))
+        return keys.read_public(keys.public_key_path(self.key))
 
     @property
     def envelope(self) -> bytes:
@@ -84,7 +84,7 @@ async def signed_bundle(
 ) -> Signed:
     """Write a bundle that is signed with a new key."""
     key, folder = tmp_path / "daemon.key", tmp_path / "bundle"
-    keys.create(key)
+    keys.create_key(key)
     for name, content in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from assayd.model.policy import ExecutionPolicy
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import PolicySet, load_policies
 
 
 @pytest.fixture(scope="session")
 def policies() -> PolicySet:
     """Return the shipped profiles."""
-    return load_policies([share("policies")])
+    return load_policies([shared_path("policies")])
 
 
 @pytest.fixture(scope="session")

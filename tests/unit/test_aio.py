@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from assayd.aio import Deadline, back_off_s, finish, pause
+from assayd.aio import Deadline, back_off_s, pause, run_cleanup
 
 
 async def test_a_scope_ends_when_the_time_is_up():
@@ -96,7 +96,7 @@ async def test_cleanup_goes_on_when_its_caller_is_cancelled():
         await release.wait()
         done.set()
 
-    caller = asyncio.ensure_future(finish(cleanup(), timeout_s=5))
+    caller = asyncio.ensure_future(run_cleanup(cleanup(), timeout_s=5))
     await asyncio.sleep(0)
     caller.cancel()
     await asyncio.sleep(0)
@@ -108,7 +108,7 @@ async def test_cleanup_goes_on_when_its_caller_is_cancelled():
 
 async def test_cleanup_that_takes_too_long_is_given_up():
     with pytest.raises(TimeoutError):
-        await finish(asyncio.Event().wait(), timeout_s=0.01)
+        await run_cleanup(asyncio.Event().wait(), timeout_s=0.01)
 
 
 async def test_cleanup_gives_back_its_value_and_its_error():
@@ -118,9 +118,9 @@ async def test_cleanup_gives_back_its_value_and_its_error():
     async def bad() -> None:
         raise KeyError("x")
 
-    assert await finish(good(), timeout_s=1) == 7
+    assert await run_cleanup(good(), timeout_s=1) == 7
     with pytest.raises(KeyError):
-        await finish(bad(), timeout_s=1)
+        await run_cleanup(bad(), timeout_s=1)
 
 
 async def test_cancelling_again_while_a_scope_cleans_up_changes_nothing():

@@ -55,7 +55,7 @@ def test_only_a_size_that_can_ever_fit_is_worth_another_try(uid: int, size: int,
 
 def test_what_is_given_back_is_free_again() -> None:
     budget = budget_of(8000)
-    with budget.growing(1) as held:
+    with budget.reserve_growing(1) as held:
         held.resize(3000)
         with pytest.raises(RequestError):
             budget.acquire(1, 3000)
@@ -69,11 +69,11 @@ def test_what_an_operator_of_the_group_has_sent_may_wait_in_the_reserve() -> Non
     budget = budget_of(8000)
     for uid in range(10, 100):
         fill(budget, uid)
-    with budget.growing(5, operator=True) as held:
+    with budget.reserve_growing(5, operator=True) as held:
         held.resize(900)
     budget.acquire(5, 900)
     budget.release(5, 900)
-    with budget.growing(5, operator=False), pytest.raises(RequestError):
+    with budget.reserve_growing(5, operator=False), pytest.raises(RequestError):
         budget.acquire(5, 900)
 
 
@@ -106,7 +106,7 @@ async def test_one_thread_parses_at_a_time_and_users_are_served_in_turn() -> Non
     budget, order = ByteBudget(100), list[int]()
 
     async def parse(uid: int) -> None:
-        async with budget.parsing(uid):
+        async with budget.wait_to_parse(uid):
             order.append(uid)
             await asyncio.sleep(0)
             assert order[-1] == uid
@@ -121,10 +121,10 @@ async def test_user_rests_before_its_next_large_text_while_another_user_is_there
     budget, order = ByteBudget(100), list[int]()
     budget.pace.note(2)
     budget.pace.note(1)
-    budget.pace.used(1, 0.02)
+    budget.pace.record_use(1, 0.02)
 
     async def parse(uid: int) -> None:
-        async with budget.parsing(uid):
+        async with budget.wait_to_parse(uid):
             order.append(uid)
 
     async with asyncio.TaskGroup() as tasks:
@@ -137,10 +137,10 @@ async def test_throttled_user_rests_before_its_turn_for_large_texts_not_in_it() 
     budget, order = ByteBudget(100), list[int]()
     budget.pace.note(2)
     budget.pace.note(1)
-    budget.pace.used(1, 0.02)
+    budget.pace.record_use(1, 0.02)
 
     async def read(uid: int) -> None:
-        async with budget.reading(LARGE_BYTES + 1, uid), budget.parsing(uid, LARGE_BYTES + 1):
+        async with budget.reading(LARGE_BYTES + 1, uid), budget.wait_to_parse(uid, LARGE_BYTES + 1):
             order.append(uid)
 
     async with asyncio.TaskGroup() as tasks:
@@ -154,8 +154,8 @@ async def test_large_text_whose_turn_has_come_is_parsed_without_a_rest() -> None
     budget.pace.note(2)
     budget.pace.note(1)
     async with budget.reading(LARGE_BYTES + 1, 1):
-        budget.pace.used(1, 1)  # a smaller text of the same user, meanwhile
-        async with asyncio.timeout(0), budget.parsing(1, LARGE_BYTES + 1):
+        budget.pace.record_use(1, 1)  # a smaller text of the same user, meanwhile
+        async with asyncio.timeout(0), budget.wait_to_parse(1, LARGE_BYTES + 1):
             pass
 
 

@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from assayd.daemon import USUALLY_S, Daemon, Notifier, greeting, state_lock
+from assayd.daemon import USUALLY_S, Daemon, Notifier, build_greeting, state_lock
 from assayd.errors import ConfigError
 from assayd.settings import LogSettings, Settings
 from assayd.wiring import Assembly
@@ -66,10 +66,10 @@ def test_state_directory_in_use_may_be_free_later(tmp_path: Path) -> None:
 
 def test_person_is_told_what_to_type_and_a_program_is_not(tmp_path: Path) -> None:
     socket = tmp_path / "a b.sock"
-    shown = greeting(Settings(socket=socket, log=LogSettings(format="console")))
+    shown = build_greeting(Settings(socket=socket, log=LogSettings(format="console")))
     assert f"export ASSAY_SOCKET='{socket}'; " in shown
     assert shown.endswith("/assay doctor")
-    assert greeting(Settings(socket=socket)) == ""
+    assert build_greeting(Settings(socket=socket)) == ""
 
 
 @pytest.mark.parametrize(
@@ -107,13 +107,13 @@ def notifier(manager: socket.socket, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 def test_ready_comes_with_a_status(notifier: Notifier, manager: socket.socket) -> None:
     notifier.status = lambda: "serving"
-    notifier.ready()
+    notifier.notify_ready()
     assert manager.recv(200) == b"READY=1\nSTATUS=serving"
 
 
 def test_reload_and_stop_are_told(notifier: Notifier, manager: socket.socket) -> None:
     notifier.notify_reloading()
-    notifier.stopping()
+    notifier.notify_stopping()
     assert [manager.recv(200) for _ in range(2)] == [b"RELOADING=1", b"STOPPING=1\nSTATUS=starting"]
 
 
@@ -122,7 +122,7 @@ async def test_sign_of_life_carries_the_status_of_its_moment(
 ) -> None:
     statuses = iter(["one", "two"])
     notifier.status = lambda: next(statuses, "more")
-    async with notifier.living():
+    async with notifier.send_heartbeats():
         heard = [await asyncio.to_thread(manager.recv, 200) for _ in range(2)]
     assert heard == [b"WATCHDOG=1\nSTATUS=one", b"WATCHDOG=1\nSTATUS=two"]
 
@@ -134,7 +134,7 @@ def test_manager_that_does_not_read_holds_up_nobody(notifier: Notifier, manager:
 
 
 def test_without_an_address_in_its_environment_nothing_is_sent(manager: socket.socket) -> None:
-    Notifier({}).ready()
+    Notifier({}).notify_ready()
     manager.setblocking(False)
     with pytest.raises(BlockingIOError):
         manager.recv(200)

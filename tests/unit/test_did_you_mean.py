@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.did_you_mean import MAX_CHARS, close_names, hint
+from assayd.did_you_mean import MAX_CHARS, did_you_mean_hint, find_close_names
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from assayd.did_you_mean import MAX_CHARS, close_names, hint
     ],
 )
 def test_slip_of_one_or_two_letters_finds_the_name(written: str, meant: str) -> None:
-    assert close_names(written, ["region", "warnings", meant, "x"]) == [meant]
+    assert find_close_names(written, ["region", "warnings", meant, "x"]) == [meant]
 
 
 @pytest.mark.parametrize(
@@ -33,11 +33,11 @@ def test_slip_of_one_or_two_letters_finds_the_name(written: str, meant: str) -> 
     ],
 )
 def test_different_name_is_not_suggested(written: str, other: str) -> None:
-    assert close_names(written, [other]) == []
+    assert find_close_names(written, [other]) == []
 
 
 def test_several_names_come_with_the_closest_first() -> None:
-    assert close_names("split-strings", ["split-string", "split-spring", "join"], 3) == [
+    assert find_close_names("split-strings", ["split-string", "split-spring", "join"], 3) == [
         "split-string",
         "split-spring",
     ]
@@ -45,8 +45,11 @@ def test_several_names_come_with_the_closest_first() -> None:
 
 def test_name_over_the_limit_is_not_compared() -> None:
     long = "a" * (MAX_CHARS + 1)
-    assert close_names(long, [long]) == []
+    assert find_close_names(long, [long]) == []
 
 
 def test_hint_has_the_name_in_parentheses_or_is_empty() -> None:
-    assert (hint("enabld", ["enabled"]), hint("xyz", ["enabled"])) == (" (did you mean enabled?)", "")
+    assert (did_you_mean_hint("enabld", ["enabled"]), did_you_mean_hint("xyz", ["enabled"])) == (
+        " (did you mean enabled?)",
+        "",
+    )

@@ -171,7 +171,7 @@ async def test_waiter_cancelled_just_before_its_turn_is_passed_over() -> None:
 def test_those_who_wait_are_told_in_the_order_in_which_they_will_be_served() -> None:
     queue = filled((1, "a", "a1"), (1, "a", "a2"), (1, "b", "b1"), (2, "", "c1"), (1, "a", "a3"))
 
-    told = queue.in_turn()
+    told = queue.list_in_order()
 
     assert told == ["a1", "c1", "b1", "a2", "a3"]
     assert served(queue) == told
@@ -180,7 +180,7 @@ def test_those_who_wait_are_told_in_the_order_in_which_they_will_be_served() -> 
 def test_item_that_is_served_before_its_turn_uses_up_the_turn_of_its_lane_and_owner() -> None:
     queue = filled((1, "a", "a1"), (1, "a", "a2"), (1, "b", "b1"), (2, "", "c1"))
 
-    assert queue.serve("a2") == "a2"
+    assert queue.pop_item("a2") == "a2"
 
     assert served(queue) == ["c1", "b1", "a1"]
 
@@ -247,7 +247,7 @@ class Clock:
 def rest_of(pace: UserThrottle, clock: Clock, user: int) -> float:
     """Let a user rest, asking repeatedly like callers do; return the duration."""
     began = clock.now
-    while rest_s := pace.rest_s(user):
+    while rest_s := pace.throttled_for_s(user):
         clock.now += rest_s
         pace.note(2)
     return clock.now - began
@@ -258,8 +258,8 @@ def test_user_beside_another_rests_so_that_it_uses_its_share() -> None:
     pace = UserThrottle(clock=clock)
     pace.note(1)
     pace.note(2)
-    pace.used(1, 0.1)
-    assert pace.rest_s(2) == 0
+    pace.record_use(1, 0.1)
+    assert pace.throttled_for_s(2) == 0
     assert 0.1 / (0.1 + rest_of(pace, clock, 1)) == pytest.approx(SHARE)
 
 
@@ -267,8 +267,8 @@ def test_rests_add_up() -> None:
     clock = Clock()
     pace = UserThrottle(clock=clock)
     pace.note(2)
-    pace.used(1, 0.01)
-    pace.used(1, 0.01)
+    pace.record_use(1, 0.01)
+    pace.record_use(1, 0.01)
     assert rest_of(pace, clock, 1) == pytest.approx(0.02 * (1 / SHARE - 1))
 
 
@@ -276,7 +276,7 @@ def test_rest_has_an_end_however_much_was_used() -> None:
     clock = Clock()
     pace = UserThrottle(clock=clock)
     pace.note(2)
-    pace.used(1, 1000)
+    pace.record_use(1, 1000)
     assert rest_of(pace, clock, 1) == pytest.approx(MOST_REST_S)
 
 
@@ -284,9 +284,9 @@ def test_what_a_user_used_while_it_was_alone_does_not_count_later() -> None:
     clock = Clock()
     pace = UserThrottle(clock=clock)
     pace.note(1)
-    pace.used(1, 1000)
+    pace.record_use(1, 1000)
     pace.note(2)
-    assert pace.rest_s(1) == 0
+    assert pace.throttled_for_s(1) == 0
 
 
 def test_user_goes_on_once_the_others_have_gone() -> None:
@@ -294,15 +294,15 @@ def test_user_goes_on_once_the_others_have_gone() -> None:
     pace = UserThrottle(clock=clock)
     pace.note(2)
     clock.now += 0.9 * ALONE_S
-    pace.used(1, 1000)
-    assert pace.rest_s(1) == LOOK_S
+    pace.record_use(1, 1000)
+    assert pace.throttled_for_s(1) == LOOK_S
     clock.now += 0.2 * ALONE_S
-    assert pace.rest_s(1) == 0
+    assert pace.throttled_for_s(1) == 0
 
 
 def test_rests_of_few_users_are_kept() -> None:
     pace = UserThrottle(clock=Clock())
     pace.note(-1)
     for user in range(MOST_SEEN + 1):
-        pace.used(user, 1)
-    assert (pace.rest_s(0), pace.rest_s(1) > 0) == (0, True)
+        pace.record_use(user, 1)
+    assert (pace.throttled_for_s(0), pace.throttled_for_s(1) > 0) == (0, True)

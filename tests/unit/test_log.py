@@ -25,7 +25,7 @@ def _restored() -> Iterator[None]:
 
 def test_event_is_one_json_line_with_bound_keys() -> None:
     out = io.StringIO()
-    log.configure("info", "json", out)
+    log.configure_logging("info", "json", out)
     structlog.get_logger().bind(attempt_id="01X").info("attempt.received", kind="code")
     line = json.loads(out.getvalue())
     assert line.pop("at").endswith("Z")
@@ -34,14 +34,14 @@ def test_event_is_one_json_line_with_bound_keys() -> None:
 
 def test_record_of_a_library_has_the_same_form() -> None:
     out = io.StringIO()
-    log.configure("info", "json", out)
+    log.configure_logging("info", "json", out)
     logging.getLogger("uvicorn.error").warning("went %s", "wrong")
     assert json.loads(out.getvalue())["event"] == "went wrong"
 
 
 def test_line_that_cannot_be_written_is_dropped_and_the_next_is_not() -> None:
     out = _Full()
-    log.configure("info", "json", out)
+    log.configure_logging("info", "json", out)
     structlog.get_logger().info("attempt.received")
     out.full = False
     structlog.get_logger().info("attempt.finished")
@@ -61,14 +61,14 @@ class _Full(io.StringIO):
 
 def test_events_below_the_level_are_not_written() -> None:
     out = io.StringIO()
-    log.configure("warning", "json", out)
+    log.configure_logging("warning", "json", out)
     structlog.get_logger().info("attempt.received")
     assert out.getvalue() == ""
 
 
 def test_exception_is_written_into_the_same_line() -> None:
     out = io.StringIO()
-    log.configure("info", "json", out)
+    log.configure_logging("info", "json", out)
     try:
         int("no")
     except ValueError:
@@ -79,7 +79,7 @@ def test_exception_is_written_into_the_same_line() -> None:
 @pytest.mark.parametrize("form", ["json", "console"])
 def test_local_variables_are_never_part_of_an_exception(form) -> None:
     out = io.StringIO()
-    log.configure("info", form, out)
+    log.configure_logging("info", form, out)
     key = "sk-" + "live"  # so that no line of source holds it
     try:
         int("no", base=len(key))
@@ -91,7 +91,7 @@ def test_local_variables_are_never_part_of_an_exception(form) -> None:
 
 def test_console_form_is_for_reading() -> None:
     out = io.StringIO()
-    log.configure("info", "console", out)
+    log.configure_logging("info", "console", out)
     structlog.get_logger().info("daemon.started", pid=1)
     assert "daemon.started" in out.getvalue()
     assert "pid=1" in out.getvalue()
@@ -100,7 +100,7 @@ def test_console_form_is_for_reading() -> None:
 @pytest.mark.parametrize("form", ["json", "console"])
 def test_traceback_shows_no_values(form: Literal["json", "console"]) -> None:
     out = io.StringIO()
-    log.configure("info", form, out)
+    log.configure_logging("info", form, out)
     submitted = " ".join(("def", "extract():", "take()"))
     try:
         submitted.index("nothing")
@@ -117,7 +117,7 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with path.open("w") as out:
         facts = os.fstat(out.fileno())
         monkeypatch.setenv("JOURNAL_STREAM", f"{facts.st_dev}:{facts.st_ino}")
-        log.configure("debug", "json", out)
+        log.configure_logging("debug", "json", out)
         yield path
 
 
@@ -134,7 +134,7 @@ def test_line_for_the_journal_begins_with_its_priority(journal: Path) -> None:
 
 
 def test_every_line_for_the_journal_has_a_priority(journal: Path) -> None:
-    log.configure("info", "console", logging.root.handlers[0].stream)
+    log.configure_logging("info", "console", logging.root.handlers[0].stream)
     structlog.get_logger().error("daemon.spoke", stack_info=True)
     assert len(journal.read_text().splitlines()) > 1
     assert all(line.startswith("<3>") for line in journal.read_text().splitlines())
@@ -142,6 +142,6 @@ def test_every_line_for_the_journal_has_a_priority(journal: Path) -> None:
 
 def test_stream_that_is_not_the_journal_has_no_priorities(tmp_path: Path, journal: Path) -> None:
     with (tmp_path / "other").open("w") as other:
-        log.configure("info", "json", other)
+        log.configure_logging("info", "json", other)
         structlog.get_logger().info("daemon.spoke")
     assert (tmp_path / "other").read_text().startswith("{")

@@ -3,7 +3,7 @@ import gc
 import pytest
 
 from assayd.errors import ConfigError, EngineError
-from assayd.program import exit_code, importing
+from assayd.program import run_for_exit_code, without_gc_while_importing
 
 
 def refuse(error: Exception) -> int:
@@ -11,7 +11,7 @@ def refuse(error: Exception) -> int:
 
 
 def test_a_program_that_ends_well_keeps_its_exit_code(capsys) -> None:
-    assert exit_code("assayd", lambda: 0) == 0
+    assert run_for_exit_code("assayd", lambda: 0) == 0
     assert capsys.readouterr().err == ""
 
 
@@ -25,17 +25,17 @@ def test_a_program_that_ends_well_keeps_its_exit_code(capsys) -> None:
     ids=["settings", "taken", "other"],
 )
 def test_an_error_is_one_line_and_its_exit_code(error, code, told, capsys) -> None:
-    assert exit_code("assayd", lambda: refuse(error)) == code
+    assert run_for_exit_code("assayd", lambda: refuse(error)) == code
     assert capsys.readouterr().err == told
 
 
 def test_a_defect_is_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError):
-        exit_code("assayd", lambda: refuse(ZeroDivisionError()))
+        run_for_exit_code("assayd", lambda: refuse(ZeroDivisionError()))
 
 
 def test_imports_are_made_without_the_collector_and_left_alone_by_it() -> None:
-    with importing():
+    with without_gc_while_importing():
         assert not gc.isenabled()
     try:
         assert gc.isenabled()
@@ -45,7 +45,7 @@ def test_imports_are_made_without_the_collector_and_left_alone_by_it() -> None:
 
 
 def test_collector_works_again_after_a_failed_import() -> None:
-    with pytest.raises(ImportError), importing():
+    with pytest.raises(ImportError), without_gc_while_importing():
         raise ImportError("no such module")
     gc.unfreeze()
     assert gc.isenabled()

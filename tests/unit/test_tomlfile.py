@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from assayd.tomlfile import FileError, key_lines, parse, read
+from assayd.tomlfile import FileError, map_key_lines, read_file, validate_file
 
 
 class Inner(BaseModel):
@@ -22,7 +22,7 @@ class Outer(BaseModel):
 def problems_of(path: Path, text: str) -> list[str]:
     path.write_text(text)
     with pytest.raises(FileError) as caught:
-        parse(read(path, "x.file"), Outer, "x.file")
+        validate_file(read_file(path, "x.file"), Outer, "x.file")
     return [str(p).removeprefix(f"{path}:") for p in caught.value.problems]
 
 
@@ -44,25 +44,25 @@ def test_every_problem_of_a_file_is_reported_at_once_in_the_order_of_lines(tmp_p
 def test_syntax_error_has_its_line(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("a = 1\nb = = 2\n")
     with pytest.raises(FileError) as caught:
-        read(tmp_path / "a.toml", "x.file")
+        read_file(tmp_path / "a.toml", "x.file")
     assert caught.value.problems[0].line == 2
     assert caught.value.code == "x.file"
 
 
 def test_missing_file_names_the_path_without_a_line(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="can't be read: No such file"):
-        read(tmp_path / "none.toml", "x.file")
+        read_file(tmp_path / "none.toml", "x.file")
 
 
 def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_bytes(b"a = '\xff'\n")
     with pytest.raises(FileError, match="isn't UTF-8"):
-        read(tmp_path / "a.toml", "x.file")
+        read_file(tmp_path / "a.toml", "x.file")
 
 
 def test_lines_of_keys_in_multiline_strings_are_not_counted() -> None:
     text = 'a = """\nb = 1\n[c]\n"""\nd = \'\'\'\ne = 2\'\'\'\n[f."g.h"]\ni.j = 3\n[[k]]\nl = 4'
-    assert key_lines(text) == {
+    assert map_key_lines(text) == {
         ("a",): 1,
         ("d",): 5,
         ("f", "g.h"): 7,

@@ -1,6 +1,6 @@
 import pytest
 
-from assayd.vulnerabilities import known_vulnerabilities
+from assayd.vulnerabilities import find_known_vulnerabilities
 
 
 @pytest.mark.parametrize(
@@ -19,13 +19,13 @@ from assayd.vulnerabilities import known_vulnerabilities
     ],
 )
 def test_runtime_with_published_vulnerabilities_is_a_warning(version: str, count: int) -> None:
-    assert len(known_vulnerabilities({"runc": version})) == count
+    assert len(find_known_vulnerabilities({"runc": version})) == count
 
 
 def test_other_runtime_is_not_judged_by_those_of_runc() -> None:
-    assert known_vulnerabilities({"crun": "1.8.1"}) == ()
+    assert find_known_vulnerabilities({"crun": "1.8.1"}) == ()
 
 
 def test_old_crun_is_a_warning_that_names_the_program_and_its_version() -> None:
-    [warning] = known_vulnerabilities({"crun": "0.10.4"})
+    [warning] = find_known_vulnerabilities({"crun": "0.10.4"})
     assert warning.startswith("crun 0.10.4: CVE-2019-18837")

@@ -32,13 +32,13 @@ from assayd.analysis.messages import (
     PATCHING,
     POLICY,
     TAKEN,
-    Failed,
+    FailedSubmission,
     GenerationBriefing,
     PatchRequest,
     PatchResult,
     RepairDescription,
     WorkerAnswer,
-    remember,
+    remember_policy,
 )
 from assayd.analysis.processes import WorkerParent, WorkerProcess
 from assayd.errors import AssaydError
@@ -47,7 +47,7 @@ from assayd.guest import frames
 from assayd.kind import Kind
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.prompting import Document, Taken
+from assayd.model.prompting import Document, ExtractedFields
 from assayd.model.report import StageReport, StageStatus
 
 log = structlog.get_logger()
@@ -76,7 +76,7 @@ class AnalysisLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckedSubmission:
     """The static stage reports of a submission, and its prepared payload."""
 
     stages: tuple[StageReport, ...]
@@ -98,7 +98,7 @@ class _Worker:
     stdin: asyncio.StreamWriter
     stdout: asyncio.StreamReader
     policies: dict[str, None] = field(default_factory=dict)
-    decoder: frames.Decoder = field(default_factory=frames.Decoder)
+    decoder: frames.FrameDecoder = field(default_factory=frames.FrameDecoder)
 
     async def frames(self) -> AsyncIterator[tuple[frames.Header, bytes]]:
         while data := await self._read():
@@ -177,7 +177,7 @@ class Analyst:
 
     async def check(
         self, validator: Kind, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
-    ) -> Checked:
+    ) -> CheckedSubmission:
         """Run the static stages of one submission at its flow's turn.
 
         Raises: AssaydError when a worker can't be started.
@@ -187,8 +187,10 @@ class Analyst:
                 validator.name, flow, lambda worker: _check(worker, validator, payload, policy)
             )
         except WorkerDied:
-            return Checked(stages=unanalysable(validator), payload=payload)
-        return Checked(stages=answer.stages, payload=_prepared_payload(validator, payload, answer))
+            return CheckedSubmission(stages=build_unanalysable_reports(validator), payload=payload)
+        return CheckedSubmission(
+            stages=answer.stages, payload=_read_prepared_payload(validator, payload, answer)
+        )
 
     async def stages(
         self, validator: Kind, payload: BaseModel, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
@@ -199,11 +201,11 @@ class Analyst:
                 validator.name, flow, lambda worker: _check(worker, validator, payload, policy, what="stages")
             )
         except WorkerDied:
-            return unanalysable(validator)
+            return build_unanalysable_reports(validator)
         return answer.stages
 
     async def describe(
-        self, validator: Kind, request: Failed, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
+        self, validator: Kind, request: FailedSubmission, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
     ) -> RepairDescription:
         """Return the request that asks a model to fix a failed submission.
 
@@ -227,7 +229,7 @@ class Analyst:
             validator.name, flow, lambda worker: _send_request(worker, "patch", validator.name, body, PATCHED)
         )
 
-    async def taken(self, validator: Kind, payload: Document, *, flow: Flow = OUR_OWN) -> Taken:
+    async def taken(self, validator: Kind, payload: Document, *, flow: Flow = OUR_OWN) -> ExtractedFields:
         """Return the fields that a submission extracts from each text. Raises: as `describe`."""
         body = json.dumps(payload).encode()
         return await self._run_in_turn(
@@ -242,7 +244,7 @@ class Analyst:
             flow,
             lambda worker: _send_request(worker, "prepare", validator.name, body, ANSWER),
         )
-        return _prepared_payload(validator, payload, answer)
+        return _read_prepared_payload(validator, payload, answer)
 
     async def brief(
         self, validator: Kind, context: Document, policy: ExecutionPolicy, *, flow: Flow = OUR_OWN
@@ -272,9 +274,9 @@ class Analyst:
     async def _run_in_turn(self, kind: str, flow: Flow, work: Callable[[_Worker], Awaitable[T]]) -> T:
         """Run a job on a worker at its user's turn. Raises: WorkerDied; AssaydError."""
         async with self._turns.hold(*flow, str(next(self._numbers))):
-            return await self._work(kind, work)
+            return await self._run_on_free_worker(kind, work)
 
-    async def _work(self, kind: str, work: Callable[[_Worker], Awaitable[T]]) -> T:
+    async def _run_on_free_worker(self, kind: str, work: Callable[[_Worker], Awaitable[T]]) -> T:
         """Run a job on a free worker. Raises: WorkerDied, if the job exceeded the limits; AssaydError."""
         worker = await self._free.get()
         try:
@@ -356,8 +358,8 @@ def _send_policy(worker: _Worker, policy: ExecutionPolicy) -> None:
     """Send a policy to a worker that doesn't have it yet."""
     if policy.digest not in worker.policies:
         header: frames.Header = {"type": "policy", "digest": policy.digest}
-        worker.stdin.write(frames.encode(header, POLICY.dump_json(policy)))
-        remember(worker.policies, policy.digest, None)
+        worker.stdin.write(frames.encode_frame(header, POLICY.dump_json(policy)))
+        remember_policy(worker.policies, policy.digest, None)
 
 
 async def _send_request(
@@ -373,16 +375,16 @@ async def _exchange(
     worker: _Worker, what: str, kind: str, body: bytes, *, policy: str | None = None
 ) -> bytes:
     """Send a job to the worker and return the unparsed answer."""
-    parts = list(frames.chunks(body))
+    parts = list(frames.split_into_bodies(body))
     for part in parts[:-1]:
-        worker.stdin.write(frames.encode({"type": "part"}, part))
+        worker.stdin.write(frames.encode_frame({"type": "part"}, part))
     last: frames.Header = {"type": what, "kind": kind, "policy": policy}
-    worker.stdin.write(frames.encode(last, parts[-1]))
+    worker.stdin.write(frames.encode_frame(last, parts[-1]))
     await worker.stdin.drain()
-    return await _answer(worker)
+    return await _read_answer(worker)
 
 
-async def _answer(worker: _Worker) -> bytes:
+async def _read_answer(worker: _Worker) -> bytes:
     answer = bytearray()
     async for header, part in worker.frames():
         answer += part
@@ -393,7 +395,7 @@ async def _answer(worker: _Worker) -> bytes:
     return bytes(answer)
 
 
-def _prepared_payload(validator: Kind, payload: BaseModel, answer: WorkerAnswer) -> BaseModel:
+def _read_prepared_payload(validator: Kind, payload: BaseModel, answer: WorkerAnswer) -> BaseModel:
     if answer.prepared is None:
         return payload
     model = validator.prepared or validator.payload
@@ -407,7 +409,7 @@ def _broken_error(message: str) -> AssaydError:
     return AssaydError("analysis.broken", message)
 
 
-def unanalysable(validator: Kind) -> tuple[StageReport, ...]:
+def build_unanalysable_reports(validator: Kind) -> tuple[StageReport, ...]:
     """Return the stage reports of a source whose analysis killed a worker."""
     first, *rest = validator.stages
     finding = Finding(

@@ -11,7 +11,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter
 
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.prompting import PromptParts, Proposal, RepairContext, Taken
+from assayd.model.prompting import ExtractedFields, PromptParts, Proposal, RepairContext
 from assayd.model.report import StageReport
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ ANSWER: TypeAdapter[WorkerAnswer] = TypeAdapter(WorkerAnswer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class FailedSubmission:
     """A failed submission to repair, with the report of its failure."""
 
     payload: dict[str, object]
@@ -75,11 +75,11 @@ class GenerationBriefing:
     base: dict[str, object]
 
 
-FAILED: TypeAdapter[Failed] = TypeAdapter(Failed)
+FAILED: TypeAdapter[FailedSubmission] = TypeAdapter(FailedSubmission)
 PATCHING: TypeAdapter[PatchRequest] = TypeAdapter(PatchRequest)
 DESCRIBED: TypeAdapter[RepairDescription] = TypeAdapter(RepairDescription)
 PATCHED: TypeAdapter[PatchResult] = TypeAdapter(PatchResult)
-TAKEN: TypeAdapter[Taken] = TypeAdapter(Taken)
+TAKEN: TypeAdapter[ExtractedFields] = TypeAdapter(ExtractedFields)
 BRIEFED: TypeAdapter[GenerationBriefing] = TypeAdapter(GenerationBriefing)
 
 EXHAUSTED = 86
@@ -89,7 +89,7 @@ POLICIES_REMEMBERED = 64
 """How many policies a worker keeps, newest first sent; the daemon counts along."""
 
 
-def remember(known: dict[str, T], digest: str, value: T) -> None:
+def remember_policy(known: dict[str, T], digest: str, value: T) -> None:
     """Add a policy to the known policies, and remove the oldest one if there are too many.
 
     The daemon and the worker both use this function, so that their known policies are the same.

@@ -36,23 +36,23 @@ from assayd.analysis.messages import (
     PATCHING,
     POLICY,
     TAKEN,
-    Failed,
+    FailedSubmission,
     GenerationBriefing,
     PatchRequest,
     PatchResult,
     RepairDescription,
     WorkerAnswer,
-    remember,
+    remember_policy,
 )
 from assayd.documents.base import message_of
 from assayd.errors import ConfigError
 from assayd.guest import frames
 from assayd.kind import FailureAction, Kind
 from assayd.kinds import registry as validators
-from assayd.model.finding import bounded, has_errors
-from assayd.model.merge import apply_quality_levels, settle, status_of
+from assayd.model.finding import has_errors, limit_findings
+from assayd.model.merge import apply_quality_levels, determine_status, settle
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.prompting import Proposal, Taken
+from assayd.model.prompting import ExtractedFields, Proposal
 from assayd.model.report import StageReport, StageStatus
 
 _READ_BYTES = 1 << 16
@@ -112,16 +112,18 @@ def run_stages(validator: Kind, payload: BaseModel, policy: ExecutionPolicy) -> 
             continue
         began = time.perf_counter()
         leveled = apply_quality_levels(stage.check(payload, policy), policy.quality)
-        findings = bounded(settle(leveled, validator.rules, policy))
+        findings = limit_findings(settle(leveled, validator.rules, policy))
         took = time.perf_counter() - began
         reports.append(
-            StageReport(name=stage.name, status=status_of(findings), duration_s=took, findings=findings)
+            StageReport(
+                name=stage.name, status=determine_status(findings), duration_s=took, findings=findings
+            )
         )
         stopped = has_errors(findings) and stage.on_fail is FailureAction.STOP
     return tuple(reports)
 
 
-def describe(validator: Kind, request: Failed, policy: ExecutionPolicy) -> RepairDescription:
+def describe(validator: Kind, request: FailedSubmission, policy: ExecutionPolicy) -> RepairDescription:
     """Return the request that asks a model to fix a failed submission."""
     payload = validator.payload.model_validate_json(json.dumps(request.payload))
     context = validator.context(payload, request.report, policy)
@@ -158,7 +160,7 @@ def _problem_message(problem: ValueError) -> str:
     return f"{'.'.join(map(str, first['loc']))}: {message_of(first)}"[:_TOLD_CHARS]
 
 
-def brief(validator: Kind, context: bytes, policy: ExecutionPolicy) -> GenerationBriefing:
+def build_briefing(validator: Kind, context: bytes, policy: ExecutionPolicy) -> GenerationBriefing:
     """Return a kind's section of a generation prompt, and the payload without the generated parts."""
     if validator.generation_context is None:
         raise TypeError(f"the kind {validator.name} doesn't support generation")
@@ -166,7 +168,7 @@ def brief(validator: Kind, context: bytes, policy: ExecutionPolicy) -> Generatio
     return GenerationBriefing(briefing=validator.brief(read, policy), base=dict(validator.base(read)))
 
 
-def taken(validator: Kind, body: bytes) -> Taken:
+def extract_fields(validator: Kind, body: bytes) -> ExtractedFields:
     """Return the fields that a submission extracts from each text."""
     return validator.taken(validator.payload.model_validate_json(body))
 
@@ -175,7 +177,7 @@ def _digest(kind: Kind, payload: BaseModel) -> str:
     return hashlib.sha256(kind.normal_form(payload)).hexdigest()
 
 
-def confine(memory_bytes: int) -> None:
+def confine_process(memory_bytes: int) -> None:
     """Limit this process's memory, files and core dumps, and lower its priority."""
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -192,17 +194,17 @@ def allow_cpu(seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
-def serve(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, kinds: Mapping[str, Kind]) -> None:
+def serve_jobs(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, kinds: Mapping[str, Kind]) -> None:
     """Process jobs until the input ends."""
     policies: dict[str, ExecutionPolicy] = {}
-    decoder = frames.Decoder()
+    decoder = frames.FrameDecoder()
     body = bytearray()
-    sink.write(frames.encode({"type": "ready"}))
+    sink.write(frames.encode_frame({"type": "ready"}))
     sink.flush()
     while data := os.read(source.fileno(), _READ_BYTES):
         for header, part in decoder.feed(data):
             if header["type"] == "policy":
-                remember(policies, str(header["digest"]), POLICY.validate_json(part))
+                remember_policy(policies, str(header["digest"]), POLICY.validate_json(part))
                 continue
             body += part
             if header["type"] == "part":
@@ -210,7 +212,7 @@ def serve(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, kinds: Mapping[str,
             allow_cpu(cpu_s)
             more_time = partial(allow_cpu, _TRIAL_CPU_S)
             if header["type"] == "read":
-                answer = validators.resolve_reader(str(header["kind"]))(bytes(body))
+                answer = validators.import_reader(str(header["kind"]))(bytes(body))
             else:
                 answer = _handle_request(header, bytes(body), kinds[str(header["kind"])], policies, more_time)
             body.clear()
@@ -255,13 +257,13 @@ def _handle_request(
         case "patch":
             return PATCHED.dump_json(patch(kind, PATCHING.validate_json(body)))
         case "taken":
-            return TAKEN.dump_json(taken(kind, body))
+            return TAKEN.dump_json(extract_fields(kind, body))
         case "prepare":
             payload = kind.payload.model_validate_json(body)
             changed = _changed_fields(payload, kind.prepare(payload))
             return ANSWER.dump_json(WorkerAnswer(stages=(), prepared=changed))
         case "brief":
-            return BRIEFED.dump_json(brief(kind, body, policies[str(header["policy"])]))
+            return BRIEFED.dump_json(build_briefing(kind, body, policies[str(header["policy"])]))
         case what:
             payload = kind.payload.model_validate_json(body)
             policy = policies[str(header["policy"])]
@@ -273,19 +275,19 @@ def _handle_request(
 
 
 def _reply(sink: BinaryIO, answer: bytes) -> None:
-    parts = list(frames.chunks(answer))
-    sink.writelines(frames.encode({"type": "stages", "last": p is parts[-1]}, p) for p in parts)
+    parts = list(frames.split_into_bodies(answer))
+    sink.writelines(frames.encode_frame({"type": "stages", "last": p is parts[-1]}, p) for p in parts)
     sink.flush()
 
 
-def work(kinds: Mapping[str, Kind], *, memory_bytes: int, cpu_s: float) -> None:
+def run_worker(kinds: Mapping[str, Kind], *, memory_bytes: int, cpu_s: float) -> None:
     """Confine this process, then process jobs from standard input."""
-    confine(memory_bytes)
+    confine_process(memory_bytes)
     for kind in kinds.values():
         if kind.worker:
-            validators.resolve_function(kind.worker)()
+            validators.import_function(kind.worker)()
     try:
-        serve(sys.stdin.buffer, sys.stdout.buffer, cpu_s=cpu_s, kinds=kinds)
+        serve_jobs(sys.stdin.buffer, sys.stdout.buffer, cpu_s=cpu_s, kinds=kinds)
     except (MemoryError, RecursionError):
         os._exit(EXHAUSTED)
 
@@ -295,19 +297,19 @@ def main() -> None:
     memory_bytes, cpu_s, enabled = int(sys.argv[1]), float(sys.argv[2]), sys.argv[4:]
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
-    )  # of a terminal; the daemon gets it too, and ends its workers
+    )  # sent by a terminal; the daemon gets the signal too, and ends its workers
     control = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), 0)
     tables = {kind: [Path(folder) for folder in some] for kind, some in json.loads(sys.argv[3]).items()}
     gc.disable()
     try:
-        kinds = validators.load(enabled)
-        validators.use_tables(kinds, tables)
+        kinds = validators.load_validators(enabled)
+        validators.apply_operator_tables(kinds, tables)
     except ConfigError as problem:  # The daemon loads the same, and reports it too.
         sys.exit(f"analysis worker: {problem.message}")
     gc.enable()
     _tune_gc()
-    fork_on_request(control, partial(work, kinds, memory_bytes=memory_bytes, cpu_s=cpu_s))
+    fork_on_request(control, partial(run_worker, kinds, memory_bytes=memory_bytes, cpu_s=cpu_s))
 
 
 if __name__ == "__main__":

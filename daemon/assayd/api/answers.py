@@ -48,24 +48,24 @@ Responses = dict[int | str, dict[str, Any]]
 """The framework's own type for descriptions of answers."""
 
 
-def of(model: type[BaseModel], description: str) -> Responses:
+def describe_json_responses(model: type[BaseModel], description: str) -> Responses:
     """Return the description of a route that always responds with a single document."""
-    return {200: described(model, description)}
+    return {200: describe_json_response(model, description)}
 
 
-def described(model: type[BaseModel], description: str) -> dict[str, Any]:
+def describe_json_response(model: type[BaseModel], description: str) -> dict[str, Any]:
     """Return the OpenAPI description of a response that is a single document."""
     return {"model": model, "description": description}
 
 
-def raw(media_type: str, description: str) -> dict[str, Any]:
+def describe_raw_response(media_type: str, description: str) -> dict[str, Any]:
     """Return the OpenAPI description of a response that isn't a JSON document."""
     content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
     return {"description": description, "content": content}
 
 
 ERRORS: Responses = {
-    status: described(ErrorDocument, description)
+    status: describe_json_response(ErrorDocument, description)
     for status, description in {
         400: "Malformed request",
         403: "Peer not allowed",
@@ -76,60 +76,67 @@ ERRORS: Responses = {
 }
 _LOCATED = {"headers": {"Location": {"description": "Path of the attempt.", "schema": {"type": "string"}}}}
 SUBMITTED: Responses = {
-    200: {**described(AttemptDocument, "The finished attempt, or the attempt accepted earlier"), **_LOCATED},
-    202: {**described(AttemptDocument, "Accepted; not finished yet"), **_LOCATED},
-    409: described(ErrorDocument, "The id or key belongs to another submission"),
-    408: described(ErrorDocument, "The body didn't arrive in time"),
-    413: described(ErrorDocument, "Body or source too large"),
-    429: described(ErrorDocument, "Queue or quota full; see Retry-After"),
-    503: described(ErrorDocument, "Not ready; see Retry-After"),
+    200: {
+        **describe_json_response(AttemptDocument, "The finished attempt, or the attempt accepted earlier"),
+        **_LOCATED,
+    },
+    202: {**describe_json_response(AttemptDocument, "Accepted; not finished yet"), **_LOCATED},
+    409: describe_json_response(ErrorDocument, "The id or key belongs to another submission"),
+    408: describe_json_response(ErrorDocument, "The body didn't arrive in time"),
+    413: describe_json_response(ErrorDocument, "Body or source too large"),
+    429: describe_json_response(ErrorDocument, "Queue or quota full; see Retry-After"),
+    503: describe_json_response(ErrorDocument, "Not ready; see Retry-After"),
 }
-ATTEMPT: Responses = {200: described(AttemptDocument, "The attempt")}
-SUMMARY: Responses = {200: described(SummaryDocument, "Counts of attempts by result")}
-ATTEMPT_PAGE: Responses = {200: described(AttemptPageDocument, "A page of attempts")}
+ATTEMPT: Responses = {200: describe_json_response(AttemptDocument, "The attempt")}
+SUMMARY: Responses = {200: describe_json_response(SummaryDocument, "Counts of attempts by result")}
+ATTEMPT_PAGE: Responses = {200: describe_json_response(AttemptPageDocument, "A page of attempts")}
 CANCELLED: Responses = {
-    202: described(AttemptDocument, "The attempt is being cancelled"),
-    409: described(ErrorDocument, "Already finished"),
+    202: describe_json_response(AttemptDocument, "The attempt is being cancelled"),
+    409: describe_json_response(ErrorDocument, "Already finished"),
 }
 REPLAYED: Responses = {
-    200: {**described(AttemptDocument, "The finished replay"), **_LOCATED},
-    202: {**described(AttemptDocument, "Accepted; not finished yet"), **_LOCATED},
-    409: described(ErrorDocument, "The attempt has no verdict yet"),
-    429: described(ErrorDocument, "Queue or quota full; see Retry-After"),
-    503: described(ErrorDocument, "Not ready; see Retry-After"),
+    200: {**describe_json_response(AttemptDocument, "The finished replay"), **_LOCATED},
+    202: {**describe_json_response(AttemptDocument, "Accepted; not finished yet"), **_LOCATED},
+    409: describe_json_response(ErrorDocument, "The attempt has no verdict yet"),
+    429: describe_json_response(ErrorDocument, "Queue or quota full; see Retry-After"),
+    503: describe_json_response(ErrorDocument, "Not ready; see Retry-After"),
 }
 
 
-def events(description: str) -> Responses:
+def describe_event_stream(description: str) -> Responses:
     """Return the responses of a route that streams events."""
     stream = "Server-sent events: `id`, `event` (the kind), and `data`, JSON with the same id and kind."
     content = {"text/event-stream": {"schema": {"description": stream}}}
     return {200: {"description": f"{description}.", "content": content}}
 
 
-EVENTS = events(
+EVENTS = describe_event_stream(
     "Events `state`, `stage`, `stdout`, `stderr`, `unit`, `finished`, and `gap` if events are missing"
 )
-ALL_EVENTS = events("Events `state`, `stage`, `unit`, `finished` of all attempts, and `gap`")
-BATCH_EVENTS = events("Events `progress` with the current counts, and `finished`")
+ALL_EVENTS = describe_event_stream("Events `state`, `stage`, `unit`, `finished` of all attempts, and `gap`")
+BATCH_EVENTS = describe_event_stream("Events `progress` with the current counts, and `finished`")
 BATCH_RECEIVED: Responses = {
-    202: {**described(BatchDocument, "Accepted and started"), **_LOCATED},
-    408: described(ErrorDocument, "The body didn't arrive in time; the lines received so far are kept"),
-    413: described(ErrorDocument, "Too many lines; the lines before are kept"),
-    429: described(ErrorDocument, "Too many unfinished batches; see Retry-After"),
-    503: described(ErrorDocument, "Not ready; see Retry-After"),
+    202: {**describe_json_response(BatchDocument, "Accepted and started"), **_LOCATED},
+    408: describe_json_response(
+        ErrorDocument, "The body didn't arrive in time; the lines received so far are kept"
+    ),
+    413: describe_json_response(ErrorDocument, "Too many lines; the lines before are kept"),
+    429: describe_json_response(ErrorDocument, "Too many unfinished batches; see Retry-After"),
+    503: describe_json_response(ErrorDocument, "Not ready; see Retry-After"),
 }
-BATCH: Responses = {200: described(BatchDocument, "The batch")}
-BATCH_PAGE: Responses = {200: described(BatchPageDocument, "A page of batches")}
-ITEM_PAGE: Responses = {200: described(ItemPageDocument, "A page of items")}
+BATCH: Responses = {200: describe_json_response(BatchDocument, "The batch")}
+BATCH_PAGE: Responses = {200: describe_json_response(BatchPageDocument, "A page of batches")}
+ITEM_PAGE: Responses = {200: describe_json_response(ItemPageDocument, "A page of items")}
 BATCH_CANCELLED: Responses = {
-    202: described(BatchDocument, "No further attempts start"),
-    409: described(ErrorDocument, "Already finished"),
+    202: describe_json_response(BatchDocument, "No further attempts start"),
+    409: describe_json_response(ErrorDocument, "Already finished"),
 }
 BATCH_RETRIED: Responses = {
-    202: described(BatchDocument, "They run again; unchanged if no item has the verdict `error`"),
-    409: described(ErrorDocument, "It was cancelled"),
-    503: described(ErrorDocument, "Not ready; see Retry-After"),
+    202: describe_json_response(
+        BatchDocument, "They run again; unchanged if no item has the verdict `error`"
+    ),
+    409: describe_json_response(ErrorDocument, "It was cancelled"),
+    503: describe_json_response(ErrorDocument, "Not ready; see Retry-After"),
 }
 RESULTS: Responses = {
     200: {
@@ -138,9 +145,9 @@ RESULTS: Responses = {
     }
 }
 ATTESTATION: Responses = {
-    200: raw("application/json", "A DSSE envelope with an in-toto statement"),
-    404: described(ErrorDocument, "Unknown batch, or this daemon doesn't sign"),
-    409: described(ErrorDocument, "Items have no verdict yet"),
+    200: describe_raw_response("application/json", "A DSSE envelope with an in-toto statement"),
+    404: describe_json_response(ErrorDocument, "Unknown batch, or this daemon doesn't sign"),
+    409: describe_json_response(ErrorDocument, "Items have no verdict yet"),
 }
 AUDIT: Responses = {
     200: {
@@ -149,79 +156,83 @@ AUDIT: Responses = {
         ),
         "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
     },
-    403: described(ErrorDocument, "For operators"),
+    403: describe_json_response(ErrorDocument, "For operators"),
 }
-GARBAGE: Responses = {200: described(GarbageDocument, "Removed attempts and bundles, or a preview")}
-ARTIFACT_LIST: Responses = {200: described(ArtifactListDocument, "The files of the bundle")}
-ARTIFACT: Responses = {200: raw("application/octet-stream", "The file")}
-BUNDLE: Responses = {200: raw("application/x-tar", "All files")}
-KIND_LIST: Responses = {200: described(KindListDocument, "The kinds")}
-KIND: Responses = {200: described(KindDocument, "The kind")}
+GARBAGE: Responses = {
+    200: describe_json_response(GarbageDocument, "Removed attempts and bundles, or a preview")
+}
+ARTIFACT_LIST: Responses = {200: describe_json_response(ArtifactListDocument, "The files of the bundle")}
+ARTIFACT: Responses = {200: describe_raw_response("application/octet-stream", "The file")}
+BUNDLE: Responses = {200: describe_raw_response("application/x-tar", "All files")}
+KIND_LIST: Responses = {200: describe_json_response(KindListDocument, "The kinds")}
+KIND: Responses = {200: describe_json_response(KindDocument, "The kind")}
 POLICY_CHECK: Responses = {
-    200: described(PolicyCheckDocument, "The effective values of the profile"),
-    408: described(ErrorDocument, "The body didn't arrive in time"),
-    413: described(ErrorDocument, "Body too large"),
-    429: described(ErrorDocument, "Bodies of other users take too much memory; see Retry-After"),
+    200: describe_json_response(PolicyCheckDocument, "The effective values of the profile"),
+    408: describe_json_response(ErrorDocument, "The body didn't arrive in time"),
+    413: describe_json_response(ErrorDocument, "Body too large"),
+    429: describe_json_response(ErrorDocument, "Bodies of other users take too much memory; see Retry-After"),
 }
 TRIAL: Responses = {
-    **events("Events `progress` and `finished`, each with the current state of the trial"),
-    408: described(ErrorDocument, "The body didn't arrive in time"),
-    409: described(ErrorDocument, "Nodes judge attempts: ask a node's daemon"),
-    413: described(ErrorDocument, "Body too large"),
-    429: described(ErrorDocument, "Another trial of the caller is running"),
+    **describe_event_stream("Events `progress` and `finished`, each with the current state of the trial"),
+    408: describe_json_response(ErrorDocument, "The body didn't arrive in time"),
+    409: describe_json_response(ErrorDocument, "Nodes judge attempts: ask a node's daemon"),
+    413: describe_json_response(ErrorDocument, "Body too large"),
+    429: describe_json_response(ErrorDocument, "Another trial of the caller is running"),
 }
 SUGGESTION: Responses = {
-    200: described(SuggestionDocument, "The additions"),
-    408: described(ErrorDocument, "The body didn't arrive in time"),
-    409: described(ErrorDocument, "Nodes judge attempts: ask a node's daemon"),
-    413: described(ErrorDocument, "Body too large"),
-    429: described(ErrorDocument, "Another trial of the caller is running"),
+    200: describe_json_response(SuggestionDocument, "The additions"),
+    408: describe_json_response(ErrorDocument, "The body didn't arrive in time"),
+    409: describe_json_response(ErrorDocument, "Nodes judge attempts: ask a node's daemon"),
+    413: describe_json_response(ErrorDocument, "Body too large"),
+    429: describe_json_response(ErrorDocument, "Another trial of the caller is running"),
 }
 EXPLANATION: Responses = {
-    200: described(ExplanationDocument, "The findings"),
-    408: described(ErrorDocument, "The body does not come"),
-    409: described(ErrorDocument, "Nodes judge attempts: ask the daemon of one"),
-    413: described(ErrorDocument, "Body too large"),
-    429: described(ErrorDocument, "A trial of the caller is under way"),
+    200: describe_json_response(ExplanationDocument, "The findings"),
+    408: describe_json_response(ErrorDocument, "The body does not come"),
+    409: describe_json_response(ErrorDocument, "Nodes judge attempts: ask the daemon of one"),
+    413: describe_json_response(ErrorDocument, "Body too large"),
+    429: describe_json_response(ErrorDocument, "A trial of the caller is under way"),
 }
 CHECKED: Responses = {
-    200: described(StaticCheckDocument, "The stages and their findings"),
-    408: described(ErrorDocument, "The body didn't arrive in time"),
-    409: described(ErrorDocument, "Nodes judge attempts: ask a node's daemon"),
-    413: described(ErrorDocument, "Body too large"),
-    422: described(ErrorDocument, "The submission doesn't fit its kind"),
+    200: describe_json_response(StaticCheckDocument, "The stages and their findings"),
+    408: describe_json_response(ErrorDocument, "The body didn't arrive in time"),
+    409: describe_json_response(ErrorDocument, "Nodes judge attempts: ask a node's daemon"),
+    413: describe_json_response(ErrorDocument, "Body too large"),
+    422: describe_json_response(ErrorDocument, "The submission doesn't fit its kind"),
 }
-POLICY_LIST: Responses = {200: described(PolicyListDocument, "The profiles")}
+POLICY_LIST: Responses = {200: describe_json_response(PolicyListDocument, "The profiles")}
 POLICY: Responses = {
     200: {"description": "The profile", "content": {"application/json": {"schema": {"type": "object"}}}}
 }
 EXAMINATION: Responses = {
-    200: described(ExaminationDocument, "Results of the checks"),
-    403: described(ErrorDocument, "Operators only, until an operator has requested it once"),
-    429: described(ErrorDocument, "An examination is already being sent; see Retry-After"),
+    200: describe_json_response(ExaminationDocument, "Results of the checks"),
+    403: describe_json_response(ErrorDocument, "Operators only, until an operator has requested it once"),
+    429: describe_json_response(ErrorDocument, "An examination is already being sent; see Retry-After"),
 }
 DAEMON: Responses = {
-    200: described(DaemonDocument, "The daemon"),
-    403: described(ErrorDocument, "For operators"),
+    200: describe_json_response(DaemonDocument, "The daemon"),
+    403: describe_json_response(ErrorDocument, "For operators"),
 }
-ALIVE: Responses = {200: described(StatusDocument, "The daemon answers")}
+ALIVE: Responses = {200: describe_json_response(StatusDocument, "The daemon answers")}
 READY: Responses = {
-    200: described(ReadinessDocument, "Ready to run attempts"),
-    503: described(ErrorDocument, "Not ready, with the reason"),
+    200: describe_json_response(ReadinessDocument, "Ready to run attempts"),
+    503: describe_json_response(ErrorDocument, "Not ready, with the reason"),
 }
 METRICS: Responses = {
     200: {"description": "The metrics", "content": {"text/plain": {"schema": {"type": "string"}}}},
-    403: described(ErrorDocument, "Operators only, from another host"),
+    403: describe_json_response(ErrorDocument, "Operators only, from another host"),
 }
 
 APPROVED: Responses = {
-    200: described(LibraryEntryDocument, "The entry"),
-    409: described(ErrorDocument, "The attempt isn't validated"),
-    429: described(ErrorDocument, "The user's library is full"),
+    200: describe_json_response(LibraryEntryDocument, "The entry"),
+    409: describe_json_response(ErrorDocument, "The attempt isn't validated"),
+    429: describe_json_response(ErrorDocument, "The user's library is full"),
 }
-LIBRARY_REMOVED: Responses = {200: described(LibraryPageDocument, "The entries that were removed")}
-LIBRARY_LIST: Responses = {200: described(LibraryPageDocument, "Entries")}
-LIBRARY_ENTRY: Responses = {200: described(LibraryEntryDocument, "The entry")}
+LIBRARY_REMOVED: Responses = {
+    200: describe_json_response(LibraryPageDocument, "The entries that were removed")
+}
+LIBRARY_LIST: Responses = {200: describe_json_response(LibraryPageDocument, "Entries")}
+LIBRARY_ENTRY: Responses = {200: describe_json_response(LibraryEntryDocument, "The entry")}
 
 
 def describe_request_body(model: type[BaseModel]) -> dict[str, Any]:
@@ -237,7 +248,7 @@ BATCH_BODY: dict[str, Any] = {
         "required": True,
         "content": {
             "application/x-ndjson": {"schema": {"type": "string", "description": _LINES}},
-            # The same for generators of clients that know no lines of JSON: they would leave the route out.
+            # Clients from generators that don't know JSON lines would omit the route without this type.
             "application/octet-stream": {
                 "schema": {"type": "string", "format": "binary", "description": _LINES}
             },
@@ -277,7 +288,7 @@ def name_operations(routes: Iterable[BaseRoute]) -> None:
             route.operation_id = route.unique_id = route.name
 
 
-def reference(app: FastAPI, kinds: Mapping[str, Kind]) -> dict[str, Any]:
+def build_api_reference(app: FastAPI, kinds: Mapping[str, Kind]) -> dict[str, Any]:
     """Return the OpenAPI document of an application that accepts submissions of the given kinds."""
     document = get_openapi(title=app.title, version=app.version, routes=app.routes)
     whole: dict[str, Any] = json.loads(_SUFFIX.sub(r'"\1\2"', json.dumps(document)))

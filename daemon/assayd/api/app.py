@@ -15,18 +15,18 @@ from assayd import __version__
 from assayd.api import batches as batch_routes
 from assayd.api import discovery, policy_review, routes
 from assayd.api import library as library_routes
-from assayd.api.answers import name_operations, reference
-from assayd.api.bounded_http import Places
+from assayd.api.answers import build_api_reference, name_operations
+from assayd.api.bounded_http import ConnectionSlots
 from assayd.api.call import ApiLimits, raw_json_response
 from assayd.api.errors import install_error_handlers
-from assayd.api.middleware import AuditMiddleware, PacingMiddleware, RequestIds, TracedRequests
-from assayd.api.peer import PeerGate, SocketAccess, protocol_for
-from assayd.api.responses import AnswerCache, LargeAnswers
-from assayd.attempts.policy_trial import PolicyTrials
+from assayd.api.middleware import AuditMiddleware, PacingMiddleware, RequestIdMiddleware, TraceMiddleware
+from assayd.api.peer import PeerGate, SocketAccess, build_protocol_class
+from assayd.api.responses import LargeResponseSlots, ResponseCache
+from assayd.attempts.policy_trial import PolicyTrialRunner
 from assayd.audit import AuditLog
 from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget
-from assayd.documents import compact
+from assayd.documents import serialize_compact
 from assayd.metrics import Metrics
 from assayd.ports.chains import Chains, NoChains, NoWorkflows, Workflows
 from assayd.ports.service import Service
@@ -46,7 +46,7 @@ class Api(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document, which is built only once."""
         if self.openapi_schema is None:
-            self.openapi_schema = reference(self, self.state.service.kinds)
+            self.openapi_schema = build_api_reference(self, self.state.service.kinds)
         return self.openapi_schema
 
 
@@ -71,7 +71,7 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
     metrics: Metrics | None = None,
     routers: Sequence[APIRouter] = (),
     budget: ByteBudget | None = None,
-    trials: PolicyTrials | None = None,
+    trials: PolicyTrialRunner | None = None,
     audit: AuditLog | None = None,
     tracing: Tracing = NO_TRACING,
 ) -> FastAPI:
@@ -83,7 +83,7 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
         redoc_url=None,
         openapi_url=None,  # a separate route, which keeps the text
         redirect_slashes=False,
-        # Its spans would have URLs, and its log the text of exceptions; ours have neither.
+        # Its spans would contain URLs, and its log the text of exceptions.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.service = service
@@ -95,9 +95,9 @@ def create_app(  # noqa: PLR0913  (each is a separate part)
     app.state.access = access
     app.state.limits = limits
     app.state.budget = budget or ByteBudget(USUAL_BYTES)
-    app.state.kept = AnswerCache()
+    app.state.kept = ResponseCache()
     app.state.audit = audit
-    app.state.large = LargeAnswers(most_s=limits.body_s)
+    app.state.large = LargeResponseSlots(most_s=limits.body_s)
     app.state.examining = False
     app.state.examined = None
     # Not included as a router: that rebuilds all its routes at the first request, which takes 0.1 s.
@@ -116,16 +116,16 @@ def _add_middleware(app: Api, metrics: Metrics, tracing: Tracing) -> None:
         app.add_middleware(AuditMiddleware, audit=app.state.audit)
     app.add_middleware(PacingMiddleware, pace=app.state.budget.pace)
     app.add_middleware(PeerGate, access=app.state.access)
-    app.add_middleware(RequestIds, metrics=metrics)
+    app.add_middleware(RequestIdMiddleware, metrics=metrics)
     if tracing.is_on:
-        app.add_middleware(TracedRequests, tracing=tracing)
+        app.add_middleware(TraceMiddleware, tracing=tracing)
 
 
 async def _openapi_response(request: Request) -> Response:
     app: Api = request.app
     # In a thread the first time: half a second of processor time.
     text = await asyncio.to_thread(
-        app.state.kept.get, "reference", lambda: compact(app.openapi()), changes=False
+        app.state.kept.get, "reference", lambda: serialize_compact(app.openapi()), changes=False
     )
     return raw_json_response(text)
 
@@ -134,7 +134,7 @@ def server_config(
     app: ASGIApp,
     access: SocketAccess,
     *,
-    places: Places | None = None,
+    places: ConnectionSlots | None = None,
     silence_s: float = 30.0,
     refused: Callable[[], None] | None = None,
 ) -> uvicorn.Config:
@@ -145,7 +145,9 @@ def server_config(
     """
     return uvicorn.Config(
         app,
-        http=protocol_for(places or Places(256), access=access, silence_s=silence_s, refused=refused),
+        http=build_protocol_class(
+            places or ConnectionSlots(256), access=access, silence_s=silence_s, refused=refused
+        ),
         ws="none",
         lifespan="off",
         log_config=None,

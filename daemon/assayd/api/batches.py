@@ -9,8 +9,8 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.responses import Response
 
 from assayd.api import answers
-from assayd.api.call import CallDep, body_pieces, json_response
-from assayd.api.events import EventStream, of_batch
+from assayd.api.call import CallDep, iterate_body, json_response
+from assayd.api.events import EventStream, stream_batch_progress
 from assayd.api.middleware import PacedStream
 from assayd.api.routes import ULID
 from assayd.documents import batch_document, item_document
@@ -53,7 +53,7 @@ async def submit_batch(
         raise RequestError("invalid", "a name must not look like an id", field="name")
     wanted = BatchRequest(name=name, concurrency=concurrency, dedupe=dedupe, webhook=webhook)
     batch = await call.batches.open(wanted, peer=call.caller.peer)
-    pieces = body_pieces(request, silence_s=call.limits.silence_s, total_s=call.limits.batch_body_s)
+    pieces = iterate_body(request, silence_s=call.limits.silence_s, total_s=call.limits.batch_body_s)
     received = await call.batches.receive(batch, pieces, sees=call.sees)
     document = batch_document(await call.batches.progress(batch.id), received)
     return json_response(document, status=202, headers={"Location": f"/v1/batches/{batch.id}"})
@@ -105,7 +105,7 @@ async def get_batch_results(call: CallDep, batch_id: Id) -> Response:
 async def get_batch_attestation(call: CallDep, batch_id: Id) -> Response:
     """Return a finished batch's signed statement: a DSSE envelope with the verdicts of all items."""
     batch = await call.batch(batch_id)
-    return call.answer_large(lambda: call.batches.attestation(batch))
+    return call.build_large_json_response(lambda: call.batches.attestation(batch))
 
 
 @router.post("/{id}/retry-errors", status_code=202, responses=answers.BATCH_RETRIED)
@@ -134,5 +134,5 @@ async def follow_batch(
 ) -> Response:
     """Stream a batch's progress as server-sent events until the event `finished`."""
     batch = await call.batch(batch_id)
-    told = of_batch(call.batches.follow(batch.id))
+    told = stream_batch_progress(call.batches.follow(batch.id))
     return EventStream(told, heartbeat_s=call.limits.heartbeat_s)

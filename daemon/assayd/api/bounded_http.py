@@ -46,7 +46,7 @@ class Turns:
         if key in self._waiting:
             return
         self._pace.note(user)
-        if self._is_due or user in self._waiting.users() or self._pace.rest_s(user):
+        if self._is_due or user in self._waiting.waiting_users() or self._pace.throttled_for_s(user):
             self._waiting.put(user, "", key, (user, work))
             self._schedule_turn()
         else:
@@ -58,12 +58,12 @@ class Turns:
             self._waiting.remove(key)
 
     def _run_work(self, user: int, work: Callable[[], None]) -> None:
-        self._schedule_turn()  # before the work: an error in it must not leave the others waiting
+        self._schedule_turn()  # before the work, so that an error in it doesn't block the others
         began = perf_counter()
         try:
             work()
         finally:
-            self._pace.used(user, perf_counter() - began)
+            self._pace.record_use(user, perf_counter() - began)
 
     def _schedule_turn(self) -> None:
         if not self._is_due:
@@ -75,7 +75,11 @@ class Turns:
         self._is_due = False
         if self._resting is not None:
             self._resting.cancel()
-        rests = {user: rest_s for user in self._waiting.users() if (rest_s := self._pace.rest_s(user))}
+        rests = {
+            user: rest_s
+            for user in self._waiting.waiting_users()
+            if (rest_s := self._pace.throttled_for_s(user))
+        }
         item = self._waiting.pop_other_user(rests)
         if item is not None:
             self._run_work(*item)
@@ -87,7 +91,7 @@ OPERATORS_SHARE = 8
 """An eighth of all places is for operators."""
 
 
-class Places:
+class ConnectionSlots:
     """The connection slots of a server; a running request whose client has disconnected also holds a slot.
 
     Except for operators, a user can't hold more slots than are free. Each further user can therefore get
@@ -104,7 +108,7 @@ class Places:
         """Return the number of occupied slots."""
         return self._total
 
-    def take(self, user: Hashable, *, is_operator: bool = False) -> bool:
+    def acquire(self, user: Hashable, *, is_operator: bool = False) -> bool:
         """Take a slot, and return whether one was available."""
         kept = 0 if is_operator else self._limit // OPERATORS_SHARE
         free = self._limit - kept - self._total
@@ -114,7 +118,7 @@ class Places:
         self._total += 1
         return True
 
-    def give_back(self, user: Hashable) -> None:
+    def release(self, user: Hashable) -> None:
         """Release a slot."""
         self._total -= 1
         self._held[user] -= 1
@@ -149,7 +153,7 @@ class _BufferingTransport:
             self.transport.write(b"".join(held))
 
 
-class JoinedAnswer(RequestResponseCycle):
+class JoinedResponse(RequestResponseCycle):
     """A response of known length whose headers are sent together with the beginning of its body.
 
     Without this class, the server writes headers and body separately; the client wakes up twice, and its
@@ -214,7 +218,7 @@ class _ParserFlow(FlowControl):
     def resume_reading(self) -> None:
         """Resume parsing received data."""
         self.read_paused = False
-        self._connection.go_on()
+        self._connection.request_turn()
 
 
 class BoundedHttpTools(HttpToolsProtocol):
@@ -233,7 +237,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self.limit_concurrency = None  # uvicorn's own refusal comes after the parsing, for operators as well
+        self.limit_concurrency = None  # uvicorn refuses only after parsing, and refuses operators too
         self.user: int = 0
         self.task: asyncio.Task[None] | None = None
         self.is_lost = False
@@ -262,12 +266,12 @@ class BoundedHttpTools(HttpToolsProtocol):
             return
         self._unset_keepalive_if_required()
         self._held += data
-        self.go_on()
+        self.request_turn()
         if len(self._held) > HELD_BYTES and not self._reading_paused and not self.transport.is_closing():
             self._reading_paused = True
             self.transport.pause_reading()
 
-    def go_on(self) -> None:
+    def request_turn(self) -> None:
         """Request a turn if data or a request is waiting."""
         if self._settling:
             return
@@ -295,8 +299,8 @@ class BoundedHttpTools(HttpToolsProtocol):
             self._reading_paused = False
             self.transport.resume_reading()
         if not self.transport.is_closing():
-            self._watch_head()
-            self.go_on()
+            self._watch_for_head()
+            self.request_turn()
 
     def _parse(self, piece: bytes) -> None:
         self._head_bytes += len(piece)
@@ -320,7 +324,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
             cycle.message_event.set()
-            if cycle.response_started:  # nothing can be said in the middle of an answer
+            if cycle.response_started:  # an error can't be sent in the middle of an answer
                 self.transport.close()
                 return
         self.send_400_response(message)
@@ -352,9 +356,9 @@ class BoundedHttpTools(HttpToolsProtocol):
         self._settling = False
         if self._held or self._next is not None:
             self._unset_keepalive_if_required()
-            self.loop.call_soon(self.go_on)  # later: the end of this answer isn't written yet
+            self.loop.call_soon(self.request_turn)  # later: the end of this answer isn't written yet
         elif not self.transport.is_closing():
-            self._watch_head()
+            self._watch_for_head()
 
     def on_message_begin(self) -> None:
         """Refuse the request if too many earlier requests are waiting."""
@@ -377,7 +381,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         self._in_head = False
         self._cancel_head_timer()
         super().on_headers_complete()
-        self.cycle.__class__ = JoinedAnswer
+        self.cycle.__class__ = JoinedResponse
 
     def on_body(self, body: bytes) -> None:
         """Reset the count of header bytes: the body has a separate limit."""
@@ -420,7 +424,7 @@ class BoundedHttpTools(HttpToolsProtocol):
         super().connection_lost(exc)
         self.ended()
 
-    def _watch_head(self) -> None:
+    def _watch_for_head(self) -> None:
         """Start the header timeout for a request that has begun, unless earlier requests are unanswered."""
         if self._in_head and self._head_due is None and not self._held and not self.pipeline:
             self._start_head_timer()

@@ -15,12 +15,12 @@ from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
 from assayd.api.peer import Caller, SocketAccess
-from assayd.api.responses import LARGE_BYTES, AnswerCache, LargeAnswer, LargeAnswers
-from assayd.attempts.policy_trial import PolicyTrials
+from assayd.api.responses import LARGE_BYTES, LargeResponse, LargeResponseSlots, ResponseCache
+from assayd.attempts.policy_trial import PolicyTrialRunner
 from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget, GrowingReservation
-from assayd.documents import PayloadCaps, attempt_body, compact, read_json
-from assayd.documents.base import message_of, place_of, refuse_many_errors
+from assayd.documents import PayloadCaps, attempt_body, parse_json, serialize_compact
+from assayd.documents.base import error_path, message_of, refuse_many_errors
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
 from assayd.model.batch import Batch
@@ -57,10 +57,10 @@ class Call:
     access: SocketAccess
     limits: ApiLimits
     budget: ByteBudget
-    large: LargeAnswers
-    kept: AnswerCache
+    large: LargeResponseSlots
+    kept: ResponseCache
     caller: Caller
-    trials: PolicyTrials | None = None
+    trials: PolicyTrialRunner | None = None
 
     async def attempt(self, attempt_id: str) -> Attempt:
         """Return the attempt with this id if the caller may see it.
@@ -83,7 +83,7 @@ class Call:
             raise RequestError("not_found", message)
         return batch
 
-    def require_trials(self) -> PolicyTrials:
+    def require_trials(self) -> PolicyTrialRunner:
         """Return the components that test code on this host. Raises: RequestError ``policy.elsewhere``."""
         if self.trials is None:
             raise RequestError("policy.elsewhere", "nodes judge attempts; ask a node's daemon")
@@ -98,7 +98,7 @@ class Call:
         """Return the user whose attempts and batches the caller may list; None means all users."""
         return None if self.access.is_operator(self.caller) else self.caller.peer.uid
 
-    def listed_uid(self, wanted: int | None) -> int | None:
+    def resolve_listed_uid(self, wanted: int | None) -> int | None:
         """Return the user whose attempts are listed if `wanted` is requested; None means all users.
 
         Raises: RequestError ``peer.not_operator``, if the caller requests another user's attempts without
@@ -113,9 +113,9 @@ class Call:
         """Return whether the caller is an operator."""
         return self.access.is_operator(self.caller)
 
-    def holding(self) -> AbstractContextManager[GrowingReservation]:
+    def reserve_bytes(self) -> AbstractContextManager[GrowingReservation]:
         """Reserve bytes in the budget on behalf of the caller."""
-        return self.budget.growing(self.caller.peer.uid, operator=self.is_operator)
+        return self.budget.reserve_growing(self.caller.peer.uid, operator=self.is_operator)
 
     def require_operator(self) -> None:
         """Check that the caller is an operator. Raises: RequestError ``peer.not_operator``."""
@@ -136,18 +136,20 @@ class Call:
             message = "this needs a token with the scope `metrics` or `operate`"
             raise RequestError("peer.not_operator", message)
 
-    async def attempt_response(
+    async def build_attempt_response(
         self, attempt: Attempt, *, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> Response:
         """Return the response with an attempt, including report and execution once it is finished."""
         if attempt.replay_of is not None and attempt.state is State.FINISHED:
             # The original's documents are read, too, to compare them; their size isn't known here.
-            return self.answer_large(lambda: self._body(attempt), status=status, headers=headers)
+            return self.build_large_json_response(
+                lambda: self._render_attempt(attempt), status=status, headers=headers
+            )
         documents = [
             each for each in attempt.artifacts if each.name.startswith(("validation_", "execution_"))
         ]
         size = sum(each.bytes for each in documents)
-        return await self.answer(size, lambda: self._body(attempt), status=status, headers=headers)
+        return await self.answer(size, lambda: self._render_attempt(attempt), status=status, headers=headers)
 
     async def answer(
         self,
@@ -160,9 +162,9 @@ class Call:
         """Return a response with JSON text of about `size` bytes; build large responses in turn."""
         if size <= LARGE_BYTES:
             return raw_json_response(await make(), status=status, headers=headers)
-        return self.answer_large(make, status=status, headers=headers)
+        return self.build_large_json_response(make, status=status, headers=headers)
 
-    def answer_large(
+    def build_large_json_response(
         self,
         make: Callable[[], Awaitable[bytes]],
         *,
@@ -170,9 +172,9 @@ class Call:
         headers: Mapping[str, str] | None = None,
     ) -> Response:
         """Return a response with JSON text of any size; build the text at the caller's turn."""
-        return LargeAnswer(self.large, self.caller.peer.uid, make, status=status, headers=headers)
+        return LargeResponse(self.large, self.caller.peer.uid, make, status=status, headers=headers)
 
-    async def _body(self, attempt: Attempt) -> bytes:
+    async def _render_attempt(self, attempt: Attempt) -> bytes:
         if attempt.state is not State.FINISHED:
             return attempt_body(attempt)
         report, execution = await self.service.documents(attempt)
@@ -208,7 +210,7 @@ async def get_call(request: Request) -> Call:
 CallDep = Annotated[Call, Depends(get_call)]
 
 
-async def body_pieces(request: Request, *, silence_s: float, total_s: float) -> AsyncIterator[bytes]:
+async def iterate_body(request: Request, *, silence_s: float, total_s: float) -> AsyncIterator[bytes]:
     """Yield the pieces of a request body as they arrive.
 
     Raises: RequestError ``too_slow``, if a pause or the whole body exceeds its timeout; ``malformed``, if
@@ -242,7 +244,7 @@ async def read_body(request: Request, call: Call, held: GrowingReservation, *, m
         raise _too_large_error(max_bytes)
     body = bytearray()
     limits = call.limits
-    async for piece in body_pieces(request, silence_s=limits.silence_s, total_s=limits.body_s):
+    async for piece in iterate_body(request, silence_s=limits.silence_s, total_s=limits.body_s):
         held.resize(len(body) + len(piece))
         body += piece
         if len(body) > max_bytes:
@@ -259,20 +261,20 @@ async def read_model(request: Request, call: Call, model: type[B], *, max_bytes:
         model: the class of the model.
         max_bytes: the maximum size of the body; by default, that of a submission.
     """
-    with call.holding() as held:
+    with call.reserve_bytes() as held:
         body = await read_body(request, call, held, max_bytes=max_bytes or call.limits.body_bytes)
         uid = call.caller.peer.uid
         return await call.budget.read_in_turn(body, uid, partial(_parse_model, model))
 
 
 def _parse_model(model: type[B], body: bytes) -> B:
-    raw = read_json(body) if body else {}
+    raw = parse_json(body) if body else {}
     refuse_many_errors(model, raw)
     try:
         return model.model_validate(raw)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = place_of(first["loc"]) or None
+        field = error_path(first["loc"]) or None
         raise RequestError("invalid", f"{field or 'the body'}: {message_of(first)}", field=field) from error
 
 
@@ -280,7 +282,7 @@ def json_response(
     document: object, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a document as a JSON response."""
-    return raw_json_response(compact(document), status=status, headers=headers)
+    return raw_json_response(serialize_compact(document), status=status, headers=headers)
 
 
 def raw_json_response(

@@ -13,12 +13,12 @@ from starlette.responses import Response
 
 from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, raw_json_response, read_body
-from assayd.api.events import EventStream, of_all
+from assayd.api.events import EventStream, stream_all_events
 from assayd.api.middleware import PacedStream
 from assayd.audit import AuditLog
-from assayd.documents import compact
+from assayd.documents import serialize_compact
 from assayd.documents.attempts import summary_document
-from assayd.documents.base import timestamp
+from assayd.documents.base import format_optional_time
 from assayd.documents.discovery import (
     DaemonDocument,
     ExaminationDocument,
@@ -35,10 +35,10 @@ from assayd.documents.discovery import (
 )
 from assayd.errors import RequestError
 from assayd.kind import Kind
-from assayd.kinds.registry import command_line
+from assayd.kinds.registry import load_command_line
 from assayd.metrics import CONTENT_TYPE
 from assayd.model.attempt import MAX_RUNS
-from assayd.model.records import Query as AttemptQuery
+from assayd.model.records import AttemptQuery
 from assayd.ports.service import Service
 
 POLICY_BYTES = 256 * 2**10
@@ -60,7 +60,9 @@ async def get_kind(call: CallDep, kind: str) -> Response:
         raise RequestError("not_found", f"unknown kind {kind[:64]!r}")
     validator = call.service.kinds[kind]
     return raw_json_response(
-        call.kept.get(f"kind {kind}", lambda: compact(_describe_kind(call, validator)), changes=False)
+        call.kept.get(
+            f"kind {kind}", lambda: serialize_compact(_describe_kind(call, validator)), changes=False
+        )
     )
 
 
@@ -79,7 +81,7 @@ async def list_policies(call: CallDep) -> Response:
 async def check_policy(request: Request, call: CallDep, name: str) -> Response:
     """Check a profile, given as TOML text, as if it were loaded under this name; for operators only."""
     call.require_operator()
-    with call.holding() as held:
+    with call.reserve_bytes() as held:
         content = await read_body(request, call, held, max_bytes=POLICY_BYTES)
         policy, problems = await asyncio.to_thread(call.service.check_policy, name, content)
     told = [PolicyProblemDocument.from_value(problem) for problem in problems]
@@ -111,7 +113,7 @@ async def examine_daemon(request: Request, call: CallDep) -> Response:
     if not call.may_examine:
         return _last_examination(state.examined)
     if state.examining:
-        # It takes containers, past the queue: many at once would leave none to attempts.
+        # It uses containers without the queue: many at a time would leave none for attempts.
         raise RequestError(
             "doctor.busy", "an examination is already running; try again later", retryable=True
         )
@@ -149,7 +151,7 @@ async def follow_all_attempts(
 ) -> Response:
     """Follow all attempts that the caller may see, as an endless stream of server-sent events."""
     events = call.service.all_events(call.visible_uid, after=last_event_id)
-    return EventStream(of_all(events), heartbeat_s=call.limits.heartbeat_s)
+    return EventStream(stream_all_events(events), heartbeat_s=call.limits.heartbeat_s)
 
 
 @router.get("/v1/audit", tags=["operations"], responses=answers.AUDIT, response_class=Response)
@@ -163,7 +165,7 @@ async def get_audit_log(
     audit: AuditLog | None = request.app.state.audit
     if audit is None:
         raise RequestError("not_found", "this daemon keeps no audit log")
-    lines = audit.read(timestamp(since) or "")
+    lines = audit.read(format_optional_time(since) or "")
     return PacedStream(iterate_in_threadpool(lines), media_type="application/x-ndjson")
 
 
@@ -216,14 +218,14 @@ async def summarise_attempts(
 
 def _render_kinds(call: Call) -> bytes:
     kinds = [_describe_kind(call, validator) for _, validator in sorted(call.service.kinds.items())]
-    return compact(KindListDocument.model_construct(kinds=kinds))
+    return serialize_compact(KindListDocument.model_construct(kinds=kinds))
 
 
 def _render_policies(service: Service) -> bytes:
     policies = [dict(each) for each in service.policies().values()]
-    return compact(PolicyListDocument.model_construct(policies=policies))
+    return serialize_compact(PolicyListDocument.model_construct(policies=policies))
 
 
 def _describe_kind(call: Call, validator: Kind) -> KindDocument:
-    shown = command_line(validator.name, (validator.name,))
+    shown = load_command_line(validator.name, (validator.name,))
     return kind_document(validator, shown, call.chains.writers)

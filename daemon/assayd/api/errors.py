@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from assayd.documents import compact, error_document
+from assayd.documents import error_document, serialize_compact
 from assayd.documents.base import message_of
 from assayd.errors import AssaydError, EngineError, RequestError, StoreError
 
@@ -84,7 +84,7 @@ STATUS: Mapping[str, int] = {
 RETRY_AFTER_S: Mapping[int, str] = {429: "1", 503: "5"}
 
 
-def status_of(error: AssaydError) -> int:
+def http_status(error: AssaydError) -> int:
     """Return the HTTP status for an error."""
     if error.code in STATUS:
         return STATUS[error.code]
@@ -95,10 +95,10 @@ def status_of(error: AssaydError) -> int:
 
 def error_response(error: AssaydError, *, headers: Mapping[str, str] | None = None) -> Response:
     """Return the response for an error."""
-    status = status_of(error)
+    status = http_status(error)
     retry = {"Retry-After": RETRY_AFTER_S[status]} if status in RETRY_AFTER_S else {}
     return Response(
-        compact(error_document(_public_error(error))),
+        serialize_compact(error_document(_public_error(error))),
         status_code=status,
         headers={**(headers or {}), **retry},
         media_type="application/json",

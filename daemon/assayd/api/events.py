@@ -11,15 +11,15 @@ from functools import partial
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from assayd.api.middleware import counted, throttle
-from assayd.documents import compact, event_document, progress_document
+from assayd.api.middleware import charge_to_caller, wait_while_throttled
+from assayd.documents import event_document, progress_document, serialize_compact
 from assayd.documents.attempts import EventDocument
 from assayd.documents.batches import BatchEventDocument
 from assayd.documents.chains import GenerationEventDocument, RepairEventDocument
 from assayd.documents.policy_review import TrialEventDocument
 from assayd.documents.workflows import WorkflowEventDocument
-from assayd.model.batch import Progress
-from assayd.model.records import Event
+from assayd.model.batch import BatchProgress
+from assayd.model.records import AttemptEvent
 
 Told = (
     EventDocument
@@ -58,7 +58,7 @@ class EventStream(Response):
         """Send events and heartbeats concurrently."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async with asyncio.TaskGroup() as group:
-            sending = group.create_task(counted(partial(self._send_events, send)))
+            sending = group.create_task(charge_to_caller(partial(self._send_events, send)))
             unread = scope.get("state", {}).get("unread_bytes", lambda: 0)
             beating = group.create_task(self._send_heartbeats(send, unread))
             leaving = group.create_task(_wait_for_disconnect(receive))
@@ -71,7 +71,7 @@ class EventStream(Response):
         async with aclosing(self._events) as events:
             async for event in events:
                 await send(_body_chunk(_encode_message(event)))
-                await throttle()
+                await wait_while_throttled()
 
     async def _send_heartbeats(self, send: Send, unread_bytes: Callable[[], int]) -> None:
         """Send comments as heartbeats until the client leaves data unread for too long."""
@@ -83,21 +83,21 @@ class EventStream(Response):
                 read_at = self._clock()
 
 
-async def of_attempt(events: AsyncGenerator[Event, None]) -> Documents:
+async def stream_attempt_events(events: AsyncGenerator[AttemptEvent, None]) -> Documents:
     """Yield the events of one attempt as documents."""
     async with aclosing(events):
         async for event in events:
             yield event_document(event)
 
 
-async def of_all(events: AsyncGenerator[tuple[str, Event], None]) -> Documents:
+async def stream_all_events(events: AsyncGenerator[tuple[str, AttemptEvent], None]) -> Documents:
     """Yield the events of all attempts as documents; the id of each is its position in this stream."""
     async with aclosing(events):
         async for place, event in events:
             yield event_document(event, place)
 
 
-async def of_batch(told: AsyncGenerator[Progress, None]) -> Documents:
+async def stream_batch_progress(told: AsyncGenerator[BatchProgress, None]) -> Documents:
     """Yield a document whenever the batch makes progress; close `told` at the end."""
     async with aclosing(told):
         async for progress in told:
@@ -105,7 +105,7 @@ async def of_batch(told: AsyncGenerator[Progress, None]) -> Documents:
 
 
 def _encode_message(document: Told) -> bytes:
-    data = compact(document)  # one line: JSON escapes every line break
+    data = serialize_compact(document)  # one line: JSON escapes every line break
     head = f"id: {document.id}\nevent: {document.kind}\n"
     return b"%bdata: %b\n\n" % (head.encode(), data)
 

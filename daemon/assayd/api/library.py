@@ -53,7 +53,7 @@ async def list_library(
     uid: Owner = None,
 ) -> Response:
     """List the names in a user's library, each with its newest version."""
-    owner = call.caller.peer.uid if uid is None else call.listed_uid(uid)
+    owner = call.caller.peer.uid if uid is None else call.resolve_listed_uid(uid)
     found = await call.library.list(uid=owner, after=cursor, limit=limit)
     more = found[-1].name if len(found) == limit else None
     return _page_response(found, more)
@@ -62,9 +62,9 @@ async def list_library(
 @router.get("/library/{name}", responses=answers.LIBRARY_LIST)
 async def get_library_history(call: CallDep, name: Name, uid: Owner = None) -> Response:
     """Return all versions of a name, the newest first."""
-    found = await call.library.history(_resolve_owner(call, uid, name), name)
+    found = await call.library.list_versions(_resolve_owner(call, uid, name), name)
     if not found:
-        raise _missing_error(name)
+        raise _not_found_error(name)
     return _page_response(found)
 
 
@@ -73,7 +73,7 @@ async def remove_library_name(call: CallDep, name: Name, uid: Owner = None) -> R
     """Remove a name with all of its versions; only the retention limits remove the attempts."""
     removed = await call.library.remove(_resolve_owner(call, uid, name), name)
     if not removed:
-        raise _missing_error(name)
+        raise _not_found_error(name)
     return _page_response(removed)
 
 
@@ -85,10 +85,10 @@ async def get_library_entry(call: CallDep, name: Name, version: Version, uid: Ow
     async def make() -> bytes:
         entry = await call.library.entry(owner, name, version)
         if entry is None:
-            raise _missing_error(name, version)
+            raise _not_found_error(name, version)
         return library_entry_body(entry)
 
-    return call.answer_large(make)
+    return call.build_large_json_response(make)
 
 
 @router.delete("/library/{name}/{version}", responses=answers.LIBRARY_REMOVED)
@@ -96,7 +96,7 @@ async def remove_library_entry(call: CallDep, name: Name, version: Version, uid:
     """Remove one version of a name; only the retention limits remove its attempt."""
     removed = await call.library.remove(_resolve_owner(call, uid, name, version), name, version)
     if not removed:
-        raise _missing_error(name, version)
+        raise _not_found_error(name, version)
     return _page_response(removed)
 
 
@@ -106,11 +106,11 @@ def _resolve_owner(call: Call, uid: int | None, name: str, version: int | None =
     if uid in {None, own}:
         return own
     if uid is None or not call.is_operator:
-        raise _missing_error(name, version)
+        raise _not_found_error(name, version)
     return uid
 
 
-def _missing_error(name: str, version: int | None = None) -> RequestError:
+def _not_found_error(name: str, version: int | None = None) -> RequestError:
     what = "nothing called" if version is None else f"no version {version} of"
     return RequestError("not_found", f"there is {what} {name[:64]!r} in this library")
 

@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from assayd.api.bounded_http import Places
-from assayd.api.peer import protocol_for
-from assayd.api.responses import AnswerCache
+from assayd.api.bounded_http import ConnectionSlots
+from assayd.api.peer import build_protocol_class
+from assayd.api.responses import ResponseCache
 from assayd.metrics import CONTENT_TYPE
 
 CONNECTIONS = 16
@@ -25,7 +25,7 @@ GRACE_S = 1
 
 def loopback_app(metrics: Callable[[], bytes]) -> ASGIApp:
     """Return an ASGI application that serves `/metrics` and `/healthz`."""
-    kept = AnswerCache()
+    kept = ResponseCache()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await _answer(Request(scope), lambda: kept.get("metrics", metrics))(scope, receive, send)
@@ -47,7 +47,9 @@ def loopback_config(metrics: Callable[[], bytes]) -> uvicorn.Config:
     """Return the uvicorn configuration of the loopback server."""
     return uvicorn.Config(
         loopback_app(metrics),
-        http=protocol_for(Places(CONNECTIONS)),  # for its bounds; over TCP it knows no caller
+        http=build_protocol_class(
+            ConnectionSlots(CONNECTIONS)
+        ),  # for its limits; over TCP, it knows no caller
         ws="none",
         lifespan="off",
         log_config=None,

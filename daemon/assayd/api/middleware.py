@@ -27,9 +27,9 @@ from assayd.audit import AuditLog
 from assayd.fair_queue import UserThrottle
 from assayd.ids import UlidGenerator
 from assayd.log import REQUEST_ID
-from assayd.metrics import Metrics, labelled
+from assayd.metrics import Metrics, get_labelled_series
 from assayd.model.trace_context import TraceContext, parse_headers
-from assayd.ports.tracing import TraceOrigin, Tracing, continuing
+from assayd.ports.tracing import TraceOrigin, Tracing, continue_trace
 
 NODES_SHARE = 0.5
 """Of the time, for each node of a cluster: its work is that of all users, but its token may be stolen."""
@@ -43,23 +43,23 @@ class _CallerPace:
     user: Hashable
 
     def used(self, seconds: float) -> None:
-        self.pace.used(self.user, seconds)
+        self.pace.record_use(self.user, seconds)
 
 
 _SHARE: ContextVar[_CallerPace | None] = ContextVar("share", default=None)
 
 
-async def counted(work: Callable[[], Awaitable[None]]) -> None:
+async def charge_to_caller(work: Callable[[], Awaitable[None]]) -> None:
     """Do a part of a request in another task; charge the time of its steps to the caller."""
     share = _SHARE.get()
     await (work() if share is None else _time_steps(work(), share.used))
 
 
-async def throttle() -> None:
+async def wait_while_throttled() -> None:
     """Sleep while the caller of this request is throttled; call this between two pieces of a stream."""
     share = _SHARE.get()
     await asyncio.sleep(0)  # a step counts when it ends
-    while share is not None and (rest_s := share.pace.rest_s(share.user)):  # noqa: ASYNC110 - no event ends it
+    while share is not None and (rest_s := share.pace.throttled_for_s(share.user)):  # noqa: ASYNC110 - no event ends it
         await asyncio.sleep(rest_s)
 
 
@@ -69,13 +69,13 @@ class PacedStream(StreamingResponse):
     async def stream_response(self, send: Send) -> None:
         """Send all pieces, pausing between them while the caller is throttled."""
         self.body_iterator = _throttled_pieces(self.body_iterator)
-        await counted(partial(super().stream_response, send))
+        await charge_to_caller(partial(super().stream_response, send))
 
 
 async def _throttled_pieces(pieces: AsyncIterable[Any]) -> AsyncIterator[Any]:
     async for piece in pieces:
         yield piece
-        await throttle()
+        await wait_while_throttled()
 
 
 class PacingMiddleware:
@@ -115,7 +115,7 @@ class PacingMiddleware:
             _SHARE.reset(token)
 
     async def _wait_for_turn(self, user: Hashable, pace: UserThrottle) -> None:
-        rest_s = pace.rest_s(user)
+        rest_s = pace.throttled_for_s(user)
         if user not in self._waiting and not rest_s:
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -128,10 +128,10 @@ class PacingMiddleware:
     def _admit_next(self, user: Hashable, pace: UserThrottle) -> None:
         """Admit the user's next request, unless the user is throttled; repeat until none is left."""
         loop, waiting = asyncio.get_running_loop(), self._waiting[user]
-        rest_s = pace.rest_s(user)
+        rest_s = pace.throttled_for_s(user)
         while waiting and not rest_s:
             turn = waiting.popleft()
-            if not turn.done():  # else its task was cancelled
+            if not turn.done():  # otherwise, its task was cancelled
                 turn.set_result(None)
                 break
         if not waiting:
@@ -139,9 +139,7 @@ class PacingMiddleware:
         elif rest_s:
             loop.call_later(rest_s, self._admit_next, user, pace)
         else:
-            loop.call_soon(
-                self._admit_next, user, pace
-            )  # after the first step of the request that was let in
+            loop.call_soon(self._admit_next, user, pace)  # after the first step of the admitted request
 
 
 @coroutine
@@ -174,7 +172,7 @@ USABLE = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 """Ids from outside that are taken over; others would make a line of the log hard to read, or long."""
 
 
-class RequestIds:
+class RequestIdMiddleware:
     """Middleware that binds a request id while a request is handled: the caller's id, or a new one."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
@@ -204,7 +202,7 @@ class RequestIds:
     def _record_request(self, scope: Scope, status: int, took_ms: float) -> None:
         route, method = _route_path(scope), scope["method"]
         known = method if method in _METHODS else "other"
-        labelled(self._metrics.requests, known, route, str(status)).inc()
+        get_labelled_series(self._metrics.requests, known, route, str(status)).inc()
         log.debug("request.answered", method=method, route=route, status=status, took_ms=took_ms)
 
 
@@ -241,8 +239,8 @@ UNAUDITED = (
     "/v1/policies/{name}/check",  # reads
     "/v1/policies/suggest",  # reads; a trial may submit attempts
     "/v1/workflows/check",  # reads
-    "/v1/nodes/{name}",  # a node's beat, every few seconds
-    "/v1/nodes/{name}/runs",  # and the paths below it: the attempt's own record has them
+    "/v1/nodes/{name}",  # a node's heartbeat, every few seconds
+    "/v1/nodes/{name}/runs",  # and the paths below it, because attempts have their own record
 )
 
 
@@ -273,7 +271,7 @@ class AuditMiddleware:
         located = [value.decode() for name, value in started["headers"] if name.lower() == b"location"]
         self._audit.note(
             f"{scope['method']} {route}",
-            actor=actor_of(scope["state"]["caller"]),
+            actor=describe_actor(scope["state"]["caller"]),
             subject=located[0] if located else scope["path"],
             status=started["status"],
             request_id=structlog.contextvars.get_contextvars().get(REQUEST_ID),
@@ -285,14 +283,14 @@ def is_audited(route: str) -> bool:
     return not (route in UNAUDITED or route.startswith("/v1/nodes/{name}/runs/"))
 
 
-def actor_of(caller: Caller) -> dict[str, object]:
+def describe_actor(caller: Caller) -> dict[str, object]:
     """Return the caller's identity: a user and process of this host, or a token and its tenant."""
     if caller.remote:
         return {"tenant": caller.peer.uid, "token": caller.token}
     return {"uid": caller.peer.uid, "pid": caller.peer.pid}
 
 
-class TracedRequests:
+class TraceMiddleware:
     """Middleware that binds the caller's trace and the arrival time of a request while it is handled."""
 
     def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
@@ -304,10 +302,10 @@ class TracedRequests:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        context = self._tracing.of_caller(_read_context(scope))
+        context = self._tracing.read_context(_read_context(scope))
         ids = {} if context is None else {"trace_id": context.trace_id}
         with (
-            continuing(TraceOrigin(context=context, since_s=time.monotonic())),
+            continue_trace(TraceOrigin(context=context, since_s=time.monotonic())),
             structlog.contextvars.bound_contextvars(**ids),
         ):
             await self._app(scope, receive, send)

@@ -25,7 +25,7 @@ import structlog
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from assayd.api.bounded_http import BoundedHttpTools, Places, Turns
+from assayd.api.bounded_http import BoundedHttpTools, ConnectionSlots, Turns
 from assayd.api.errors import error_response
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
@@ -142,7 +142,7 @@ def unread_bytes(transport: asyncio.BaseTransport) -> int:
 def _read_peer_groups(connection: socket.socket) -> frozenset[int]:
     try:
         packed = connection.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, 1024)
-    except OSError:  # more than 256 groups: those beyond the primary one don't count
+    except OSError:  # more than 256 groups: only the primary group counts
         return frozenset()
     return frozenset(struct.unpack(f"{len(packed) // 4}I", packed))
 
@@ -152,7 +152,7 @@ class PeerHttpTools(BoundedHttpTools):
 
     access: SocketAccess | None = None
     """Who is an operator; None: no caller is."""
-    places: Places | None = None
+    places: ConnectionSlots | None = None
     """Shared by all connections of one server; None where connections are counted elsewhere."""
     refused: Callable[[], None] | None = None
     """Called for each connection that was turned away."""
@@ -163,12 +163,12 @@ class PeerHttpTools(BoundedHttpTools):
     """Whether this connection is counted in `places`, which whoever accepted it did."""
 
     @classmethod
-    def admits(cls, caller: Caller | None, user: int) -> bool:
+    def take_slot(cls, caller: Caller | None, user: int) -> bool:
         """Take a slot for a connection, and return whether one was available."""
         if cls.places is None:
             return True
         is_operator = caller is not None and cls.access is not None and cls.access.is_operator(caller)
-        is_admitted = cls.places.take(user, is_operator=is_operator)
+        is_admitted = cls.places.acquire(user, is_operator=is_operator)
         if not is_admitted and cls.refused is not None:
             cls.refused()
         return is_admitted
@@ -187,11 +187,11 @@ class PeerHttpTools(BoundedHttpTools):
         """Release the slot once the connection is closed and its last request has ended."""
         if self.is_lost and self.task is None and self.holds_place and self.places is not None:
             self.holds_place = False
-            self.places.give_back(self.user)
+            self.places.release(self.user)
 
 
-def protocol_for(
-    places: Places | None,
+def build_protocol_class(
+    places: ConnectionSlots | None,
     *,
     access: SocketAccess | None = None,
     silence_s: float = 30.0,
@@ -206,10 +206,12 @@ def protocol_for(
         refused: a function that is called for each refused connection.
     """
     attributes = {"places": places, "access": access, "silence_s": silence_s, "turns": Turns()}
-    return type("PeerHttpTools", (PeerHttpTools,), attributes | {"refused": staticmethod(refused or _ignore)})
+    return type(
+        "PeerHttpTools", (PeerHttpTools,), attributes | {"refused": staticmethod(refused or _ignore_refusal)}
+    )
 
 
-def _ignore() -> None:
+def _ignore_refusal() -> None:
     """Ignore a refused connection: the default for `refused`."""
 
 
@@ -286,7 +288,7 @@ class Listener:
                 connected, address = self._listening.accept()
             except BlockingIOError:
                 return
-            except ConnectionError:  # the client gave up while it waited
+            except ConnectionError:  # the client disconnected while it waited
                 continue
             except OSError as problem:  # no descriptor or no memory is left
                 log.error("connection.not_accepted", problem=str(problem))
@@ -302,8 +304,8 @@ class Listener:
         host = address[0] if isinstance(address, tuple) else None
         user = caller.peer.uid if caller else hash(host)
         accepted = _AcceptedConnection(connected, caller, user)
-        if not self._protocol.admits(caller, user):
-            with suppress(OSError):  # it has left, or it reads nothing: then it gets no answer
+        if not self._protocol.take_slot(caller, user):
+            with suppress(OSError):  # the client disconnected, or reads nothing and so gets no answer
                 connected.send(TOO_MANY)
             connected.close()
             return
@@ -314,7 +316,7 @@ class Listener:
     def _serve(self, key: str) -> None:
         """Create the transport and protocol of a connection, unless its client has disconnected."""
         accepted = self._waiting.pop(key)
-        if has_left(accepted.connected):
+        if is_disconnected(accepted.connected):
             self._drop_connection(accepted)
             return
         task = self._loop.create_task(self._create_transport(accepted), name="accept")
@@ -337,10 +339,10 @@ class Listener:
     def _drop_connection(self, accepted: _AcceptedConnection) -> None:
         accepted.connected.close()
         if self._protocol.places is not None:
-            self._protocol.places.give_back(accepted.user)
+            self._protocol.places.release(accepted.user)
 
 
-def has_left(connected: socket.socket) -> bool:
+def is_disconnected(connected: socket.socket) -> bool:
     """Return whether the client has closed the connection.
 
     Source: poll(2). On a Unix socket, POLLHUP means that the peer can neither send nor receive.

@@ -17,9 +17,9 @@ from starlette.responses import Response
 from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, read_model
 from assayd.api.events import EventStream
-from assayd.attempts.policy_review import Snippet, explain, listed, suggest
-from assayd.attempts.policy_trial import PolicyTrial, findings_of
-from assayd.documents import timestamp
+from assayd.attempts.policy_review import Snippet, explain, listed, suggest_additions
+from assayd.attempts.policy_trial import PolicyTrial, read_findings
+from assayd.documents import format_optional_time
 from assayd.documents.policy_review import (
     AdditionDocument,
     ExplainBody,
@@ -39,7 +39,7 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.finding import Finding
 from assayd.model.merge import would_fail
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.records import Query
+from assayd.model.records import AttemptQuery
 from assayd.tomlfile import FileError
 
 MOST_READ = 1000
@@ -64,7 +64,7 @@ async def try_policy(request: Request, call: CallDep) -> Response:
         message = "run: a profile must be loaded before code can run under it; remove `run` or `profile`"
         raise RequestError("invalid", message, field="run")
     trial = call.require_trials().run(policy, _build_query(call, wanted), call.caller.peer, run=wanted.run)
-    first = await anext(trial)  # before the answer begins, so that a refusal has its status
+    first = await anext(trial)  # before the answer starts, so that a refusal has its status code
     told = _trial_events(first, trial, policy.name, "run" if wanted.run else "static")
     return EventStream(told, heartbeat_s=call.limits.heartbeat_s)
 
@@ -79,7 +79,9 @@ async def suggest_policy(request: Request, call: CallDep) -> Response:
     with trials.limit_to_one(call.caller.peer.uid):
         name = wanted.policy or await _last_refused_policy(call, query)
         policy = trials.policies.get(name)
-        suggestion = await suggest(policy, _refused_attempts(call, query), partial(_failing_findings, call))
+        suggestion = await suggest_additions(
+            policy, _refused_attempts(call, query), partial(_failing_findings, call)
+        )
     document = SuggestionDocument.model_construct(
         policy=policy.name,
         seen=suggestion.seen,
@@ -124,9 +126,9 @@ async def _resolve_policy(call: Call, wanted: TryBody) -> ExecutionPolicy:
         raise RequestError("invalid", f"profile: {problem}", field="profile") from problem
 
 
-def _build_query(call: Call, wanted: ReviewBody) -> Query:
+def _build_query(call: Call, wanted: ReviewBody) -> AttemptQuery:
     labels = tuple((label.partition("=")[0], label.partition("=")[2]) for label in wanted.labels)
-    return Query(
+    return AttemptQuery(
         since=wanted.since,
         batch_id=wanted.batch,
         labels=labels,
@@ -161,11 +163,11 @@ def _trial_event(
     ]
     body = TrialDocument.from_value(trial, policy=policy, mode=mode, changes=documents)
     return TrialEventDocument.model_construct(
-        id=str(number), kind=kind, at=str(timestamp(datetime.now(UTC))), body=body
+        id=str(number), kind=kind, at=str(format_optional_time(datetime.now(UTC))), body=body
     )
 
 
-async def _refused_attempts(call: Call, query: Query) -> AsyncGenerator[Attempt, None]:
+async def _refused_attempts(call: Call, query: AttemptQuery) -> AsyncGenerator[Attempt, None]:
     """Yield the newest finished attempts for which rules may have refused or reported something."""
     read, due = 0, asyncio.get_running_loop().time() + READ_S
     query = replace(query, state=State.FINISHED, limit=100)
@@ -183,7 +185,7 @@ async def _refused_attempts(call: Call, query: Query) -> AsyncGenerator[Attempt,
         query = replace(query, cursor=page.next_cursor)
 
 
-async def _last_refused_policy(call: Call, query: Query) -> str:
+async def _last_refused_policy(call: Call, query: AttemptQuery) -> str:
     """Return the profile of the newest refused attempt. Raises: RequestError ``not_found``."""
     async with aclosing(_refused_attempts(call, query)) as refused:
         async for attempt in refused:
@@ -193,5 +195,5 @@ async def _last_refused_policy(call: Call, query: Query) -> str:
 
 async def _failing_findings(call: Call, attempt: Attempt) -> Iterable[Finding]:
     report, _ = await call.service.documents(attempt)
-    found = await call.budget.read_in_turn(report, call.caller.peer.uid, findings_of)
+    found = await call.budget.read_in_turn(report, call.caller.peer.uid, read_findings)
     return [one for one in found if one.is_error or would_fail([one])]

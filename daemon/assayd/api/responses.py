@@ -24,7 +24,7 @@ AT_ONCE = 3
 _PIECE_BYTES = 256 * 2**10
 
 
-class LargeAnswers:
+class LargeResponseSlots:
     """The slots for large responses. Args: `most_s` is a client's time limit per response, in seconds."""
 
     def __init__(self, *, most_s: float) -> None:
@@ -33,14 +33,14 @@ class LargeAnswers:
         self.numbers = count()
 
 
-class LargeAnswer(Response):
+class LargeResponse(Response):
     """A JSON response that is built at its user's turn and sent in pieces."""
 
     media_type = "application/json"
 
     def __init__(
         self,
-        answers: LargeAnswers,
+        answers: LargeResponseSlots,
         uid: int,
         make: Callable[[], Awaitable[bytes]],
         *,
@@ -74,7 +74,7 @@ SHARE = 10
 """A kept answer that can change takes at most a tenth of the event loop's time."""
 
 
-class AnswerCache:
+class ResponseCache:
     """A cache of the last response for each name."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

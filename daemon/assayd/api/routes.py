@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from assayd.api import answers
 from assayd.api.call import Call, CallDep, json_response, read_body
-from assayd.api.events import EventStream, of_attempt
+from assayd.api.events import EventStream, stream_attempt_events
 from assayd.api.middleware import PacedStream
 from assayd.attempts.policy_trial import check_static
 from assayd.documents import attempt_document, read_event_id, read_submission
@@ -23,11 +23,10 @@ from assayd.documents.attempts import ArtifactListDocument, AttemptPageDocument
 from assayd.documents.reports import static_check_document
 from assayd.errors import RequestError
 from assayd.model.attempt import MAX_RUNS, Artifact, Attempt, State
-from assayd.model.records import Accepted
-from assayd.model.records import Query as AttemptQuery
+from assayd.model.records import AcceptedSubmission, AttemptQuery
 from assayd.model.report import Verdict
 from assayd.model.submission import Submission
-from assayd.model.text_limits import MOST_WAIT_S, shorten
+from assayd.model.text_limits import MOST_WAIT_S, shorten_text
 
 MAX_LABELS = 16
 """Label filters of one listing; each is a separate condition of the query."""
@@ -62,19 +61,21 @@ async def submit_attempt(
     """Submit code for validation."""
     _check_idempotency_key(idempotency_key)
     accepted = await _submit(request, call, idempotency_key=idempotency_key)
-    return await answer_submitted(call, accepted.attempt, wait_s, pending=200 if accepted.existing else 202)
+    return await respond_to_submission(
+        call, accepted.attempt, wait_s, pending=200 if accepted.existing else 202
+    )
 
 
 @router.post("/check", responses=answers.CHECKED, openapi_extra=answers.SUBMISSION_BODY)
 async def check_submission(request: Request, call: CallDep) -> Response:
     """Run only the static stages of a submission; record nothing."""
     trials, uid = call.require_trials(), call.caller.peer.uid
-    async with trials.turns.of_user(uid):
-        with call.holding() as held:
+    async with trials.turns.wait_for_user_turn(uid):
+        with call.reserve_bytes() as held:
             body = await read_body(request, call, held, max_bytes=call.limits.body_bytes)
-            async with trials.turns.of_size(uid, len(body)):
+            async with trials.turns.wait_for_size_turn(uid, len(body)):
                 async with call.budget.reading(len(body), uid):
-                    submission = await read_submitted(body, call)
+                    submission = await read_submission_body(body, call)
                 stages = await check_static(submission, trials, uid=uid)
     request.state.changes_nothing = True
     return json_response(static_check_document(submission, stages))
@@ -96,7 +97,7 @@ async def put_attempt(
     accepted = await _submit(
         request, call, attempt_id=attempt_id, max_runs=max_runs, from_gateway=from_gateway
     )
-    return await answer_submitted(call, accepted.attempt, wait_s, pending=202)
+    return await respond_to_submission(call, accepted.attempt, wait_s, pending=202)
 
 
 @router.get("", responses=answers.ATTEMPT_PAGE)
@@ -149,7 +150,7 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
         since=since,
         cause=cause,
         rule=rule,
-        uid=call.listed_uid(uid),
+        uid=call.resolve_listed_uid(uid),
         node=node,
         distrusted=distrusted,
         cursor=cursor,
@@ -164,7 +165,7 @@ async def list_attempts(  # noqa: PLR0913  (one parameter per filter)
 async def get_attempt(call: CallDep, attempt_id: Id, wait_s: WaitS = 0) -> Response:
     """Return one attempt; it includes the report once the attempt is finished."""
     attempt = await _wait_for_verdict(call, await call.attempt(attempt_id), wait_s)
-    return await call.attempt_response(attempt)
+    return await call.build_attempt_response(attempt)
 
 
 @router.post("/{id}/cancel", status_code=202, responses=answers.CANCELLED)
@@ -174,7 +175,7 @@ async def cancel_attempt(call: CallDep, attempt_id: Id) -> Response:
     if attempt.state is State.FINISHED:
         raise RequestError("attempt.finished", "the attempt is finished")
     await call.service.cancel(attempt.id)
-    return await call.attempt_response(await call.attempt(attempt_id), status=202)
+    return await call.build_attempt_response(await call.attempt(attempt_id), status=202)
 
 
 @router.post("/{id}/replay", status_code=202, responses=answers.REPLAYED)
@@ -186,7 +187,7 @@ async def replay_attempt(
     replay = await call.service.replay(
         await call.attempt(attempt_id), peer=call.caller.peer, idempotency_key=idempotency_key
     )
-    return await answer_submitted(call, replay, wait_s, pending=202)
+    return await respond_to_submission(call, replay, wait_s, pending=202)
 
 
 @router.get("/{id}/events", responses=answers.EVENTS, response_class=Response)
@@ -200,7 +201,7 @@ async def follow_attempt(
         read_event_id(last_event_id)
     attempt = await call.attempt(attempt_id)
     events = call.service.events(attempt.id, after=last_event_id)
-    return EventStream(of_attempt(events), heartbeat_s=call.limits.heartbeat_s)
+    return EventStream(stream_attempt_events(events), heartbeat_s=call.limits.heartbeat_s)
 
 
 @router.get("/{id}/artifacts", responses=answers.ARTIFACT_LIST)
@@ -260,13 +261,13 @@ async def _submit(
     idempotency_key: str | None = None,
     max_runs: int | None = None,
     from_gateway: bool = False,
-) -> Accepted:
+) -> AcceptedSubmission:
     """Read and accept a submission; if it is large, hold the user's turn until it is recorded."""
     async with AsyncExitStack() as turn:
-        with call.holding() as held:
+        with call.reserve_bytes() as held:
             body = await read_body(request, call, held, max_bytes=call.limits.body_bytes)
             await turn.enter_async_context(call.budget.reading(len(body), call.caller.peer.uid))
-            submission = await read_submitted(body, call)
+            submission = await read_submission_body(body, call)
             del body  # from here on, the queue counts its bytes
         accepted = await call.service.submit(
             submission,
@@ -280,7 +281,7 @@ async def _submit(
     return accepted
 
 
-async def read_submitted(body: bytes, call: Call) -> Submission:
+async def read_submission_body(body: bytes, call: Call) -> Submission:
     """Parse a submission, in a thread if it is large. Raises: RequestError."""
     read = partial(read_submission, kinds=call.service.kinds, caps=call.limits.payload)
     submission = await call.budget.parse(body, call.caller.peer.uid, read)
@@ -291,12 +292,12 @@ async def read_submitted(body: bytes, call: Call) -> Submission:
     return submission
 
 
-async def answer_submitted(call: Call, attempt: Attempt, wait_s: float, *, pending: int) -> Response:
+async def respond_to_submission(call: Call, attempt: Attempt, wait_s: float, *, pending: int) -> Response:
     """Wait for an accepted attempt; return its response, whose status is `pending` without a verdict."""
     attempt = await _wait_for_verdict(call, attempt, wait_s)
     status = 200 if attempt.state is State.FINISHED else pending
     location = {"Location": f"/v1/attempts/{attempt.id}"}
-    return await call.attempt_response(attempt, status=status, headers=location)
+    return await call.build_attempt_response(attempt, status=status, headers=location)
 
 
 async def _wait_for_verdict(call: Call, attempt: Attempt, wait_s: float) -> Attempt:
@@ -317,7 +318,7 @@ def _shorten_intent(attempt: Attempt) -> Attempt:
     intent = attempt.intent
     if intent is None or len(intent) <= LISTED_CHARS:
         return attempt
-    return replace(attempt, intent=shorten(intent, LISTED_CHARS))
+    return replace(attempt, intent=shorten_text(intent, LISTED_CHARS))
 
 
 def _find_artifact(attempt: Attempt, name: str) -> Artifact:

@@ -101,7 +101,7 @@ class DiskQuota:
         self._added[uid] += document_bytes
         self._promised += 2 * document_bytes  # in the database, and in the bundle
 
-    async def left_bytes(self) -> int:
+    async def free_document_bytes(self) -> int:
         """Return the free space for documents beyond the reserve: on the disk, or in the database."""
         room = await self._free_space()
         return min(room, self._document_space(room)[0])
@@ -142,7 +142,7 @@ class DiskQuota:
                     "that: wait until some have run and were removed"
                 )
         held = {holder: usage.held_bytes for holder, usage in self._held.items()}
-        if uid in excess_for_room(held, self.min_free_bytes - room, untouched=self.min_free_bytes):
+        if uid in compute_excess_for_room(held, self.min_free_bytes - room, untouched=self.min_free_bytes):
             return (
                 f"{room / MIB:.0f} MB of the disk are left above limits.min_free_mb, and this user's bundles "
                 f"and submissions take {held[uid] / MIB:.0f} MB, more than those of others; the oldest are "
@@ -192,13 +192,13 @@ def share(held: Iterable[int], limit: int) -> int:
     return max(sizes, default=level)
 
 
-def excess(held: Mapping[int, int], limit: int) -> dict[int, int]:
+def compute_excess(held: Mapping[int, int], limit: int) -> dict[int, int]:
     """Return the bytes by which each user exceeds the fair share; omit users within their share."""
     level = share(held.values(), limit)
     return {uid: size - level for uid, size in held.items() if size > level}
 
 
-def excess_for_room(held: Mapping[int, int], needed: int, *, untouched: int) -> dict[int, int]:
+def compute_excess_for_room(held: Mapping[int, int], needed: int, *, untouched: int) -> dict[int, int]:
     """Return the bytes that each user must release so that `needed` bytes become free.
 
     Args:
@@ -209,7 +209,7 @@ def excess_for_room(held: Mapping[int, int], needed: int, *, untouched: int) -> 
     if needed <= 0:
         return {}
     beyond = {uid: size - untouched for uid, size in held.items() if size > untouched}
-    return excess(beyond, sum(beyond.values()) - needed)
+    return compute_excess(beyond, sum(beyond.values()) - needed)
 
 
 log = structlog.get_logger()
@@ -252,7 +252,7 @@ class Acceptance:
         runs, reason = self._runs()
         return (False, reason) if not runs else (not self._disk_problem, self._disk_problem)
 
-    async def look(self) -> tuple[bool, str]:
+    async def check(self) -> tuple[bool, str]:
         """Check the disk, and return whether attempts are accepted, and why not."""
         try:
             await self._quota.require_room()
@@ -263,9 +263,9 @@ class Acceptance:
         self._log_change()
         return self.now()
 
-    async def require(self) -> None:
+    async def require_accepting(self) -> None:
         """Check that attempts are accepted. Raises: RequestError ``not_ready``."""
-        accepts, reason = await self.look()
+        accepts, reason = await self.check()
         if not accepts:
             raise RequestError("not_ready", reason, retryable=True)
 
@@ -277,12 +277,12 @@ class Acceptance:
     async def check_periodically(self) -> NoReturn:
         """Check the disk periodically, so that the other methods can use the last result."""
         while True:
-            await self.look()
+            await self.check()
             await asyncio.sleep(LOOKED_EVERY_S)
 
     async def rows(self) -> list[HealthRow]:
         """Return the rows for `doctor`: one about the disk, and another while the daemon is stopping."""
-        await self.look()
+        await self.check()
         free_mb, min_free_mb = self._quota.free_bytes // MIB, self._quota.min_free_bytes // MIB
         remedy = (
             "free space on the artifacts' disk, remove bundles (`assay gc`), or check that the "
@@ -310,4 +310,4 @@ class Acceptance:
         if reason:
             log.warning("daemon.accepts_nothing", reason=reason, trouble=self._quota.trouble or None)
         else:
-            log.warning("daemon.accepts_attempts")  # who saw the beginning sees the end
+            log.warning("daemon.accepts_attempts")  # clients that saw the beginning see the end

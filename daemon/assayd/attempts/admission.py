@@ -13,25 +13,25 @@ from functools import partial
 import structlog
 
 from assayd.attempts.acceptance import Acceptance, DiskQuota
-from assayd.attempts.conclusion import Conclusion, ended
-from assayd.attempts.scheduler import Order, Scheduler
+from assayd.attempts.conclusion import ConclusionWriter, ended
+from assayd.attempts.scheduler import QueuedAttempt, Scheduler
 from assayd.byte_budget import ByteBudget
 from assayd.documents import LARGE_DOCUMENT_BYTES, read_accepted, read_bytes, with_fields
 from assayd.errors import AssaydError, RequestError
 from assayd.kind import Kind
-from assayd.log import request_id
+from assayd.log import current_request_id
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.records import Accepted
+from assayd.model.records import AcceptedSubmission
 from assayd.model.run import Limits
 from assayd.model.submission import Peer, Submission
-from assayd.model.trace_context import from_text
-from assayd.policies import PolicySet, require_enforceable, tighten
+from assayd.model.trace_context import parse_text
+from assayd.policies import PolicySet, require_enforceable, tighten_policy
 from assayd.ports.chains import RepairRequests, WebhookGate
-from assayd.ports.clock import Clock, Ids
+from assayd.ports.clock import Clock, IdSource
 from assayd.ports.tracing import NO_TRACING, Attribute, Span, Tracing, trace_origin
 from assayd.store.jobs import DatabaseJobStore
-from assayd.store.recorder import Completing
+from assayd.store.recorder import SubmissionCompleter
 
 log = structlog.get_logger()
 
@@ -80,11 +80,11 @@ class Admission:
         *,
         jobs: DatabaseJobStore,
         records: Mapping[str, object],
-        conclusion: Conclusion,
+        conclusion: ConclusionWriter,
         policies: PolicySet,
         kinds: Mapping[str, Kind],
         clock: Clock,
-        ids: Ids,
+        ids: IdSource,
         webhooks: WebhookGate,
         scheduler: Scheduler,
         repair_requests: RepairRequests,
@@ -108,13 +108,13 @@ class Admission:
         self._quota = quota
         self._tracing = tracing
 
-    async def submit(self, submission: Submission, origin: AttemptOrigin) -> Accepted:
+    async def submit(self, submission: Submission, origin: AttemptOrigin) -> AcceptedSubmission:
         """Accept a submission durably and queue it; if it was accepted before, return its attempt."""
         submission = await self.complete(submission, origin.peer.uid, from_gateway=origin.from_gateway)
         span = self._begin_span(submission, origin)
         if not origin.is_new and await self._is_known(origin):
             accepted = await self._accept_submission(submission, origin, span)
-            if not accepted.existing:  # it was removed just now, being old
+            if not accepted.existing:  # retention removed it meanwhile
                 order = self._build_order(accepted.attempt, submission, self.policy(submission), span)
                 self._scheduler.start(order, permitted=False)
             return accepted
@@ -128,13 +128,13 @@ class Admission:
         uid, size = origin.peer.uid, len(submission.document)
         # The document of a batch's line is on the disk already.
         await self._quota.require(uid, document_bytes=0 if origin.batch_id is not None else size)
-        self._scheduler.acquire(uid, size)
+        self._scheduler.acquire_permit(uid, size)
         started = False
         try:
             accepted = await self._accept_submission(submission, origin, span)
             if not accepted.existing:
                 await self._request_repair(accepted.attempt, submission)
-                span.past("accept")
+                span.add_finished_child("accept")
                 self._scheduler.start(self._build_order(accepted.attempt, submission, policy, span))
                 started = True
         finally:
@@ -156,14 +156,14 @@ class Admission:
         """Add the fields of records to which the submission's payload refers."""
         records = self._records.get(submission.kind)
         fields = None
-        if isinstance(records, Completing):
+        if isinstance(records, SubmissionCompleter):
             fields = await records.complete(submission, uid, from_gateway=from_gateway)
         if fields is None:
             return submission
         read = partial(with_fields, fields=fields, kinds=self._kinds)
         return await self.budget.parse(submission.document, uid, read)
 
-    async def submit_document(self, document: bytes, origin: AttemptOrigin) -> Accepted:
+    async def submit_document(self, document: bytes, origin: AttemptOrigin) -> AcceptedSubmission:
         """Accept a submission that the daemon has built; a large one keeps its turn until recorded."""
         uid = origin.peer.uid
         async with self.budget.reading(len(document), uid):
@@ -171,7 +171,7 @@ class Admission:
 
     async def submit_stored(
         self, size: int, fetch: Callable[[], Awaitable[bytes]], origin: AttemptOrigin
-    ) -> Accepted:
+    ) -> AcceptedSubmission:
         """Accept a stored submission of `size` bytes; a large one is fetched at the user's turn."""
         uid = origin.peer.uid
         async with self.budget.reading(size, uid):
@@ -203,7 +203,9 @@ class Admission:
             return self._tracing.begin("attempt", facts, linked=begun.context)
         return self._tracing.begin("attempt", facts, parent=begun.context, ago_s=begun.ago_s)
 
-    async def _accept_submission(self, submission: Submission, origin: AttemptOrigin, span: Span) -> Accepted:
+    async def _accept_submission(
+        self, submission: Submission, origin: AttemptOrigin, span: Span
+    ) -> AcceptedSubmission:
         parent = await self._jobs.get(submission.parent_id) if submission.parent_id else None
         attempt = Attempt(
             id=origin.attempt_id or self._ids.new(),
@@ -225,7 +227,7 @@ class Admission:
         key = origin.idempotency_key
         return await self._jobs.accept(attempt, submission.document, idempotency_key=key)
 
-    async def read_in_turn(self, document: bytes, uid: int) -> Submission:
+    async def read_submission_in_turn(self, document: bytes, uid: int) -> Submission:
         """Read an accepted submission; if it is large, wait for the user's turn first."""
         async with self.budget.reading(len(document), uid):
             return await self.read(document, uid)
@@ -251,7 +253,7 @@ class Admission:
         """Return the profile, tightened by the request's overrides and by the payload's requirements."""
         policy = self._policies.get(submission.policy)
         if submission.overrides:
-            policy = tighten(policy, submission.overrides)
+            policy = tighten_policy(policy, submission.overrides)
         validator = self._kinds[submission.kind]
         policy = validator.narrow(submission.payload, policy)
         require_image(validator, policy)
@@ -260,25 +262,25 @@ class Admission:
 
     def _build_order(
         self, attempt: Attempt, submission: Submission, policy: ExecutionPolicy, span: Span
-    ) -> Order:
+    ) -> QueuedAttempt:
         document = submission.document
-        return Order(
+        return QueuedAttempt(
             attempt=attempt,
             document=document if len(document) <= LARGE_DOCUMENT_BYTES else None,
             size=len(document),
             read_bytes=read_bytes(document),
             policy=policy,
-            limits=limits_of(policy, self._caps),
+            limits=derive_limits(policy, self._caps),
             validator=self._kinds[submission.kind],
-            request_id=request_id(),
+            request_id=current_request_id(),
             submission=submission if len(document) <= LARGE_DOCUMENT_BYTES else None,
             span=span,
-            waiting=span.child("queued"),
+            waiting=span.begin_child("queued"),
         )
 
-    async def unfinished(self) -> Sequence[Attempt]:
+    async def load_unfinished(self) -> Sequence[Attempt]:
         """Return the attempts without a verdict; before the daemon is ready, those from previous runs."""
-        return await self._jobs.unfinished()
+        return await self._jobs.list_unfinished()
 
     async def recover(self, unfinished: Sequence[Attempt], *, renumbered: bool = True) -> None:
         """Start attempts without a verdict from a previous run; hold only one document at a time in memory.
@@ -295,7 +297,7 @@ class Admission:
 
     async def _recover_attempt(self, attempt: Attempt, document: bytes, *, behind: int) -> None:
         try:
-            submission = await self.read_in_turn(document, attempt.peer.uid)
+            submission = await self.read_submission_in_turn(document, attempt.peer.uid)
             order = self._build_order(
                 attempt, submission, self.policy(submission), self._resume_span(attempt)
             )
@@ -308,10 +310,10 @@ class Admission:
     def _resume_span(self, attempt: Attempt) -> Span:
         """Continue the span of an attempt from a previous run of the daemon."""
         facts: dict[str, Attribute] = {"kind": attempt.kind, "policy": attempt.policy, "recovered": True}
-        return self._tracing.begin("attempt", facts, parent=from_text(attempt.trace))
+        return self._tracing.begin("attempt", facts, parent=parse_text(attempt.trace))
 
     async def _give_up(self, attempt: Attempt, document: bytes, trouble: AssaydError) -> None:
-        """Conclude an attempt that this daemon can no longer start, e.g. because its profile is gone."""
+        """Conclude an attempt that this daemon can no longer start, e.g. because its profile was removed."""
         failure = Failure(code=trouble.code, message=trouble.message)
         given_up = await self._conclusion.give_up(attempt, document, failure)
         await self._jobs.finish(ended(given_up, self._clock.now()))
@@ -331,7 +333,7 @@ def require_image(validator: Kind, policy: ExecutionPolicy) -> None:
     raise RequestError("policy.image", message, field="policy")
 
 
-def limits_of(policy: ExecutionPolicy, caps: Limits) -> Limits:
+def derive_limits(policy: ExecutionPolicy, caps: Limits) -> Limits:
     """Return an attempt's limits: the policy's resources, capped by the daemon's settings."""
     resources = policy.resources
     return replace(

@@ -19,26 +19,26 @@ import structlog
 from assayd import __version__
 from assayd.aio import pause
 from assayd.attempts.events import EventHub
-from assayd.attempts.execution import Facts, Finished, Job
-from assayd.attempts.telemetry import facts_of
+from assayd.attempts.execution import Facts, FinishedAttempt, Job
+from assayd.attempts.telemetry import collect_facts
 from assayd.documents import canonical, execution_document, junit, limits_document, report_document
 from assayd.documents.attempts import finished_body, state_body
-from assayd.documents.submission import checked_texts
+from assayd.documents.submission import find_checked_texts
 from assayd.errors import AssaydError, StoreError
 from assayd.fair_queue import FairSemaphore
 from assayd.findings.retry_context import PASSED
-from assayd.model.attempt import Attempt, Bundle, Failure, State, replaced_location, stamp
+from assayd.model.attempt import Attempt, Bundle, Failure, State, find_replaced_location, format_timestamp
 from assayd.model.finding import Finding
 from assayd.model.merge import (
-    Ran,
+    JudgedRun,
+    add_failure,
     is_quality_finding,
+    list_static_results,
     merge_report,
     merge_stages,
-    static_results,
-    with_failure,
 )
 from assayd.model.policy import NetworkMode
-from assayd.model.records import Event
+from assayd.model.records import AttemptEvent
 from assayd.model.report import Report, StageReport, StageStatus, Verdict
 from assayd.model.run import PolicyEvent, RunResult
 from assayd.ports.artifacts import (
@@ -47,7 +47,7 @@ from assayd.ports.artifacts import (
     Attester,
     BundleAttachments,
     ConcludedAttempt,
-    no_attachments,
+    attach_nothing,
 )
 from assayd.ports.clock import Clock
 from assayd.store.jobs import DatabaseJobStore
@@ -104,7 +104,7 @@ def _is_large_report(report: Report) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conclusion:
+class ConclusionWriter:
     """A writer of reports and bundles; it signs them if there is an `attester`.
 
     `attachments` returns the additional files of an attempt that belongs to a chain.
@@ -112,7 +112,7 @@ class Conclusion:
 
     artifacts: ArtifactStore
     clock: Clock
-    attachments: BundleAttachments = no_attachments
+    attachments: BundleAttachments = attach_nothing
     attester: Attester | None = None
     turns: FairSemaphore = field(default_factory=lambda: FairSemaphore(1))
     """Of the thread for large results: several would compete with the event loop for the interpreter."""
@@ -126,9 +126,9 @@ class Conclusion:
         self,
         job: Job,
         static: tuple[StageReport, ...],
-        ran: Ran | None,
+        ran: JudgedRun | None,
         failure: Failure | None,
-    ) -> Finished:
+    ) -> FinishedAttempt:
         """Merge all results into the report, write the bundle, and return the finished attempt."""
         report = _build_report(job, static, ran, failure, self.clock.now())
         for stage in report.stages[len(static) :]:
@@ -148,8 +148,8 @@ class Conclusion:
             result = _serialize_result(job, report, ran)
         await self._attach_chain_files(attempt, result)
         attempt = await self._write_bundle(attempt, result, ran, report, job)
-        misses = tuple(f.rule for f in report.findings if f.is_error and _is_static_miss(f, job))
-        return Finished(
+        misses = tuple(f.rule for f in report.findings if f.is_error and could_be_static(f, job))
+        return FinishedAttempt(
             attempt=attempt,
             report=result.report,
             execution=result.execution,
@@ -161,7 +161,7 @@ class Conclusion:
 
     async def give_up(self, attempt: Attempt, document: bytes, failure: Failure) -> Attempt:
         """Conclude an attempt that can't be started because its kind or profile no longer exists."""
-        ended = replace(with_failure(failure, attempt), cause=None)
+        ended = replace(add_failure(failure, attempt), cause=None)
         report = Report(
             attempt_id=attempt.id,
             kind=attempt.kind,
@@ -189,7 +189,7 @@ class Conclusion:
         self,
         attempt: Attempt,
         result: SerializedResult,
-        ran: Ran | None,
+        ran: JudgedRun | None,
         report: Report,
         job: Job | None = None,
     ) -> Attempt:
@@ -202,13 +202,13 @@ class Conclusion:
             log.error(
                 "bundle.write_failed", attempt_id=attempt.id, code=trouble.code, message=trouble.message
             )
-            # Without its record a pass is not a pass.
-            return with_failure(Failure(code=trouble.code, message=trouble.message), attempt)
+            # A pass without its record isn't a pass.
+            return add_failure(Failure(code=trouble.code, message=trouble.message), attempt)
         return replace(attempt, bundle=written.location, artifacts=written.artifacts)
 
 
 def _build_concluded(
-    attempt: Attempt, result: SerializedResult, ran: Ran | None, report: Report, job: Job | None
+    attempt: Attempt, result: SerializedResult, ran: JudgedRun | None, report: Report, job: Job | None
 ) -> ConcludedAttempt:
     prepared = job.prepared if job is not None else None
     return ConcludedAttempt(
@@ -222,11 +222,13 @@ def _build_concluded(
         score=report.score,
         validated_at=report.validated_at,
         files=dict(result.files),
-        sources=checked_texts(job.validator, prepared) if job is not None and prepared is not None else (),
+        sources=find_checked_texts(job.validator, prepared)
+        if job is not None and prepared is not None
+        else (),
     )
 
 
-def _is_static_miss(finding: Finding, job: Job) -> bool:
+def could_be_static(finding: Finding, job: Job) -> bool:
     """Return whether the static stages could have found this fault; they can't know a connection's host."""
     listed = job.policy.network.mode is NetworkMode.ALLOWLIST
     return finding.rule.startswith(POLICY_RULES) and not (listed and finding.rule == NETWORK_RULE)
@@ -235,7 +237,7 @@ def _is_static_miss(finding: Finding, job: Job) -> bool:
 def _build_report(
     job: Job,
     static: tuple[StageReport, ...],
-    ran: Ran | None,
+    ran: JudgedRun | None,
     failure: Failure | None,
     now: datetime,
 ) -> Report:
@@ -248,7 +250,7 @@ def _build_report(
         verdict=Verdict.ERROR,
         stage_reached="",
         stages=stages,
-        static_results=static_results(static),
+        static_results=list_static_results(static),
         effective_limits=limits_document(job.limits, job.policy.network),
         clamped=job.policy.clamped,
         input_digest=job.submission.input_digest,
@@ -280,7 +282,7 @@ def _retry_context(job: Job, report: Report) -> str | None:
     return job.validator.retry_context(found, next(iter(failed), PASSED), job.policy)
 
 
-def _refused_imports(ran: Ran | None) -> tuple[PolicyEvent, ...]:
+def _refused_imports(ran: JudgedRun | None) -> tuple[PolicyEvent, ...]:
     """Return the distinct imports of a run that the policy refuses."""
     events = [event for unit in ran.result.units for event in unit.events] if ran is not None else []
     return tuple(dict.fromkeys(event for event in events if event.kind == "import" and not event.allowed))
@@ -297,7 +299,7 @@ def _add_rating(job: Job, report: Report) -> Report:
     return replace(report, confidence=confidence, feedback=rating.feedback)
 
 
-def _add_score(job: Job, report: Report, ran: Ran | None) -> Report:
+def _add_score(job: Job, report: Report, ran: JudgedRun | None) -> Report:
     """Add the kind's integrity score, if it has one; use null if the run reveals nothing about the code."""
     integrity = job.validator.integrity(job.submission.payload)
     if integrity is None or report.verdict not in _RATED:
@@ -315,14 +317,14 @@ def _skipped_stages(job: Job) -> tuple[StageReport, ...]:
     return tuple(StageReport(name=s.name, status=StageStatus.SKIPPED) for s in job.validator.stages)
 
 
-def _serialize_result(job: Job, report: Report, ran: Ran | None) -> SerializedResult:
+def _serialize_result(job: Job, report: Report, ran: JudgedRun | None) -> SerializedResult:
     result = ran.result if ran else None
     done = execution_document(result, limits=job.limits, network=job.policy.network) if result else None
     written, execution = canonical(report_document(report)), canonical(done)
     files = _bundle_files(job.attempt, job.submission.document, written, execution, result)
     if report.cases is not None:
-        files[f"junit_{stamp(job.attempt.created_at)}.xml"] = junit(report)
-    facts = facts_of(report, result, job.limits)
+        files[f"junit_{format_timestamp(job.attempt.created_at)}.xml"] = junit(report)
+    facts = collect_facts(report, result, job.limits)
     return SerializedResult(report=written, execution=execution, files=files, facts=facts)
 
 
@@ -330,7 +332,7 @@ def _bundle_files(
     attempt: Attempt, document: bytes, report: bytes, execution: bytes, result: RunResult | None = None
 ) -> dict[str, bytes]:
     """Return the files of the bundle by name, as listed in docs/result-contract.md."""
-    moment = stamp(attempt.created_at)
+    moment = format_timestamp(attempt.created_at)
     files = {
         f"stdout_{moment}.log": _join_output(result, "stdout"),
         f"stderr_{moment}.log": _join_output(result, "stderr"),
@@ -347,7 +349,7 @@ def _join_output(result: RunResult | None, stream: str) -> bytes:
     return "".join(getattr(unit, stream).text() for unit in result.units).encode() if result else b""
 
 
-def _build_bundle(attempt: Attempt, files: dict[str, bytes], ran: Ran | None) -> Bundle:
+def _build_bundle(attempt: Attempt, files: dict[str, bytes], ran: JudgedRun | None) -> Bundle:
     cut = {f"files/{o.name}" for o in ran.result.outputs if o.truncated} if ran else set()
     for stream in ("stdout", "stderr"):
         if ran and any(getattr(unit, stream).truncated for unit in ran.result.units):
@@ -370,7 +372,7 @@ def _build_bundle(attempt: Attempt, files: dict[str, bytes], ran: Ran | None) ->
     )
 
 
-def _image_python(ran: Ran | None) -> str | None:
+def _image_python(ran: JudgedRun | None) -> str | None:
     return ran.result.container.python if ran else None
 
 
@@ -386,7 +388,7 @@ def ended(attempt: Attempt, at: datetime, timings_s: Mapping[str, float] | None 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdicts:
+class VerdictRecorder:
     """A recorder of verdicts. Once `stopping` is set, it no longer retries if the store fails."""
 
     jobs: DatabaseJobStore
@@ -395,30 +397,32 @@ class Verdicts:
     hub: EventHub
     stopping: asyncio.Event
 
-    async def record(self, finished: Finished, timings_s: Mapping[str, float]) -> Finished:
+    async def record(self, finished: FinishedAttempt, timings_s: Mapping[str, float]) -> FinishedAttempt:
         """Record a verdict durably, then publish it; return the recorded verdict."""
         attempt = ended(finished.attempt, self.clock.now(), timings_s)
         events = self._last_events(attempt)
         recorded = await self._write_verdict(attempt, events, finished)
         for event in events if recorded is attempt else self._last_events(recorded):
-            self.hub.show(event)
+            self.hub.deliver(event)
         await self._remove_superseded(recorded)
         kept = replace(
             finished, attempt=recorded, cases=(), refusals=()
-        )  # on record; large values are in them
+        )  # recorded, and large values are in it
         if recorded.bundle != attempt.bundle:  # another run's verdict was first, and has its own documents
             return replace(kept, report=None, execution=None)
         return kept
 
-    def _last_events(self, attempt: Attempt) -> tuple[Event, ...]:
-        return self.hub.prepare(
+    def _last_events(self, attempt: Attempt) -> tuple[AttemptEvent, ...]:
+        return self.hub.number_events(
             attempt.id,
             attempt.run_number,
             ("state", state_body(attempt.state)),
             ("finished", finished_body(attempt)),
         )
 
-    async def _write_verdict(self, attempt: Attempt, last: tuple[Event, ...], finished: Finished) -> Attempt:
+    async def _write_verdict(
+        self, attempt: Attempt, last: tuple[AttemptEvent, ...], finished: FinishedAttempt
+    ) -> Attempt:
         """Write the verdict; retry while the store's error is temporary.
 
         Until the verdict is written, the attempt isn't finished. If the verdict can't be written, the
@@ -426,20 +430,20 @@ class Verdicts:
         """
         while True:
             try:
-                events = (*self.hub.durable(attempt.id), *last)
+                events = (*self.hub.durable_events(attempt.id), *last)
                 first = await self.jobs.finish(attempt, events, finished.cases, finished.refusals)
                 recorded = attempt if first else await self.jobs.get(attempt.id)
             except StoreError as trouble:
                 log.critical("verdict.not_recorded", code=trouble.code)
                 if self.stopping.is_set() or not trouble.retryable:
-                    return with_failure(Failure(code=trouble.code, message=trouble.message), attempt)
+                    return add_failure(Failure(code=trouble.code, message=trouble.message), attempt)
                 await pause(RECORD_AGAIN_S, unless=self.stopping)
             else:
                 return recorded or attempt
 
     async def _remove_superseded(self, attempt: Attempt) -> None:
         """Remove the bundle of a run that was lost later; a later sweep removes any remaining files."""
-        earlier = replaced_location(attempt.bundle) if attempt.bundle else None
+        earlier = find_replaced_location(attempt.bundle) if attempt.bundle else None
         if earlier is not None:
             try:
                 await self.artifacts.remove(earlier)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from heapq import merge
 
 from assayd.aio import Signal
-from assayd.model.records import Event
+from assayd.model.records import AttemptEvent
 from assayd.ports.clock import Clock
 
 OUTPUT = frozenset({"stdout", "stderr"})
@@ -40,8 +40,8 @@ class EventHub:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._logs: dict[str, _Log] = {}
-        self._ended: OrderedDict[str, _Log] = OrderedDict()
+        self._logs: dict[str, _AttemptLog] = {}
+        self._ended: OrderedDict[str, _AttemptLog] = OrderedDict()
         self._recent: deque[_StreamEvent] = deque(maxlen=RECENT_KEPT)
         self._published = 0
         self._generation = f"{clock.now():%Y%m%dT%H%M%S%f}"
@@ -55,40 +55,42 @@ class EventHub:
         if behind:
             log.behind, log.next_seq = behind, behind + 1
 
-    def publish(self, attempt_id: str, run_number: int, kind: str, body: dict[str, object]) -> Event:
+    def publish(self, attempt_id: str, run_number: int, kind: str, body: dict[str, object]) -> AttemptEvent:
         """Number an event and send it to all followers."""
-        (event,) = self.prepare(attempt_id, run_number, (kind, body))
-        self.show(event)
+        (event,) = self.number_events(attempt_id, run_number, (kind, body))
+        self.deliver(event)
         return event
 
-    def prepare(
+    def number_events(
         self, attempt_id: str, run_number: int, *bodies: tuple[str, dict[str, object]]
-    ) -> tuple[Event, ...]:
+    ) -> tuple[AttemptEvent, ...]:
         """Number the next events; `show` sends them to followers once their content is recorded."""
         at, seq = self._clock.now(), self._attempt_log(attempt_id).next_seq
         return tuple(
-            Event(attempt_id=attempt_id, run_number=run_number, seq=seq + place, kind=kind, at=at, body=body)
+            AttemptEvent(
+                attempt_id=attempt_id, run_number=run_number, seq=seq + place, kind=kind, at=at, body=body
+            )
             for place, (kind, body) in enumerate(bodies)
         )
 
-    def show(self, event: Event) -> None:
+    def deliver(self, event: AttemptEvent) -> None:
         """Send a numbered event to all followers."""
         log = self._attempt_log(event.attempt_id)
         log.add(event)
         if event.kind not in OUTPUT:
             self._published += 1
             self._recent.append(_StreamEvent(number=self._published, owner=log.owner, event=event))
-            self._any.give()
+            self._any.wake_all()
 
-    def _attempt_log(self, attempt_id: str) -> _Log:
-        return self._logs.get(attempt_id) or self._logs.setdefault(attempt_id, _Log())
+    def _attempt_log(self, attempt_id: str) -> _AttemptLog:
+        return self._logs.get(attempt_id) or self._logs.setdefault(attempt_id, _AttemptLog())
 
-    def durable(self, attempt_id: str) -> Sequence[Event]:
+    def durable_events(self, attempt_id: str) -> Sequence[AttemptEvent]:
         """Return the events of an attempt that must be stored."""
         log = self._logs.get(attempt_id)
         return tuple(log.durable) if log else ()
 
-    def newest(self, attempt_id: str) -> int:
+    def newest_event_number(self, attempt_id: str) -> int:
         """Return the number of the last published event of an attempt."""
         return self._attempt_log(attempt_id).next_seq - 1
 
@@ -101,11 +103,11 @@ class EventHub:
             while len(self._ended) > ENDED_KEPT:
                 self._ended.popitem(last=False)
 
-    def knows(self, attempt_id: str) -> bool:
+    def holds_events(self, attempt_id: str) -> bool:
         """Return whether an attempt's events are in memory; otherwise, they are in the store."""
         return attempt_id in self._logs or attempt_id in self._ended
 
-    async def follow(self, attempt_id: str, *, after: int = 0) -> AsyncGenerator[Event, None]:
+    async def follow(self, attempt_id: str, *, after: int = 0) -> AsyncGenerator[AttemptEvent, None]:
         """Yield an attempt's events after the given number, then new events until the attempt ends."""
         log = self._logs.get(attempt_id) or self._ended.get(attempt_id)
         while log is not None:
@@ -119,7 +121,7 @@ class EventHub:
 
     async def follow_all(
         self, owner: int | None = None, *, after: str | None = None
-    ) -> AsyncGenerator[tuple[str, Event], None]:
+    ) -> AsyncGenerator[tuple[str, AttemptEvent], None]:
         """Yield the durable events of all attempts from now on, each with its position in this stream.
 
         Args:
@@ -147,16 +149,16 @@ class EventHub:
             seen = newest
             await changed.wait()
 
-    def _missed_event(self) -> Event:
+    def _missed_event(self) -> AttemptEvent:
         """Return a gap event for lost events; the number of events that this follower missed is unknown."""
-        return Event(
+        return AttemptEvent(
             attempt_id="", run_number=0, seq=0, kind=GAP, at=self._clock.now(), body={"missed": None}
         )
 
     def end(self) -> None:
         """End the streams of all followers of all attempts."""
         self._stopped = True
-        self._any.give()
+        self._any.wake_all()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,23 +167,23 @@ class _StreamEvent:
 
     number: int
     owner: int | None
-    event: Event
+    event: AttemptEvent
 
 
-class _Log:
+class _AttemptLog:
     """The log of one attempt: its durable events, and a ring buffer of its output."""
 
     def __init__(self) -> None:
         self.owner: int | None = None
         self.behind = 0
         self.next_seq = 1
-        self.durable: list[Event] = []
+        self.durable: list[AttemptEvent] = []
         self.ended = False
         self.signal = Signal()
-        self._output: deque[Event] = deque()
+        self._output: deque[AttemptEvent] = deque()
         self._output_bytes = 0
 
-    def add(self, event: Event) -> None:
+    def add(self, event: AttemptEvent) -> None:
         """Store an event; if the buffer is full, drop the oldest output."""
         self.next_seq = event.seq + 1
         if event.kind in OUTPUT:
@@ -191,20 +193,20 @@ class _Log:
                 self._output_bytes -= _event_size(self._output.popleft())
         else:
             self.durable.append(event)
-        self.signal.give()
+        self.signal.wake_all()
 
     def end(self) -> None:
         """Signal that no more events will follow."""
         self.ended = True
-        self.signal.give()
+        self.signal.wake_all()
 
-    def after(self, seq: int) -> Iterator[Event]:
+    def after(self, seq: int) -> Iterator[AttemptEvent]:
         """Return the events in memory after a given event, with a gap event for each missing range."""
         kept = merge(tuple(self.durable), tuple(self._output), key=lambda event: event.seq)
         return insert_gaps(kept, max(seq, self.behind))
 
 
-def insert_gaps(events: Iterable[Event], last_seq: int) -> Iterator[Event]:
+def insert_gaps(events: Iterable[AttemptEvent], last_seq: int) -> Iterator[AttemptEvent]:
     """Yield the events after `last_seq`, with a gap event for each range of missing numbers."""
     for event in events:
         if event.seq > last_seq:
@@ -215,8 +217,8 @@ def insert_gaps(events: Iterable[Event], last_seq: int) -> Iterator[Event]:
             last_seq = event.seq
 
 
-def _gap_event(following: Event, missed: int) -> Event:
-    return Event(
+def _gap_event(following: AttemptEvent, missed: int) -> AttemptEvent:
+    return AttemptEvent(
         attempt_id=following.attempt_id,
         run_number=following.run_number,
         seq=following.seq - 1,
@@ -226,5 +228,5 @@ def _gap_event(following: Event, missed: int) -> Event:
     )
 
 
-def _event_size(event: Event) -> int:
+def _event_size(event: AttemptEvent) -> int:
     return EVENT_BYTES + sum(len(value) for value in event.body.values() if isinstance(value, str))

@@ -29,7 +29,7 @@ from assayd.model.report import Case, StageReport
 from assayd.model.run import Limits, RunSpec, UnitResult
 from assayd.model.submission import Submission
 from assayd.ports.clock import Clock
-from assayd.ports.driving import ALONE, Driving
+from assayd.ports.driving import ALONE, WorkAssignment
 from assayd.ports.tracing import NO_SPAN, Span
 from assayd.sandbox.session.conversation import RunObserver
 
@@ -41,7 +41,7 @@ UNITS_TRACED = 100
 """Units of a run that have spans; later ones have none."""
 
 
-class Abandoned(Exception):
+class AttemptAbandoned(Exception):
     """An exception raised if the daemon stops before the verdict; its next run recovers the attempt.
 
     `run_number` is the number of the interrupted run; None if no run was interrupted.
@@ -91,7 +91,7 @@ class Job:
             raise ValueError(f"the submission of {self.attempt.id} isn't read yet")
         return self.read
 
-    def move(self, state: State) -> None:
+    def change_state(self, state: State) -> None:
         """Change to the next state and publish it. Raises: ValueError, if the transition is forbidden."""
         if state not in TRANSITIONS[self.attempt.state]:
             raise ValueError(f"an attempt can't go from {self.attempt.state} to {state}")
@@ -103,32 +103,32 @@ class Job:
         self.emit("stage", stage_body(stage))
 
     @contextmanager
-    def measured(self, clock: Clock, step: str, *, span: str | None = None) -> Iterator[Span]:
+    def measure_step(self, clock: Clock, step: str, *, span: str | None = None) -> Iterator[Span]:
         """Add the body's duration to the step's timing; yield a span, by default named after the step."""
         began = clock.monotonic()
         try:
-            with self.traced(span or step) as begun:
+            with self.trace_step(span or step) as begun:
                 yield begun
         finally:
             self.timings_s[step] = self.timings_s.get(step, 0.0) + clock.monotonic() - began
 
     @contextmanager
-    def traced(self, step: str) -> Iterator[Span]:
+    def trace_step(self, step: str) -> Iterator[Span]:
         """Trace a step as a span while the body runs, and add the span's ids to log lines."""
-        span, error = self.span.child(step), None
+        span, error = self.span.begin_child(step), None
         ids = trace_log_fields(span.context)
         try:
             # Several times per attempt: without tracing, there is nothing to bind.
             with structlog.contextvars.bound_contextvars(**ids) if ids else nullcontext():
                 yield span
         except BaseException as problem:
-            error = error_name(problem)
+            error = loggable_error_name(problem)
             raise
         finally:
             span.end(error)
 
 
-def error_name(problem: BaseException) -> str:
+def loggable_error_name(problem: BaseException) -> str:
     """Return an AssaydError's code, or the class name of another error; neither contains users' text."""
     return problem.code if isinstance(problem, AssaydError) else type(problem).__name__
 
@@ -162,7 +162,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class FinishedAttempt:
     """An attempt with its verdict, together with its documents as JSON bytes, as stored in the bundle.
 
     If `report` is missing, the documents are in the attempt's bundle. `static_misses` contains the rules
@@ -196,17 +196,17 @@ class UnitPublisher(RunObserver):
         cause, took_s = result.outcome.cause.value, result.usage.wall_s
         self._job.emit("unit", unit_body(self._units, index, cause, took_s))
         if index < UNITS_TRACED:
-            self._span.past("unit", took_s, index=index, cause=cause, cpu_s=result.usage.cpu_s)
+            self._span.add_finished_child("unit", took_s, index=index, cause=cause, cpu_s=result.usage.cpu_s)
 
     def output(self, index: int, stream: str, data: bytes) -> None:
         """Publish a unit's output."""
         self._job.emit(stream, output_body(self._units[index], data))
 
 
-class Execute(Protocol):
+class RunAttempt(Protocol):
     """A function that runs one attempt whose submission has been read."""
 
-    async def __call__(self, job: Job) -> Finished:
+    async def __call__(self, job: Job) -> FinishedAttempt:
         """Run the attempt, record its verdict, and return the attempt with the verdict.
 
         Raises: Abandoned, if the program stops before the outcome is decided.
@@ -244,23 +244,23 @@ class Readiness(Protocol):
         """Return the digest of the image to which a name currently refers. Raises: EngineError."""
         ...
 
-    def show(self, metrics: Metrics) -> None:
+    def update_gauges(self, metrics: Metrics) -> None:
         """Set the gauges to the current values."""
         ...
 
-    async def examine(self) -> Sequence[HealthRow]:
+    async def run_health_checks(self) -> Sequence[HealthRow]:
         """Run the health checks that need no container."""
         ...
 
-    async def examine_isolation(self) -> HealthRow:
+    async def check_isolation(self) -> HealthRow:
         """Test the isolation of the containers."""
         ...
 
 
-class Elsewhere(Protocol):
+class RemoteAttempts(Protocol):
     """Access to attempts that run in other processes."""
 
-    async def attend(self, attempt: Attempt) -> None:
+    async def publish_events(self, attempt: Attempt) -> None:
         """Publish the events of an unfinished attempt in this process too, from its first event."""
         ...
 
@@ -282,8 +282,8 @@ class Execution:
     which process continues long-running work.
     """
 
-    execute: Execute
+    execute: RunAttempt
     readiness: Readiness
     selftest: SelfTest | None
-    elsewhere: Elsewhere | None = None
-    driving: Driving = ALONE
+    elsewhere: RemoteAttempts | None = None
+    driving: WorkAssignment = ALONE

@@ -18,7 +18,7 @@ from assayd.documents import canonical
 from assayd.errors import EngineError
 from assayd.kind import Kind
 from assayd.model.health import HealthRow, HealthStatus
-from assayd.model.merge import Ran, decide_verdict, merge_stages
+from assayd.model.merge import JudgedRun, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageReport
 from assayd.model.run import Limits, RunResult, RunSpec
@@ -37,7 +37,7 @@ class SelfTest:
         self._analyst = analyst
         self._sandbox = sandbox
 
-    async def complaints(
+    async def run_sample(
         self, validator: Kind, sample: Sample, *, policy: ExecutionPolicy, limits: Limits
     ) -> list[str]:
         """Run one sample; return a sentence for each deviation from the sample's expected result.
@@ -54,11 +54,11 @@ class SelfTest:
         ran = None
         spec = None if checked.failed else validator.plan(checked.payload, policy, limits)
         if spec is not None:
-            result = await self._run(spec, limits)
-            ran = Ran(result=result, judgement=validator.judge(checked.payload, policy, result))
+            result = await self._run_spec(spec, limits)
+            ran = JudgedRun(result=result, judgement=validator.judge(checked.payload, policy, result))
         return _compare(sample, merge_stages(checked.stages, validator.runtime_stages, ran), ran)
 
-    async def _run(self, spec: RunSpec, limits: Limits, *, again: bool = True) -> RunResult:
+    async def _run_spec(self, spec: RunSpec, limits: Limits, *, again: bool = True) -> RunResult:
         """Run a container; as for an attempt, repeat the lease once after a retryable error."""
         try:
             async with self._sandbox.lease(spec) as lease:
@@ -66,10 +66,10 @@ class SelfTest:
         except EngineError as problem:
             if not (problem.retryable and again):
                 raise
-        return await self._run(spec, limits, again=False)
+        return await self._run_spec(spec, limits, again=False)
 
 
-def _compare(sample: Sample, stages: tuple[StageReport, ...], ran: Ran | None) -> list[str]:
+def _compare(sample: Sample, stages: tuple[StageReport, ...], ran: JudgedRun | None) -> list[str]:
     verdict = decide_verdict(stages, ran)
     found = {finding.rule for report in stages for finding in report.findings}
     complaints = []

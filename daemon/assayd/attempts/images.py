@@ -15,7 +15,7 @@ from itertools import islice
 
 import structlog
 
-from assayd.attempts.admission import limits_of
+from assayd.attempts.admission import derive_limits
 from assayd.attempts.health import SelfTest
 from assayd.documents import canonical
 from assayd.errors import EngineError
@@ -25,11 +25,11 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement
 from assayd.model.run import Limits, Program, RunSpec
 from assayd.model.submission import Sample
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 from assayd.policies import PolicySet
 from assayd.ports.clock import Clock
 from assayd.ports.engine import ImageFacts
-from assayd.sandbox.sandbox import LABEL_OFFER, PREFIX, Images, Sandbox, modules_of, runs_python
+from assayd.sandbox.sandbox import LABEL_OFFER, PREFIX, ImageCache, Sandbox, list_modules, runs_python
 
 log = structlog.get_logger()
 
@@ -43,7 +43,7 @@ CheckImage = Callable[[Sandbox, str], Awaitable[Sequence[str]]]
 """Tries the isolation of an image's containers; returns a sentence for each part that does not hold."""
 
 
-class ImageTrials:
+class ImageTester:
     """A tester of images for kinds; it remembers the results."""
 
     def __init__(
@@ -66,7 +66,7 @@ class ImageTrials:
         self._failed_at: dict[str, float] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def require(self, validator: Kind, policy: ExecutionPolicy, spec: RunSpec) -> None:
+    async def require_usable(self, validator: Kind, policy: ExecutionPolicy, spec: RunSpec) -> None:
         """Check that containers of a policy's image are isolated, and that the kind works in them.
 
         Raises: EngineError ``image.unfit``, ``image.no_python``, or an error that prevents the test.
@@ -118,7 +118,7 @@ class ImageTrials:
     async def _run_samples(self, name: str, validator: Kind, *, python: bool) -> Sequence[str]:
         """Run a kind's samples in an image under the kind's policy; skip Python samples without Python."""
         policy = replace(self._policies.get(validator.default_policy), image=name)
-        limits = limits_of(policy, self._caps)
+        limits = derive_limits(policy, self._caps)
         said = []
         fitting = (one for one in validator.samples if one.needs_container and not one.own_image)
         tried = (
@@ -127,7 +127,7 @@ class ImageTrials:
             if python or _runs_only_programs(_plan_sample(validator, one, policy, limits))
         )
         for sample in islice(tried, SAMPLES_TRIED):
-            found = await self._selftest.complaints(validator, sample, policy=policy, limits=limits)
+            found = await self._selftest.run_sample(validator, sample, policy=policy, limits=limits)
             said += [f"sample {sample.name}: {sentence}" for sentence in found]
         return said
 
@@ -148,7 +148,7 @@ _MISSING = "sandbox.module_missing"
 class ImageHints:
     """A source of hints for findings about missing modules, based on the images that profiles name."""
 
-    def __init__(self, images: Images, named: Callable[[], Mapping[str, Sequence[str]]]) -> None:
+    def __init__(self, images: ImageCache, named: Callable[[], Mapping[str, Sequence[str]]]) -> None:
         self._images = images
         self._named = named
 
@@ -157,19 +157,19 @@ class ImageHints:
         found = [one for findings in judgement.stage_findings.values() for one in findings]
         if not validator.any_image or all(finding.rule != _MISSING for finding in found):
             return judgement
-        known = await self._modules()
+        known = await self._hints_by_module()
         stages = {
             stage: tuple(_add_hint(finding, known) for finding in findings)
             for stage, findings in judgement.stage_findings.items()
         }
         return replace(judgement, stage_findings=stages)
 
-    async def _modules(self) -> Mapping[str, str]:
+    async def _hints_by_module(self) -> Mapping[str, str]:
         """Return a hint for each module of a built image; of several images, the first by name wins."""
         known: dict[str, str] = {}
         for name, profiles in sorted(self._named().items()):
             try:
-                modules = modules_of(await self._images.get(name))
+                modules = list_modules(await self._images.get(name))
             except EngineError:  # not built, or the engine is away: no hint
                 continue
             for module, version in modules.items():
@@ -184,4 +184,4 @@ def _add_hint(finding: Finding, known: Mapping[str, str]) -> Finding:
     hint = known.get(parts[1]) if finding.rule == _MISSING and len(parts) > 1 else None
     if hint is None:
         return finding
-    return replace(finding, suggestion=shorten(f"{hint} {finding.suggestion or ''}".rstrip()))
+    return replace(finding, suggestion=shorten_text(f"{hint} {finding.suggestion or ''}".rstrip()))

@@ -19,18 +19,18 @@ from typing import TypeVar
 import structlog
 from pydantic import BaseModel
 
-from assayd.analysis.analyst import Analyst, Checked
-from assayd.attempts.conclusion import Conclusion, Verdicts, is_large_result
-from assayd.attempts.execution import WAITING_S, Abandoned, Finished, Job, UnitPublisher
+from assayd.analysis.analyst import Analyst, CheckedSubmission
+from assayd.attempts.conclusion import ConclusionWriter, VerdictRecorder, is_large_result
+from assayd.attempts.execution import WAITING_S, AttemptAbandoned, FinishedAttempt, Job, UnitPublisher
 from assayd.errors import AssaydError, EngineError
 from assayd.fair_queue import FairSemaphore
 from assayd.findings.network_rules import add_network_facts
 from assayd.kind import Kind
 from assayd.model.attempt import MAX_RUNS, Failure, State
 from assayd.model.finding import has_errors
-from assayd.model.merge import CANCELLED, Ran, apply_quality_levels, settle
+from assayd.model.merge import CANCELLED, JudgedRun, apply_quality_levels, settle
 from assayd.model.policy import ExecutionPolicy, NetworkMode
-from assayd.model.records import Run
+from assayd.model.records import AttemptRun
 from assayd.model.report import Judgement, StageReport
 from assayd.model.run import Cause, RunResult, RunSpec
 from assayd.ports.clock import Clock
@@ -54,11 +54,11 @@ AddHints = Callable[[Kind, Judgement], Awaitable[Judgement]]
 """Returns a judgement with what other images would help with."""
 
 
-async def any_image(validator: Kind, policy: ExecutionPolicy, spec: RunSpec) -> None:
+async def accept_any_image(validator: Kind, policy: ExecutionPolicy, spec: RunSpec) -> None:
     """Accept every image; this is the default if images aren't tested."""
 
 
-async def no_hints(validator: Kind, judgement: Judgement) -> Judgement:
+async def keep_judgement(validator: Kind, judgement: Judgement) -> Judgement:
     """Return the judgement unchanged: the default without image hints."""
     return judgement
 
@@ -74,39 +74,39 @@ class LocalExecution:
     analyst: Analyst
     sandbox: Sandbox
     jobs: DatabaseJobStore
-    conclusion: Conclusion
-    verdicts: Verdicts
+    conclusion: ConclusionWriter
+    verdicts: VerdictRecorder
     clock: Clock
     slots: FairSemaphore
     daemon_id: str
     generation: str
     retry_window_s: float = 60.0
     max_runs: int = MAX_RUNS
-    require_image: RequireImage = any_image
-    add_hints: AddHints = no_hints
+    require_image: RequireImage = accept_any_image
+    add_hints: AddHints = keep_judgement
 
-    async def __call__(self, job: Job) -> Finished:
+    async def __call__(self, job: Job) -> FinishedAttempt:
         """Run an attempt, and record its verdict."""
         with self.sandbox.pool.attempt():
             finished = await self.run(job)
-            with job.traced("record"):
+            with job.trace_step("record"):
                 return await self.verdicts.record(finished, job.timings_s)
 
-    async def run(self, job: Job) -> Finished:
+    async def run(self, job: Job) -> FinishedAttempt:
         """Process an attempt from its submission to its bundle; the caller records the verdict.
 
         Raises: Abandoned, if the daemon stops before the outcome is decided.
         """
         static: tuple[StageReport, ...] = ()
-        ran: Ran | None = None
+        ran: JudgedRun | None = None
         failure: Failure | None = None
         try:
             self._refuse_further_run(job)
-            checked = await self._check(job)
+            checked = await self._run_static_stages(job)
             static = checked.stages
             job.prepared = checked.payload
             spec = _plan(job, checked)
-            ran = await self._execute(job, spec, checked.payload) if spec is not None else None
+            ran = await self._run_plan(job, spec, checked.payload) if spec is not None else None
             failure = _lost_run_failure(ran)
         except TimeoutError:
             failure = _overdue_failure(job)
@@ -116,17 +116,17 @@ class LocalExecution:
             log.exception("attempt.broken", attempt_id=job.attempt.id)
             failure = Failure(code="internal", message="The daemon failed on this attempt; see its log.")
         _raise_if_abandoned(job, ran, failure)
-        job.move(State.JUDGING)
-        with job.measured(self.clock, "report"):
+        job.change_state(State.JUDGING)
+        with job.measure_step(self.clock, "report"):
             return await self._conclude(job, static, ran, failure)
 
     async def _conclude(
         self,
         job: Job,
         static: tuple[StageReport, ...],
-        ran: Ran | None,
+        ran: JudgedRun | None,
         failure: Failure | None,
-    ) -> Finished:
+    ) -> FinishedAttempt:
         """Conclude the attempt with its result; if this fails, conclude it with an internal error."""
         try:
             return await self.conclusion.conclude(job, static, ran, failure)
@@ -144,11 +144,11 @@ class LocalExecution:
             message = f"The attempt was interrupted {times} by internal failures."
             raise AssaydError("attempt.interrupted", message)
 
-    async def _check(self, job: Job) -> Checked:
+    async def _run_static_stages(self, job: Job) -> CheckedSubmission:
         """Run the static stages in an analysis worker."""
         if job.attempt.state is not State.CHECKING:
-            job.move(State.CHECKING)
-        with job.measured(self.clock, "static") as span:
+            job.change_state(State.CHECKING)
+        with job.measure_step(self.clock, "static") as span:
             async with job.deadline.scope():
                 checked = await self.analyst.check(
                     job.validator, job.submission.payload, job.policy, flow=job.attempt.flow
@@ -158,7 +158,7 @@ class LocalExecution:
             job.publish_stage(stage)
         return checked
 
-    async def _execute(self, job: Job, spec: RunSpec, payload: BaseModel) -> Ran:
+    async def _run_plan(self, job: Job, spec: RunSpec, payload: BaseModel) -> JudgedRun:
         """Run the plan in a container; repeat a run that was lost because of an internal error.
 
         A failed lease doesn't count as a run. It is retried as long as the engine may recover.
@@ -196,32 +196,32 @@ class LocalExecution:
     async def _run_once(self, job: Job, spec: RunSpec) -> RunResult:
         """Lease a container, record the attempt that holds it, and run the units."""
         if job.attempt.state is not State.LEASING:
-            job.move(State.LEASING)
+            job.change_state(State.LEASING)
         async with self._lease_container(job, spec) as lease:
-            with job.measured(self.clock, "lease", span="journal"):
+            with job.measure_step(self.clock, "lease", span="journal"):
                 await self._record_run(job, lease)
-            job.move(State.RUNNING)
+            job.change_state(State.RUNNING)
             job.deadline.restart(spec.limits.timeout_s)
-            with job.measured(self.clock, "run") as span:
+            with job.measure_step(self.clock, "run") as span:
                 return await self.sandbox.run(lease, job.deadline, UnitPublisher(job, spec, span))
 
     @asynccontextmanager
     async def _lease_container(self, job: Job, spec: RunSpec) -> AsyncIterator[Lease]:
         """Hold a slot and a leased container while the body runs. Raises: EngineError or TimeoutError."""
         async with AsyncExitStack() as held:
-            with job.measured(self.clock, "lease"):
+            with job.measure_step(self.clock, "lease"):
                 async with job.deadline.scope():
                     await self.require_image(job.validator, job.policy, spec)
                     await held.enter_async_context(self.slots.hold(*job.attempt.flow, job.attempt.id))
                     lease = await held.enter_async_context(self.sandbox.lease(spec, *job.attempt.flow))
             yield lease
 
-    async def _add_trial_findings(self, job: Job, payload: BaseModel, ran: Ran) -> Ran:
+    async def _add_trial_findings(self, job: Job, payload: BaseModel, ran: JudgedRun) -> JudgedRun:
         """Add a trial's findings, if the kind and the profile require a trial and the submission passed."""
         found = ran.judgement.stage_findings
         if not ran.result.outcome.completed or any(map(has_errors, found.values())):
             return ran
-        policy = job.policy.for_run_time()
+        policy = job.policy.to_run_time()
         plan = partial(job.validator.plan_trial, payload, policy, job.limits, ran.result)
         spec = await self._call_decoder(job, plan, ran.result)
         trial = await self._run_trial(job, spec) if spec is not None else None
@@ -243,7 +243,7 @@ class LocalExecution:
         try:
             async with self._lease_container(job, spec) as lease:
                 job.deadline.restart(spec.limits.timeout_s)
-                with job.measured(self.clock, "run"):
+                with job.measure_step(self.clock, "run"):
                     result = await self.sandbox.run(lease, job.deadline)
         except (EngineError, TimeoutError) as problem:
             log.warning("trial.failed", problem=type(problem).__name__)
@@ -257,7 +257,7 @@ class LocalExecution:
         job.attempt = replace(job.attempt, run_number=number, warm=lease.warm)
         now = self.clock.now()
         await self.jobs.lease(
-            Run(
+            AttemptRun(
                 attempt_id=job.attempt.id,
                 kind=job.attempt.kind,
                 run_number=number,
@@ -269,7 +269,7 @@ class LocalExecution:
             )
         )
 
-    async def _judge_result(self, job: Job, payload: BaseModel, result: RunResult) -> Ran:
+    async def _judge_result(self, job: Job, payload: BaseModel, result: RunResult) -> JudgedRun:
         """Return the validator's judgement of the raw record."""
         judge = partial(job.validator.judge, payload, job.policy, result)
         judgement = await self._call_decoder(job, judge, result)
@@ -278,7 +278,7 @@ class LocalExecution:
         judgement = _settle_findings(job, replace(judgement, stage_findings=leveled))
         if job.policy.network.mode is NetworkMode.ALLOWLIST:
             judgement = add_network_facts(judgement, result)
-        return Ran(result=result, judgement=await self.add_hints(job.validator, judgement))
+        return JudgedRun(result=result, judgement=await self.add_hints(job.validator, judgement))
 
     async def _call_decoder(self, job: Job, function: Callable[[], T], result: RunResult) -> T:
         """Call a function that decodes a result, in a thread if the result is large."""
@@ -289,11 +289,11 @@ class LocalExecution:
         )
 
 
-def _raise_if_abandoned(job: Job, ran: Ran | None, failure: Failure | None) -> None:
+def _raise_if_abandoned(job: Job, ran: JudgedRun | None, failure: Failure | None) -> None:
     """Raise Abandoned for an interrupted attempt, unless it has reached a verdict."""
     broken_off = ran is not None and ran.result.outcome.cause is Cause.CANCELLED
     if job.abandoned and (broken_off or failure is not None):
-        raise Abandoned(job.attempt.run_number if broken_off else None)
+        raise AttemptAbandoned(job.attempt.run_number if broken_off else None)
 
 
 def _add_stage_spans(span: Span, stages: Sequence[StageReport]) -> None:
@@ -301,7 +301,7 @@ def _add_stage_spans(span: Span, stages: Sequence[StageReport]) -> None:
     left_s = sum(stage.duration_s for stage in stages)
     for stage in stages:
         left_s -= stage.duration_s
-        span.past(
+        span.add_finished_child(
             f"stage {stage.name}",
             stage.duration_s,
             ended_ago_s=left_s,
@@ -310,9 +310,9 @@ def _add_stage_spans(span: Span, stages: Sequence[StageReport]) -> None:
         )
 
 
-def _plan(job: Job, checked: Checked) -> RunSpec | None:
+def _plan(job: Job, checked: CheckedSubmission) -> RunSpec | None:
     """Return the run spec; None if a static stage failed."""
-    policy = job.policy.for_run_time()
+    policy = job.policy.to_run_time()
     return None if checked.failed else job.validator.plan(checked.payload, policy, job.limits)
 
 
@@ -325,7 +325,7 @@ def _settle_findings(job: Job, judgement: Judgement) -> Judgement:
     return replace(judgement, stage_findings=found)
 
 
-def _lost_run_failure(ran: Ran | None) -> Failure | None:
+def _lost_run_failure(ran: JudgedRun | None) -> Failure | None:
     """Return the internal error to which the last run was lost; None if the run wasn't lost."""
     if ran is None or ran.result.outcome.cause is not Cause.INFRASTRUCTURE:
         return None

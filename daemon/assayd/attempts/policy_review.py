@@ -157,7 +157,7 @@ def _reason_for_import(key: str, name: str, policy: ExecutionPolicy) -> str | No
     return f"it guards isolation: {reason}" if reason else None
 
 
-async def suggest(
+async def suggest_additions(
     policy: ExecutionPolicy,
     attempts: AsyncIterator[Attempt],
     findings: Callable[[Attempt], Awaitable[Iterable[Finding]]],

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import count
 from weakref import WeakValueDictionary
 
-from assayd.aio import together
+from assayd.aio import run_concurrently
 from assayd.analysis.analyst import Analyst
 from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.byte_budget import LARGE_BYTES
@@ -29,10 +29,10 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.finding import Finding, Severity
 from assayd.model.merge import merge_stages
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.records import Query
+from assayd.model.records import AttemptQuery
 from assayd.model.report import StageReport, Verdict
 from assayd.model.submission import Peer, Submission
-from assayd.policies import PolicySet, tighten
+from assayd.policies import PolicySet, tighten_policy
 from assayd.store.jobs import DatabaseJobStore
 
 MOST_LARGE = 2
@@ -48,14 +48,14 @@ class CheckTurns:
         self._numbers = count()
 
     @asynccontextmanager
-    async def of_user(self, uid: int) -> AsyncIterator[None]:
+    async def wait_for_user_turn(self, uid: int) -> AsyncIterator[None]:
         """Wait until no other check of this user is running."""
         lock = self._users.setdefault(uid, asyncio.Lock())
         async with lock:
             yield
 
     @asynccontextmanager
-    async def of_size(self, uid: int, size: int) -> AsyncIterator[None]:
+    async def wait_for_size_turn(self, uid: int, size: int) -> AsyncIterator[None]:
         """Wait until a submission of `size` bytes may be read and kept in memory during its analysis."""
         if size <= LARGE_BYTES:
             yield
@@ -140,7 +140,7 @@ Read = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyTrials:
+class PolicyTrialRunner:
     """A runner of trials of profiles. `busy` contains the users with a running trial: at most one each."""
 
     jobs: DatabaseJobStore
@@ -154,7 +154,7 @@ class PolicyTrials:
     turns: CheckTurns = field(default_factory=CheckTurns)
 
     async def run(
-        self, policy: ExecutionPolicy, query: Query, peer: Peer, *, run: bool = False
+        self, policy: ExecutionPolicy, query: AttemptQuery, peer: Peer, *, run: bool = False
     ) -> AsyncGenerator[PolicyTrial, None]:
         """Yield the trial's state as it progresses; if the generator is closed, cancel the trial.
 
@@ -172,7 +172,9 @@ class PolicyTrials:
                 if run and not await self._run_attempt(trial, some[0], policy, peer):
                     break
                 if not run:
-                    await together(*(self._check_attempt(trial, one, policy, peer.uid) for one in some))
+                    await run_concurrently(
+                        *(self._check_attempt(trial, one, policy, peer.uid) for one in some)
+                    )
                 trial.tried += len(some)
                 yield trial
             trial.complete = trial.tried == trial.total
@@ -190,7 +192,7 @@ class PolicyTrials:
         finally:
             self.busy.discard(uid)
 
-    async def _select_attempts(self, query: Query) -> list[Attempt]:
+    async def _select_attempts(self, query: AttemptQuery) -> list[Attempt]:
         """Return the newest matching finished attempts whose verdicts depend on the submitted code."""
         found: list[Attempt] = []
         query = replace(query, state=State.FINISHED, limit=PAGE)
@@ -207,7 +209,7 @@ class PolicyTrials:
     ) -> None:
         """Compare an attempt's verdict with the result of its static stages under the profile, in turn."""
         try:
-            async with self.turns.of_size(uid, await self.jobs.document_size(attempt.id)):
+            async with self.turns.wait_for_size_turn(uid, await self.jobs.document_size(attempt.id)):
                 document = await self.jobs.document(attempt.id)
                 await self._compare_verdict(trial, attempt, document, policy, uid)
         except StoreError:
@@ -222,7 +224,7 @@ class PolicyTrials:
             trial.left_out += 1
             return
         try:
-            wanted = kind.narrow(submission.payload, _tighten(policy, submission))
+            wanted = kind.narrow(submission.payload, _apply_overrides(policy, submission))
         except AssaydError:
             trial.left_out += 1
             return
@@ -267,21 +269,21 @@ class PolicyTrials:
     async def _read_submission(self, document: bytes, uid: int) -> Submission | None:
         """Return a stored submission; None if this daemon can't read it anymore."""
         try:
-            return await self.admission.read_in_turn(document, uid)
+            return await self.admission.read_submission_in_turn(document, uid)
         except AssaydError:
             return None
 
     async def _report_errors(self, attempt: Attempt, uid: int) -> list[Finding]:
         """Return the errors of an attempt's report as findings."""
         report, _ = await self.documents(attempt)
-        found = await self.admission.budget.read_in_turn(report, uid, findings_of)
+        found = await self.admission.budget.read_in_turn(report, uid, read_findings)
         return [finding for finding in found if finding.is_error]
 
 
-def _tighten(policy: ExecutionPolicy, submission: Submission) -> ExecutionPolicy:
+def _apply_overrides(policy: ExecutionPolicy, submission: Submission) -> ExecutionPolicy:
     """Return the profile with the request's overrides; without any of them if one would loosen it."""
     try:
-        return tighten(policy, submission.overrides)
+        return tighten_policy(policy, submission.overrides)
     except RequestError:
         return policy
 
@@ -293,7 +295,7 @@ def _under_policy(policy: str, document: bytes) -> bytes:
     return json.dumps({**kept, "policy": policy}).encode()
 
 
-def findings_of(report: bytes) -> list[Finding]:
+def read_findings(report: bytes) -> list[Finding]:
     """Return the findings of a stored report, with the fields that a review needs."""
     said = json.loads(report) or {}
     return [
@@ -310,7 +312,9 @@ def findings_of(report: bytes) -> list[Finding]:
     ]
 
 
-async def check_static(submission: Submission, trials: PolicyTrials, *, uid: int) -> tuple[StageReport, ...]:
+async def check_static(
+    submission: Submission, trials: PolicyTrialRunner, *, uid: int
+) -> tuple[StageReport, ...]:
     """Return the stages that an attempt would report, with run-time stages skipped; users take turns.
 
     Raises: RequestError, as for the submission of an attempt.

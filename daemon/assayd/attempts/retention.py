@@ -18,14 +18,14 @@ from typing import NoReturn
 
 import structlog
 
-from assayd.attempts.acceptance import excess, excess_for_room
+from assayd.attempts.acceptance import compute_excess, compute_excess_for_room
 from assayd.errors import StoreError
-from assayd.model.attempt import SECOND_RUN, Attempt, disk_bytes
+from assayd.model.attempt import SECOND_RUN, Attempt, compute_disk_bytes
 from assayd.model.records import SweepResult
 from assayd.ports.artifacts import ArtifactStore
 from assayd.ports.clock import Clock
-from assayd.ports.driving import Leads, always_leads
-from assayd.store.attempt_queries import Removable, StoredUsage
+from assayd.ports.driving import Leads, is_always_leader
+from assayd.store.attempt_queries import RemovalQuery, StoredUsage
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
 
@@ -38,7 +38,7 @@ AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keep:
+class RetentionLimits:
     """The limits of retention. `min_free_bytes` is the disk space that must stay free."""
 
     days: int
@@ -62,7 +62,7 @@ class _Excess:
     attempts: int
     bytes: int
 
-    def choose(
+    def select_attempts(
         self, page: Sequence[Attempt], sizes: Mapping[str, int], *, by_number: bool = False
     ) -> Sequence[Attempt]:
         """Return the first attempts of a page, as many as must be removed.
@@ -100,10 +100,10 @@ class Retention:
         batches: DatabaseBatchStore,
         artifacts: ArtifactStore,
         clock: Clock,
-        keep: Keep,
-        uploads: Uploads,
+        keep: RetentionLimits,
+        uploads: UploadTracker,
         *,
-        leads: Leads = always_leads,
+        leads: Leads = is_always_leader,
         removed: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._removed = removed
@@ -139,8 +139,8 @@ class Retention:
                         await self._remove(page)
                     swept = _add_removal(swept, page)
             if not dry_run:
-                await self._batches.expire(self._oldest_kept(), unless=self._uploads.active)
-            doubles = await self._superseded_bundles()
+                await self._batches.delete_expired(self._oldest_kept(), unless=self._uploads.active)
+            doubles = await self._list_superseded_bundles()
             if not dry_run:
                 for location in doubles:
                     await self._artifacts.remove(location)
@@ -149,32 +149,32 @@ class Retention:
     async def _select_removals(self, *, stays: bool) -> AsyncGenerator[_Removal, None]:
         """Yield the attempts to remove; `stays` is True if they will still exist at the next query."""
         going: dict[str, Attempt] = {}
-        async for page in self._pages(Removable(before=self._oldest_kept()), stays=stays):
+        async for page in self._iter_pages(RemovalQuery(before=self._oldest_kept()), stays=stays):
             going |= {attempt.id: attempt for attempt in page}
             yield _Removal(attempts=page)
         held = _subtract_usage(await self._jobs.usage(), going.values() if stays else ())
-        too_many = excess({uid: usage.attempts for uid, usage in held.items()}, self._keep.attempts)
-        too_much = await self._required_bytes(held)
+        too_many = compute_excess({uid: usage.attempts for uid, usage in held.items()}, self._keep.attempts)
+        too_much = await self._bytes_to_release(held)
         rows_gone = set(going)
         for uid in sorted(too_many.keys() | too_much.keys()):
             over = _Excess(attempts=too_many.get(uid, 0), bytes=too_much.get(uid, 0))
             async for page in self._select_excess(
-                Removable(uid=uid), over, stays=stays, unless=rows_gone, by_number=True
+                RemovalQuery(uid=uid), over, stays=stays, unless=rows_gone, by_number=True
             ):
                 yield _Removal(attempts=page)
             bundles_gone = set(rows_gone)
             for approved in (False, True):
-                wanted = Removable(uid=uid, bundled=True, approved=approved)
+                wanted = RemovalQuery(uid=uid, bundled=True, approved=approved)
                 async for page in self._select_excess(wanted, over, stays=stays, unless=bundles_gone):
                     yield _Removal(attempts=page, bundles_only=True)
             async for page in self._select_excess(
-                Removable(uid=uid), over, stays=stays, unless=rows_gone, stripped=bundles_gone
+                RemovalQuery(uid=uid), over, stays=stays, unless=rows_gone, stripped=bundles_gone
             ):
                 yield _Removal(attempts=page)
 
     async def _select_excess(
         self,
-        wanted: Removable,
+        wanted: RemovalQuery,
         over: _Excess,
         *,
         stays: bool,
@@ -188,10 +188,10 @@ class Retention:
         """
         if over.is_nothing(by_number=by_number):
             return
-        async for found in self._pages(wanted, stays=stays, unless=unless):
-            page = [_without_bundle(attempt) if attempt.id in stripped else attempt for attempt in found]
+        async for found in self._iter_pages(wanted, stays=stays, unless=unless):
+            page = [_drop_bundle(attempt) if attempt.id in stripped else attempt for attempt in found]
             sizes = await self._release_sizes(page, bundles_only=wanted.bundled)
-            if chosen := over.choose(page, sizes, by_number=by_number):
+            if chosen := over.select_attempts(page, sizes, by_number=by_number):
                 unless.update(attempt.id for attempt in chosen)
                 yield chosen
             if over.is_nothing(by_number=by_number):
@@ -199,16 +199,16 @@ class Retention:
 
     async def _release_sizes(self, page: Sequence[Attempt], *, bundles_only: bool) -> Mapping[str, int]:
         """Return the bytes that removing each attempt releases, with its row or only its bundle."""
-        bundles = {attempt.id: disk_bytes(attempt.artifacts) for attempt in page}
-        rows = {} if bundles_only else await self._jobs.row_bytes(list(bundles))
+        bundles = {attempt.id: compute_disk_bytes(attempt.artifacts) for attempt in page}
+        rows = {} if bundles_only else await self._jobs.estimate_row_bytes(list(bundles))
         return {attempt_id: size + rows.get(attempt_id, 0) for attempt_id, size in bundles.items()}
 
-    async def _required_bytes(self, held: Mapping[int, StoredUsage]) -> Mapping[int, int]:
+    async def _bytes_to_release(self, held: Mapping[int, StoredUsage]) -> Mapping[int, int]:
         """Return the bytes of bundles that each user must release; include rows if space is short."""
         bundles = {uid: usage.disk_bytes for uid, usage in held.items()}
-        over = excess(bundles, self._keep.disk_bytes)
+        over = compute_excess(bundles, self._keep.disk_bytes)
         freed = sum(over.values())
-        for_room = excess_for_room(
+        for_room = compute_excess_for_room(
             {uid: usage.held_bytes for uid, usage in held.items()},
             await self._missing_space() - freed,
             untouched=self._keep.min_free_bytes,
@@ -222,12 +222,12 @@ class Retention:
     def _oldest_kept(self) -> datetime:
         return self._clock.now() - timedelta(days=self._keep.days)
 
-    async def _pages(
-        self, wanted: Removable, *, stays: bool, unless: Container[str] = ()
+    async def _iter_pages(
+        self, wanted: RemovalQuery, *, stays: bool, unless: Container[str] = ()
     ) -> AsyncGenerator[Sequence[Attempt], None]:
         """Yield removable attempts in pages, beginning with the oldest."""
         passed = 0
-        while page := await self._jobs.removable(
+        while page := await self._jobs.list_removable(
             replace(wanted, uploads=self._uploads.active, limit=AT_ONCE, offset=passed)
         ):
             yield [attempt for attempt in page if not stays or attempt.id not in unless]
@@ -246,17 +246,17 @@ class Retention:
             # Checked again: a client may have started sending to one of the batches meanwhile.
             await self._jobs.remove(ids, unless=self._uploads.active)
 
-    async def _superseded_bundles(self) -> Sequence[str]:
+    async def _list_superseded_bundles(self) -> Sequence[str]:
         """Return the superseded bundles of attempts, i.e. those to which their verdict doesn't refer."""
         found = []
-        for first in await self._artifacts.doubles():
+        for first in await self._artifacts.list_superseded():
             attempt = await self._jobs.get(first.rpartition("_")[2])
             if attempt is not None and attempt.bundle is not None:
                 found.append(first if attempt.bundle.endswith(SECOND_RUN) else first + SECOND_RUN)
         return found
 
 
-def _without_bundle(attempt: Attempt) -> Attempt:
+def _drop_bundle(attempt: Attempt) -> Attempt:
     """Return an attempt without the reference to its bundle."""
     return replace(attempt, bundle=None, artifacts=())
 
@@ -266,13 +266,13 @@ def _subtract_usage(held: Mapping[int, StoredUsage], gone: Iterable[Attempt]) ->
     left = dict(held)
     for attempt in gone:
         usage = left[attempt.peer.uid]
-        size = usage.disk_bytes - disk_bytes(attempt.artifacts)
+        size = usage.disk_bytes - compute_disk_bytes(attempt.artifacts)
         left[attempt.peer.uid] = replace(usage, attempts=usage.attempts - 1, disk_bytes=size)
     return left
 
 
 def _add_removal(swept: SweepResult, going: _Removal) -> SweepResult:
-    size = swept.disk_bytes + sum(disk_bytes(attempt.artifacts) for attempt in going.attempts)
+    size = swept.disk_bytes + sum(compute_disk_bytes(attempt.artifacts) for attempt in going.attempts)
     count = len(going.attempts)
     if going.bundles_only:
         return replace(swept, bundles=swept.bundles + count, disk_bytes=size)
@@ -284,7 +284,7 @@ def _log_removed(swept: SweepResult) -> None:
         log.info("attempts.removed", count=swept.attempts, bundles=swept.bundles, disk_bytes=swept.disk_bytes)
 
 
-class Uploads:
+class UploadTracker:
     """The batches that have been uploaded to this daemon since it started."""
 
     def __init__(self, clock: Clock) -> None:

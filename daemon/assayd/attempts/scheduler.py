@@ -20,8 +20,8 @@ import structlog
 from assayd import memory
 from assayd.aio import Deadline, pause, task_group
 from assayd.attempts.events import EventHub
-from assayd.attempts.execution import WAITING_S, Abandoned, Emit, Execute, Finished, Job
-from assayd.attempts.telemetry import count_attempt, span_facts, summary_line
+from assayd.attempts.execution import WAITING_S, AttemptAbandoned, Emit, FinishedAttempt, Job, RunAttempt
+from assayd.attempts.telemetry import build_span_attributes, build_summary_line, count_attempt
 from assayd.byte_budget import ByteBudget
 from assayd.documents import read_accepted
 from assayd.documents.attempts import state_body
@@ -32,7 +32,7 @@ from assayd.log import trace_log_fields
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.records import Query
+from assayd.model.records import AttemptQuery
 from assayd.model.run import Limits
 from assayd.model.submission import Submission
 from assayd.ports.clock import Clock
@@ -65,7 +65,7 @@ class QueueLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class QueuedAttempt:
     """An accepted attempt with all decisions made at its acceptance.
 
     `submission` is set if the attempt needn't wait. `document` is parsed when the attempt starts; it is
@@ -107,7 +107,7 @@ class Scheduler:
     def __init__(  # noqa: PLR0913  (its parts, by name)
         self,
         *,
-        execute: Execute,
+        execute: RunAttempt,
         jobs: DatabaseJobStore,
         clock: Clock,
         hub: EventHub,
@@ -124,7 +124,7 @@ class Scheduler:
         self._hub = hub
         self._metrics = metrics
         self._limits = limits
-        self._queue: FairQueue[Order] = FairQueue()
+        self._queue: FairQueue[QueuedAttempt] = FairQueue()
         self._active: dict[str, Job] = {}
         self._active_of: Counter[int] = Counter()
         self._permits: Counter[int] = Counter()
@@ -132,7 +132,7 @@ class Scheduler:
         """When each user last submitted something, the latest at the end; None: users before the start."""
         self.budget = ByteBudget(limits.bytes, pace=pace)
         self._large = FairSemaphore(LARGE_AT_ONCE)
-        self._finished: dict[str, asyncio.Future[Finished]] = {}
+        self._finished: dict[str, asyncio.Future[FinishedAttempt]] = {}
         self._stopping = stopping
         self._released = False
         self.static_misses: Counter[tuple[str, str]] = Counter()
@@ -154,30 +154,30 @@ class Scheduler:
         """Return the number of active attempts."""
         return len(self._active)
 
-    def resize(self, active: int) -> None:
+    def set_max_active(self, active: int) -> None:
         """Set the maximum number of active attempts; already active attempts continue."""
         self._limits = replace(self._limits, active=active)
         self._start_waiting()
 
-    def states(self) -> Counter[State]:
+    def count_by_state(self) -> Counter[State]:
         """Return the number of attempts without a verdict, by state."""
         counts = Counter(job.attempt.state for job in self._active.values())
         counts[State.QUEUED] += len(self._queue)
         return counts
 
-    def oldest(self) -> datetime | None:
+    def oldest_accepted_at(self) -> datetime | None:
         """Return the acceptance time of the oldest attempt without a verdict; None if there is none."""
         active = (job.attempt.created_at for job in self._active.values())
         waiting = (order.attempt.created_at for order in self._queue.items())
         return min((*active, *waiting), default=None)
 
-    def under_way(self, query: Query) -> list[Attempt]:
+    def list_active(self, query: AttemptQuery) -> list[Attempt]:
         """Return the attempts in a state that is kept only in memory, the newest first."""
         found = [job.attempt for job in self._active.values() if query.matches(job.attempt)]
         found.sort(key=lambda attempt: (attempt.created_at, attempt.id), reverse=True)
         return found[: query.limit]
 
-    def acquire(self, uid: int, size: int) -> None:
+    def acquire_permit(self, uid: int, size: int) -> None:
         """Acquire a permit for one more attempt of this user, whose document has this many bytes.
 
         The permit is released when the attempt started with it ends, or by `release`.
@@ -203,7 +203,7 @@ class Scheduler:
         if not self._permits[uid]:
             del self._permits[uid]
 
-    def start(self, order: Order, *, permitted: bool = True) -> None:
+    def start(self, order: QueuedAttempt, *, permitted: bool = True) -> None:
         """Put an accepted attempt into the queue; if it needs no permit, its document waits in the store.
 
         If `release_waiters` was already called, the attempt stays recorded, but callers can't wait for it.
@@ -215,7 +215,7 @@ class Scheduler:
             order = replace(order, document=None, submission=None, size=0)
             self._permits[attempt.peer.uid] += 1
         elif self._queue or len(self._active) >= self._limits.active:
-            order = replace(order, submission=None)  # it waits, as a document
+            order = replace(order, submission=None)  # it waits as a document
         self._queue.put(*attempt.flow, attempt.id, order)
         self._hub.open(attempt.id, attempt.peer.uid, behind=order.events_behind)
         self._metrics.accepted.labels(attempt.kind).inc()
@@ -228,11 +228,11 @@ class Scheduler:
     def _start_waiting(self) -> None:
         """Start waiting attempts in turn while capacity is available."""
         while not self._stopping.is_set() and (order := self._pop_next()) is not None:
-            self._begin(order)
+            self._begin_attempt(order)
         self._metrics.queue_depth.set(len(self._queue))
         self._metrics.queue_bytes.set(self.budget.held)
 
-    def _pop_next(self) -> Order | None:
+    def _pop_next(self) -> QueuedAttempt | None:
         """Remove and return the next attempt to start; users take turns.
 
         A user's first attempt needs one free slot. Each further attempt must leave one free slot for every
@@ -257,14 +257,14 @@ class Scheduler:
         others = (at for user, at in reversed(self._submitted.items()) if user != uid)
         return next(others, -math.inf) < self._clock.monotonic() - ALONE_S
 
-    def _begin(self, order: Order) -> Job:
+    def _begin_attempt(self, order: QueuedAttempt) -> Job:
         job = self._build_job(order)
         self._active[order.attempt.id] = job
         self._active_of[order.attempt.peer.uid] += 1
-        self._tasks.create_task(self._run(job, order), name=f"attempt-{order.attempt.id}")
+        self._tasks.create_task(self._run_attempt(job, order), name=f"attempt-{order.attempt.id}")
         return job
 
-    def _build_job(self, order: Order) -> Job:
+    def _build_job(self, order: QueuedAttempt) -> Job:
         started = self._clock.now()
         attempt = replace(order.attempt, state=State.QUEUED, started_at=started)
         job = Job(
@@ -289,7 +289,7 @@ class Scheduler:
 
         return emit
 
-    async def _run(self, job: Job, order: Order) -> None:
+    async def _run_attempt(self, job: Job, order: QueuedAttempt) -> None:
         """Run one attempt, record its verdict, and wake its waiters."""
         attempt_id = job.attempt.id
         waiting = self._finished[attempt_id]
@@ -301,8 +301,8 @@ class Scheduler:
             **trace_log_fields(job.span.context),
         ):
             try:
-                finished = await self._finish(job, order)
-            except Abandoned as left:
+                finished = await self._finish_attempt(job, order)
+            except AttemptAbandoned as left:
                 await self._withdraw_run(attempt_id, left.run_number)
                 job.span.end(LEFT, attempt_id=attempt_id)
                 waiting.cancel()
@@ -313,7 +313,7 @@ class Scheduler:
                 waiting.cancel()
             else:
                 error = finished.attempt.error
-                job.span.end(error.code if error else None, **span_facts(finished))
+                job.span.end(error.code if error else None, **build_span_attributes(finished))
                 waiting.set_result(finished)
         del self._active[attempt_id], self._finished[attempt_id]
         uid = job.attempt.peer.uid
@@ -329,7 +329,7 @@ class Scheduler:
     async def _release_memory_later(self) -> None:
         """Schedule another release of memory, since the run spec is kept until the container is removed."""
         await pause(REMOVED_S, unless=self._stopping)
-        await asyncio.to_thread(memory.give_back)
+        await asyncio.to_thread(memory.release_free_memory)
 
     async def _withdraw_run(self, attempt_id: str, run_number: int | None) -> None:
         """Remove the record of a run that the daemon's stop interrupted, so that the run doesn't count.
@@ -339,38 +339,40 @@ class Scheduler:
         log.info("attempt.left", run_number=run_number)
         if run_number is not None:
             try:
-                await self._jobs.withdraw(attempt_id, run_number)
+                await self._jobs.delete_run(attempt_id, run_number)
             except StoreError as trouble:
                 log.error("run.not_withdrawn", code=trouble.code)
 
-    async def _finish(self, job: Job, order: Order) -> Finished:
+    async def _finish_attempt(self, job: Job, order: QueuedAttempt) -> FinishedAttempt:
         async with AsyncExitStack() as held:
             if self._checks_here and order.read_bytes > LARGE_BYTES:
-                job.move(State.CHECKING)  # It may wait for a slot, and a gateway takes back silent runs.
-            with suppress(TimeoutError):  # cancelled: it ends at its first step, and needs no slot for that
+                job.change_state(
+                    State.CHECKING
+                )  # It may wait for a slot, and a gateway takes back silent runs.
+            with suppress(TimeoutError):  # cancelled: it ends at its first step without needing a slot
                 async with job.deadline.scope():
-                    await held.enter_async_context(self._large_slot(order))
+                    await held.enter_async_context(self._large_submission_slot(order))
             try:
                 await self._read_submission(job, order)
                 finished = await self._execute(job)
             finally:
                 job.read = None  # before the slot is given to the next one
-            self._summarise(finished)
+            self._log_summary(finished)
             return finished
 
-    def _large_slot(self, order: Order) -> AbstractAsyncContextManager[None]:
+    def _large_submission_slot(self, order: QueuedAttempt) -> AbstractAsyncContextManager[None]:
         """Hold one of the few slots for large submissions, in turn; do nothing for other submissions."""
-        return self._hold_large(order) if order.read_bytes > LARGE_BYTES else nullcontext()
+        return self._hold_large_slot(order) if order.read_bytes > LARGE_BYTES else nullcontext()
 
     @asynccontextmanager
-    async def _hold_large(self, order: Order) -> AsyncIterator[None]:
+    async def _hold_large_slot(self, order: QueuedAttempt) -> AsyncIterator[None]:
         async with self._large.hold(*order.attempt.flow, order.attempt.id):
             try:
                 yield
             finally:
-                await asyncio.to_thread(memory.give_back)
+                await asyncio.to_thread(memory.release_free_memory)
 
-    async def _read_submission(self, job: Job, order: Order) -> None:
+    async def _read_submission(self, job: Job, order: QueuedAttempt) -> None:
         if order.submission is not None:
             job.read = order.submission
             return
@@ -381,12 +383,12 @@ class Scheduler:
         uid = order.attempt.peer.uid
         job.read = await self.budget.read_in_turn(document, uid, partial(read_accepted, kinds=kinds))
 
-    def _summarise(self, finished: Finished) -> None:
+    def _log_summary(self, finished: FinishedAttempt) -> None:
         """Count a finished attempt, and log one line with everything that an operator needs."""
         for rule in finished.static_misses:
             self.static_misses[finished.attempt.kind, rule] += 1
         count_attempt(self._metrics, finished)
-        log.info("attempt.finished", **summary_line(finished))
+        log.info("attempt.finished", **build_summary_line(finished))
 
     def cancel(self, attempt_id: str) -> bool:
         """Cancel a waiting or active attempt; return False if the attempt is neither."""
@@ -395,11 +397,11 @@ class Scheduler:
             job.cancel()
             return True
         if attempt_id in self._queue:
-            self._begin(self._queue.remove(attempt_id)).cancel()
+            self._begin_attempt(self._queue.remove(attempt_id)).cancel()
             return True
         return False
 
-    async def wait(self, attempt_id: str, timeout_s: float | None) -> Finished | None:
+    async def wait(self, attempt_id: str, timeout_s: float | None) -> FinishedAttempt | None:
         """Wait for a waiting or active attempt; return None at the timeout or if the attempt is neither.
 
         An attempt that this run of the daemon can't finish anymore counts as neither waiting nor active.
@@ -410,11 +412,11 @@ class Scheduler:
         done, _ = await asyncio.wait({future}, timeout=timeout_s)
         return future.result() if done and not future.cancelled() else None
 
-    def carries(self, attempt_id: str) -> bool:
+    def is_active(self, attempt_id: str) -> bool:
         """Return whether an attempt is waiting or active in this process."""
         return attempt_id in self._finished
 
-    def current(self, attempt_id: str) -> Attempt | None:
+    def get_active(self, attempt_id: str) -> Attempt | None:
         """Return the current state of an active attempt."""
         job = self._active.get(attempt_id)
         return job.attempt if job else None

@@ -15,10 +15,10 @@ from types import MappingProxyType
 import structlog
 
 from assayd.attempts.acceptance import Acceptance
-from assayd.attempts.admission import Admission, AttemptOrigin, limits_of
+from assayd.attempts.admission import Admission, AttemptOrigin, derive_limits
 from assayd.attempts.conclusion import NOTHING
 from assayd.attempts.events import EventHub
-from assayd.attempts.execution import Elsewhere, Finished, Readiness
+from assayd.attempts.execution import FinishedAttempt, Readiness, RemoteAttempts
 from assayd.attempts.health import (
     SelfTest,
     helpers_row,
@@ -32,16 +32,23 @@ from assayd.attempts.scheduler import Scheduler
 from assayd.documents import read_event_id, replay_diff
 from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.kind import Kind
-from assayd.kinds.registry import missing_packages
+from assayd.kinds.registry import find_missing_packages
 from assayd.metrics import Metrics
-from assayd.model.attempt import Attempt, State, stamp
+from assayd.model.attempt import Attempt, State, format_timestamp
 from assayd.model.health import DaemonFacts, HealthRow, HealthStatus
-from assayd.model.records import Accepted, Event, Page, Query, Summary, SweepResult
+from assayd.model.records import (
+    AcceptedSubmission,
+    AttemptEvent,
+    AttemptPage,
+    AttemptQuery,
+    Summary,
+    SweepResult,
+)
 from assayd.model.run import Limits
 from assayd.model.submission import Peer, Sample, Submission
-from assayd.policies import PolicySet, describe
+from assayd.policies import PolicySet, describe_policy
 from assayd.ports.artifacts import ArtifactStore
-from assayd.ports.chains import missing_chains
+from assayd.ports.chains import missing_chain_packages
 from assayd.ports.clock import Clock
 from assayd.store.jobs import DatabaseJobStore
 from assayd.tomlfile import FileError, Problem
@@ -119,7 +126,7 @@ class DaemonService:
         examine_webhooks: Callable[[], Awaitable[Sequence[HealthRow]]],
         copied_from: str | None = None,
         left_out: Mapping[str, str] = MappingProxyType({}),
-        elsewhere: Elsewhere | None = None,
+        elsewhere: RemoteAttempts | None = None,
     ) -> None:
         self.kinds = kinds
         self.records = records
@@ -150,7 +157,7 @@ class DaemonService:
 
     async def require_ready(self) -> None:
         """Check that attempts are accepted. Raises: RequestError ``not_ready``."""
-        await self._acceptance.require()
+        await self._acceptance.require_accepting()
 
     async def submit(
         self,
@@ -161,7 +168,7 @@ class DaemonService:
         idempotency_key: str | None = None,
         max_runs: int | None = None,
         from_gateway: bool = False,
-    ) -> Accepted:
+    ) -> AcceptedSubmission:
         """Accept a submission durably and put the attempt into the queue."""
         origin = AttemptOrigin(
             peer=peer,
@@ -186,14 +193,14 @@ class DaemonService:
         return accepted.attempt
 
     async def replay_diff(self, attempt: Attempt) -> Mapping[str, object] | None:
-        """Return the differences of a finished replay from its original; None if the original is gone."""
+        """Return the differences of a finished replay from its original; None if the original was removed."""
         first = await self.get(attempt.replay_of) if attempt.replay_of is not None else None
         if first is None:
             return None
         try:
             before = await self.read_documents(first)
             after = await self.read_documents(attempt)
-        except StoreError:  # a bundle was removed, being old
+        except StoreError:  # retention removed a bundle
             return None
         return await asyncio.to_thread(_compare_attempts, first, attempt, before, after)
 
@@ -214,11 +221,11 @@ class DaemonService:
             raise RequestError("not_found", f"attempt {attempt_id} doesn't exist")
         return attempt
 
-    def _remote_source(self, attempt_id: str) -> Elsewhere | None:
+    def _remote_source(self, attempt_id: str) -> RemoteAttempts | None:
         """Return the process to which requests about an attempt that runs elsewhere must be sent."""
-        return None if self._scheduler.carries(attempt_id) else self._others
+        return None if self._scheduler.is_active(attempt_id) else self._others
 
-    def _remember_documents(self, finished: Finished) -> None:
+    def _remember_documents(self, finished: FinishedAttempt) -> None:
         if finished.report is None or finished.execution is None:
             return
         self._forget_documents(finished.attempt.id)
@@ -235,17 +242,17 @@ class DaemonService:
 
     async def get(self, attempt_id: str) -> Attempt | None:
         """Return the attempt with this id, or None."""
-        return self._scheduler.current(attempt_id) or await self._jobs.get(attempt_id)
+        return self._scheduler.get_active(attempt_id) or await self._jobs.get(attempt_id)
 
-    async def list(self, query: Query) -> Page:
+    async def list(self, query: AttemptQuery) -> AttemptPage:
         """List attempts, the newest first; active attempts have their current state."""
         if query.state in UNDER_WAY:
-            return Page(attempts=tuple(self._scheduler.under_way(query)), next_cursor=None)
+            return AttemptPage(attempts=tuple(self._scheduler.list_active(query)), next_cursor=None)
         page = await self._jobs.list(query)
-        fresh = tuple(self._scheduler.current(attempt.id) or attempt for attempt in page.attempts)
+        fresh = tuple(self._scheduler.get_active(attempt.id) or attempt for attempt in page.attempts)
         return replace(page, attempts=fresh)
 
-    async def summary(self, query: Query, bucket_s: int) -> Summary:
+    async def summary(self, query: AttemptQuery, bucket_s: int) -> Summary:
         """Count finished attempts by result, for each time bucket of the given number of seconds."""
         return await self._jobs.summary(query, bucket_s)
 
@@ -270,14 +277,14 @@ class DaemonService:
         """Return the documents of an attempt from its bundle, not from memory."""
         if attempt.bundle is None:
             return NOTHING, NOTHING
-        moment = stamp(attempt.created_at)
+        moment = format_timestamp(attempt.created_at)
         report = await self._artifacts.read(attempt.bundle, f"validation_{moment}.json")
         execution = await self._artifacts.read(attempt.bundle, f"execution_{moment}.json")
         return report, execution
 
     def artifact(self, attempt: Attempt, name: str) -> AsyncIterator[bytes]:
         """Yield one file of the bundle in pieces."""
-        return self._artifacts.pieces(_require_bundle(attempt), name)
+        return self._artifacts.read_pieces(_require_bundle(attempt), name)
 
     def bundle_path(self, attempt: Attempt) -> str | None:
         """Return the folder of an attempt's bundle on this host; None if the attempt has no bundle."""
@@ -286,16 +293,18 @@ class DaemonService:
 
     def bundle(self, attempt: Attempt) -> AsyncIterator[bytes]:
         """Yield the whole bundle as a tar archive, in pieces."""
-        return self._artifacts.tar(_require_bundle(attempt))
+        return self._artifacts.stream_tar(_require_bundle(attempt))
 
-    async def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[Event, None]:
+    async def events(
+        self, attempt_id: str, *, after: str | None = None
+    ) -> AsyncGenerator[AttemptEvent, None]:
         """Yield an attempt's events after the event with this id, until the event ``finished``."""
         _, position = read_event_id(after) if after else (0, 0)
-        elsewhere = None if self._hub.knows(attempt_id) else self._remote_source(attempt_id)
+        elsewhere = None if self._hub.holds_events(attempt_id) else self._remote_source(attempt_id)
         attempt = await self._jobs.get(attempt_id) if elsewhere is not None else None
         if elsewhere is not None and attempt is not None and attempt.state is not State.FINISHED:
-            await elsewhere.attend(attempt)
-        if self._hub.knows(attempt_id):
+            await elsewhere.publish_events(attempt)
+        if self._hub.holds_events(attempt_id):
             async with aclosing(self._hub.follow(attempt_id, after=position)) as events:
                 async for event in events:
                     yield event
@@ -305,7 +314,7 @@ class DaemonService:
 
     def all_events(
         self, uid: int | None, *, after: str | None = None
-    ) -> AsyncGenerator[tuple[str, Event], None]:
+    ) -> AsyncGenerator[tuple[str, AttemptEvent], None]:
         """Yield the events of all attempts of a user, or of all users (None), each with its position."""
         return self._hub.follow_all(uid, after=after)
 
@@ -317,7 +326,9 @@ class DaemonService:
         """Return descriptions of the profiles by name, with their effective values."""
         policies = self._policies
         return {
-            name: describe(policies.get(name), egress=policies.egress, origins=policies.origins(name))
+            name: describe_policy(
+                policies.get(name), egress=policies.egress, origins=policies.value_origins(name)
+            )
             for name in policies.names
         }
 
@@ -330,7 +341,7 @@ class DaemonService:
             policy = policies.resolve_file(Path(f"{name}.toml"), content)
         except FileError as error:
             return None, error.problems
-        return describe(policy, egress=policies.egress), ()
+        return describe_policy(policy, egress=policies.egress), ()
 
     def facts(self) -> DaemonFacts:
         """Return the identity of this daemon and the location of its state."""
@@ -341,8 +352,8 @@ class DaemonService:
         metrics = self._metrics
         metrics.ready.set(self.ready()[0])
         metrics.policies_stale.set(bool(self._policies.reload_problem))
-        self._readiness.show(metrics)
-        return metrics.render()
+        self._readiness.update_gauges(metrics)
+        return metrics.render_metrics()
 
     async def image_digest(self, name: str) -> str:
         """Return the digest of the image to which a name currently refers. Raises: EngineError."""
@@ -354,7 +365,7 @@ class DaemonService:
         rows += [
             identity_row(self._copied_from, self._facts.state_dir),
             policies_row(self._policies.reload_problem),
-            kinds_row({**missing_packages(), **missing_chains()}, self._left_out),
+            kinds_row({**find_missing_packages(), **missing_chain_packages()}, self._left_out),
             helpers_row(self._missing_helpers()),
             static_misses_row(self._scheduler.static_misses),
             *await self._examine_webhooks(),
@@ -362,7 +373,7 @@ class DaemonService:
         selftest = self._selftest
         if selftest is not None and all(row.status is not HealthStatus.FAIL for row in rows):
             places = asyncio.Semaphore(SAMPLES_AT_ONCE)
-            isolation = self._time_check("isolation", self._readiness.examine_isolation())
+            isolation = self._time_check("isolation", self._readiness.check_isolation())
             kinds = [
                 self._time_check(f"kind {kind.name}", self._run_samples(selftest, kind, places))
                 for kind in self.kinds.values()
@@ -378,9 +389,9 @@ class DaemonService:
     async def _examine_engine(self) -> Sequence[HealthRow]:
         try:
             async with asyncio.timeout(ENGINE_ANSWERS_S):
-                return await self._readiness.examine()
+                return await self._readiness.run_health_checks()
         except TimeoutError:
-            return (_overdue_row("engine", ENGINE_ANSWERS_S, HealthStatus.FAIL),)
+            return (_overdue_check_row("engine", ENGINE_ANSWERS_S, HealthStatus.FAIL),)
 
     async def _time_check(self, check: str, examining: Coroutine[object, object, HealthRow]) -> HealthRow:
         """Return a health check's row with its duration; cancel the check after `EXAMINED_S` seconds."""
@@ -389,7 +400,7 @@ class DaemonService:
             async with asyncio.timeout(EXAMINED_S):
                 row = await examining
         except TimeoutError:
-            row = _overdue_row(check, EXAMINED_S, HealthStatus.WARN)  # a busy machine isn't a defect
+            row = _overdue_check_row(check, EXAMINED_S, HealthStatus.WARN)  # a busy machine isn't a defect
         return replace(row, took_s=self._clock.monotonic() - began)
 
     async def _run_samples(self, selftest: SelfTest, validator: Kind, places: asyncio.Semaphore) -> HealthRow:
@@ -412,16 +423,16 @@ class DaemonService:
     ) -> Sequence[str]:
         """Run one sample; return a sentence for each deviation from the expected result."""
         policy = self._policies.get(validator.default_policy)
-        limits = limits_of(policy, self._caps)
+        limits = derive_limits(policy, self._caps)
         async with places:
             try:
-                said = await selftest.complaints(validator, sample, policy=policy, limits=limits)
+                said = await selftest.run_sample(validator, sample, policy=policy, limits=limits)
             except AssaydError as trouble:
                 said = [trouble.message]
         return [f"{sample.name}: {sentence}" for sentence in said]
 
 
-def _overdue_row(check: str, most_s: float, status: HealthStatus) -> HealthRow:
+def _overdue_check_row(check: str, most_s: float, status: HealthStatus) -> HealthRow:
     detail = f"no answer within {most_s:g} s"
     remedy = "the machine or the engine is slow: check the load, and run it again"
     return HealthRow(check=check, status=status, detail=detail, remedy=remedy)

@@ -15,10 +15,10 @@ from typing import NoReturn
 
 import structlog
 
-from assayd.attempts.execution import Facts, Finished
-from assayd.documents.base import milliseconds
+from assayd.attempts.execution import Facts, FinishedAttempt
+from assayd.documents.base import to_milliseconds
 from assayd.errors import StoreError
-from assayd.metrics import Metrics, labelled
+from assayd.metrics import Metrics, get_labelled_series
 from assayd.model.finding import Severity
 from assayd.model.merge import would_fail
 from assayd.model.policy import Enforcement
@@ -39,7 +39,7 @@ _LOGGED = tuple(
 """The facts that are keys of the line as they are."""
 
 
-def facts_of(report: Report, result: RunResult | None, limits: Limits) -> Facts:
+def collect_facts(report: Report, result: RunResult | None, limits: Limits) -> Facts:
     """Return the facts about an attempt for operators, without any text written by guest code."""
     facts = Facts(
         stage_reached=report.stage_reached,
@@ -69,13 +69,13 @@ def _add_run_facts(facts: Facts, result: RunResult, limits: Limits) -> Facts:
         stdout_bytes=sum(unit.stdout.total_bytes for unit in units),
         stderr_bytes=sum(unit.stderr.total_bytes for unit in units),
         container=result.container.id,
-        limit_shares=tuple(_limit_shares(result, limits)),
+        limit_shares=tuple(_iter_limit_shares(result, limits)),
         denied_imports=_count_denied(units, "import"),
         denied_connections=_count_denied(units, "network"),
     )
 
 
-def _limit_shares(result: RunResult, limits: Limits) -> Iterator[tuple[str, float]]:
+def _iter_limit_shares(result: RunResult, limits: Limits) -> Iterator[tuple[str, float]]:
     yield "time", result.wall_s / limits.timeout_s
     if result.peak_memory_bytes is not None:
         yield "memory", result.peak_memory_bytes / limits.memory_bytes
@@ -99,7 +99,7 @@ def _count_denied(units: Sequence[UnitResult], kind: str) -> int:
     return len({e for unit in units for e in unit.events if e.kind == kind and not e.allowed})
 
 
-def summary_line(finished: Finished) -> dict[str, object]:
+def build_summary_line(finished: FinishedAttempt) -> dict[str, object]:
     """Return the facts about an attempt for operators, as the keys of one log line."""
     attempt, facts = finished.attempt, finished.facts
     return {
@@ -108,7 +108,7 @@ def summary_line(finished: Finished) -> dict[str, object]:
         "error": attempt.error.code if attempt.error else None,
         "rules": list(attempt.rules[:RULES_SHOWN]),
         **{name: getattr(facts, name) for name in _LOGGED},
-        "cpu_ms": None if facts.cpu_s is None else milliseconds(facts.cpu_s),
+        "cpu_ms": None if facts.cpu_s is None else to_milliseconds(facts.cpu_s),
         "warm": attempt.warm,
         "run_number": attempt.run_number,
         "attempt_number": attempt.attempt_number,
@@ -120,11 +120,11 @@ def summary_line(finished: Finished) -> dict[str, object]:
         "pid": attempt.peer.pid,
         "input_digest": attempt.input_digest,
         "bundle": attempt.bundle,
-        **{f"{step}_ms": milliseconds(took_s) for step, took_s in attempt.timings_s.items()},
+        **{f"{step}_ms": to_milliseconds(took_s) for step, took_s in attempt.timings_s.items()},
     }
 
 
-def span_facts(finished: Finished) -> dict[str, Attribute]:
+def build_span_attributes(finished: FinishedAttempt) -> dict[str, Attribute]:
     """Return the attributes that an attempt's span gets at its end; they contain no text of users."""
     attempt, facts = finished.attempt, finished.facts
     return {
@@ -141,28 +141,28 @@ def span_facts(finished: Finished) -> dict[str, Attribute]:
     }
 
 
-def count_attempt(metrics: Metrics, finished: Finished) -> None:
+def count_attempt(metrics: Metrics, finished: FinishedAttempt) -> None:
     """Update the counters for a finished attempt."""
     attempt, facts, kind = finished.attempt, finished.facts, finished.attempt.kind
     verdict = attempt.verdict.value if attempt.verdict else "none"
-    labelled(metrics.attempts, kind, verdict, attempt.cause or "none").inc()
+    get_labelled_series(metrics.attempts, kind, verdict, attempt.cause or "none").inc()
     if facts.would_fail is not None:
-        labelled(metrics.attempts_reported, kind, "yes" if facts.would_fail else "no").inc()
+        get_labelled_series(metrics.attempts_reported, kind, "yes" if facts.would_fail else "no").inc()
     for rule in finished.static_misses:
-        labelled(metrics.static_misses, kind, rule).inc()
+        get_labelled_series(metrics.static_misses, kind, rule).inc()
     if attempt.warm is not None:
-        labelled(metrics.leases, "warm" if attempt.warm else "cold").inc()
-    labelled(metrics.denied_imports, kind).inc(facts.denied_imports)
-    labelled(metrics.denied_connections, kind).inc(facts.denied_connections)
+        get_labelled_series(metrics.leases, "warm" if attempt.warm else "cold").inc()
+    get_labelled_series(metrics.denied_imports, kind).inc(facts.denied_imports)
+    get_labelled_series(metrics.denied_connections, kind).inc(facts.denied_connections)
     for step, took_s in attempt.timings_s.items():
-        labelled(metrics.attempt_duration, step).observe(took_s)
+        get_labelled_series(metrics.attempt_duration, step).observe(took_s)
     for limit, share in facts.limit_shares:
-        labelled(metrics.limit_use, limit).observe(share)
+        get_labelled_series(metrics.limit_use, limit).observe(share)
     for stage, took_s in facts.stages:
-        labelled(metrics.stage_duration, kind, stage).observe(took_s)
+        get_labelled_series(metrics.stage_duration, kind, stage).observe(took_s)
 
 
-def watch_disk(metrics: Metrics, state_dir: Path) -> None:
+def bind_disk_gauges(metrics: Metrics, state_dir: Path) -> None:
     """Make the disk gauges read the disk's current state at each scrape."""
     metrics.disk_free.set_function(lambda: shutil.disk_usage(state_dir).free)
     metrics.disk_size.set_function(lambda: shutil.disk_usage(state_dir).total)
@@ -172,7 +172,7 @@ def watch_disk(metrics: Metrics, state_dir: Path) -> None:
 def _file_size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except FileNotFoundError:  # the write-ahead log comes and goes
+    except FileNotFoundError:  # SQLite creates and deletes the write-ahead log
         return 0
 
 
@@ -181,7 +181,7 @@ log = structlog.get_logger()
 COUNTED_EVERY_S = 30.0
 
 
-async def keep_counting(
+async def update_gauges_periodically(
     metrics: Metrics, jobs: DatabaseJobStore, batches: DatabaseBatchStore, outbox: Outbox
 ) -> NoReturn:
     """Update the gauges of waiting items, waiting messages and bundles periodically."""
@@ -197,6 +197,6 @@ async def count(
     metrics: Metrics, jobs: DatabaseJobStore, batches: DatabaseBatchStore, outbox: Outbox
 ) -> None:
     """Set the gauges once. Raises: StoreError."""
-    metrics.batch_items_waiting.set(await batches.backlog())
-    metrics.webhook_messages.set((await outbox.undelivered()).count)
+    metrics.batch_items_waiting.set(await batches.count_unfinished_items())
+    metrics.webhook_messages.set((await outbox.count_undelivered()).count)
     metrics.bundle_bytes.set(sum(usage.disk_bytes for usage in (await jobs.usage()).values()))

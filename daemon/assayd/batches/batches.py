@@ -15,27 +15,27 @@ import structlog
 
 from assayd.aio import Signal, pause, task_group
 from assayd.attempts.admission import Admission, AttemptOrigin
-from assayd.attempts.retention import Uploads
+from assayd.attempts.retention import UploadTracker
 from assayd.attempts.scheduler import Scheduler
-from assayd.batches.receiving import ImageDigest, LineCaps, Receiver
-from assayd.documents import attempt_body, compact, item_document
+from assayd.batches.receiving import ImageDigest, LineCaps, LineReceiver
+from assayd.documents import attempt_body, item_document, serialize_compact
 from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.kind import Kind
 from assayd.model.attempt import Attempt, Failure, State
 from assayd.model.batch import (
     Batch,
+    BatchItem,
     BatchPage,
+    BatchProgress,
     BatchRequest,
     BatchState,
-    Item,
-    Progress,
     ReceivedLines,
-    Waiting,
+    WaitingItem,
 )
 from assayd.model.submission import Peer
 from assayd.ports.artifacts import Attester
-from assayd.ports.clock import Clock, Ids
-from assayd.ports.driving import ALONE, DrivenWork, Driving, Leads, always_leads
+from assayd.ports.clock import Clock, IdSource
+from assayd.ports.driving import ALONE, DrivenWork, Leads, WorkAssignment, is_always_leader
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
 
@@ -93,13 +93,13 @@ class DaemonBatches:
         scheduler: Scheduler,
         kinds: Mapping[str, Kind],
         clock: Clock,
-        ids: Ids,
+        ids: IdSource,
         image_digest: ImageDigest,
         documents: ReadDocuments,
-        uploads: Uploads,
+        uploads: UploadTracker,
         limits: BatchLimits,
-        driving: Driving = ALONE,
-        leads: Leads = always_leads,
+        driving: WorkAssignment = ALONE,
+        leads: Leads = is_always_leader,
         attester: Attester | None = None,
     ) -> None:
         self._store = store
@@ -116,7 +116,7 @@ class DaemonBatches:
         self._driving = driving
         self.leads = leads
         self._attester = attester
-        self._feeders: dict[str, Feeder] = {}
+        self._feeders: dict[str, BatchFeeder] = {}
         self._stopping = asyncio.Event()
         self._tasks: asyncio.TaskGroup
 
@@ -153,34 +153,34 @@ class DaemonBatches:
         for attempt in unfinished:
             if attempt.batch_id in stopped:
                 self._scheduler.cancel(attempt.id)
-        batches = [each for each in await self._store.unfinished() if only is None or each.id in only]
+        batches = [each for each in await self._store.list_unfinished() if only is None or each.id in only]
         for batch in batches:
-            self._feed(batch)
+            self._start_feeder(batch)
         if batches:
             log.warning("batches.recovered", count=len(batches))
 
-    async def _ensure_fed(self, batch: Batch) -> None:
+    async def _ensure_feeder(self, batch: Batch) -> None:
         """Feed a batch if this process drives it; otherwise, notify the process that does."""
-        if await self._driving.take(DrivenWork.BATCH, batch.id):
-            self._feed(batch)
+        if await self._driving.claim(DrivenWork.BATCH, batch.id):
+            self._start_feeder(batch)
 
-    async def look(self, batch_id: str) -> None:
+    async def check_batch(self, batch_id: str) -> None:
         """Check a batch that this process feeds, since another process has added items or cancelled it."""
         batch = await self._store.get(batch_id)
         feeder = self._feeders.get(batch_id)
         if batch is None or batch.state is BatchState.FINISHED:
             return
         if batch.state is not BatchState.CANCELLED:
-            self._feed(batch)
+            self._start_feeder(batch)
         elif feeder is not None:
             feeder.cancel()
 
-    def _feed(self, batch: Batch) -> None:
+    def _start_feeder(self, batch: Batch) -> None:
         feeder = self._feeders.get(batch.id)
         if feeder is not None and not feeder.stopped:
-            feeder.poke(batch)
+            feeder.wake(batch)
         elif not self._stopping.is_set():
-            feeder = self._feeders[batch.id] = Feeder(
+            feeder = self._feeders[batch.id] = BatchFeeder(
                 batch,
                 store=self._store,
                 admission=self._admission,
@@ -192,12 +192,12 @@ class DaemonBatches:
             self._feeding.add(task)
             task.add_done_callback(self._feeding.discard)
 
-    async def _run_feeder(self, feeder: Feeder) -> None:
+    async def _run_feeder(self, feeder: BatchFeeder) -> None:
         await feeder.run()
         if self._feeders.get(feeder.batch.id) is feeder:
             del self._feeders[feeder.batch.id]
         feeder.over.set()
-        feeder.changed.give()
+        feeder.changed.wake_all()
         log.info("batch.ended", batch_id=feeder.batch.id, name=feeder.batch.name, stopped=feeder.stopped)
 
     async def open(self, request: BatchRequest, *, peer: Peer) -> Batch:
@@ -220,7 +220,7 @@ class DaemonBatches:
         )
         opened = await self._store.open(batch, most_unfinished=self._limits.per_uid)
         if opened.state is not BatchState.FINISHED:
-            await self._ensure_fed(opened)
+            await self._ensure_feeder(opened)
         return opened
 
     def _check_concurrency(self, wanted: int | None) -> int | None:
@@ -253,7 +253,7 @@ class DaemonBatches:
         Raises: RequestError ``quota.full`` or ``not_ready`` (retryable).
         """
         total = ReceivedLines()
-        receiver = Receiver(
+        receiver = LineReceiver(
             batch,
             store=self._store,
             jobs=self._jobs,
@@ -266,17 +266,17 @@ class DaemonBatches:
             sees=sees,
         )
         with self._uploads.mark_active(batch.id):
-            async for received in receiver.take(body):
+            async for received in receiver.receive_lines(body):
                 total += received
                 if received.added:
-                    await self._ensure_fed(batch)
+                    await self._ensure_feeder(batch)
             if not batch.complete:
                 await self._mark_complete(batch)
         return total
 
     async def _mark_complete(self, batch: Batch) -> None:
         await self._store.complete(batch.id)
-        await self._ensure_fed(replace(batch, complete=True))
+        await self._ensure_feeder(replace(batch, complete=True))
 
     async def _expire_uploads_periodically(self) -> NoReturn:
         """Periodically mark interrupted uploads as complete; retry after errors of the store."""
@@ -305,26 +305,26 @@ class DaemonBatches:
         """List batches, newest first."""
         return await self._store.list(uid=uid, cursor=cursor, limit=limit)
 
-    async def progress(self, batch_id: str) -> Progress:
+    async def progress(self, batch_id: str) -> BatchProgress:
         """Return the progress of a batch. Raises: RequestError ``not_found``."""
         batch = await self._store.get(batch_id)
         if batch is None:
             raise RequestError("not_found", f"batch {batch_id} doesn't exist")
         feeder = self._feeders.get(batch_id)
-        return Progress(
+        return BatchProgress(
             batch=batch,
             tally=await self._store.tally(batch_id),
             running=feeder.running if feeder is not None else 0,
             at=self._clock.now(),
         )
 
-    async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[Item]:
+    async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[BatchItem]:
         """Return items in line order, after a given line."""
         return await self._store.items(batch_id, after=after, limit=limit)
 
     def results(self, batch_id: str) -> AsyncGenerator[bytes, None]:
         """Yield every item with its attempt and report as a line of JSON, in line order."""
-        return results(batch_id, self._store, self._jobs, self._documents)
+        return iterate_results(batch_id, self._store, self._jobs, self._documents)
 
     async def attestation(self, batch: Batch) -> bytes:
         """Return the signed statement of a finished batch with all its items.
@@ -338,15 +338,15 @@ class DaemonBatches:
         if batch.state is not BatchState.FINISHED:
             message = f"the batch {batch.name} has items without a verdict; wait until it is finished"
             raise RequestError("batch.unfinished", message)
-        items: list[tuple[Item, Attempt | None]] = []
+        items: list[tuple[BatchItem, Attempt | None]] = []
         while page := await self._store.items(batch.id, after=items[-1][0].line if items else 0, limit=1000):
-            attempts = await self._jobs.many(
+            attempts = await self._jobs.get_many(
                 {item.attempt_id for item in page if item.attempt_id is not None}
             )
             items += [(item, attempts.get(item.attempt_id or "")) for item in page]
         return await self._attester.attest_batch(batch, items)
 
-    async def follow(self, batch_id: str) -> AsyncGenerator[Progress, None]:
+    async def follow(self, batch_id: str) -> AsyncGenerator[BatchProgress, None]:
         """Yield a batch's progress whenever it changes, until the batch has ended."""
         while not self._stopping.is_set():
             feeder = self._feeders.get(batch_id)
@@ -355,7 +355,7 @@ class DaemonBatches:
             yield progress
             if progress.is_over or (feeder is None and self._driving.alone):
                 return
-            if feeder is None or changed is None:  # it is fed elsewhere
+            if feeder is None or changed is None:  # another task feeds it
                 await pause(self._limits.published_every_s, unless=self._stopping)
                 continue
             await changed.wait()
@@ -370,7 +370,7 @@ class DaemonBatches:
         count = await self._store.run_errors_again(batch.id, self._ids.new)
         log.info("batch.errors_run_again", batch_id=batch.id, name=batch.name, attempts=count)
         if count:
-            await self._ensure_fed(replace(batch, finished_at=None))
+            await self._ensure_feeder(replace(batch, finished_at=None))
 
     async def cancel(self, batch: Batch) -> None:
         """Cancel a batch: start no more attempts, and end the running ones.
@@ -384,7 +384,7 @@ class DaemonBatches:
         if feeder is not None:
             feeder.cancel()
         else:
-            await self._driving.take(DrivenWork.BATCH, batch.id)
+            await self._driving.claim(DrivenWork.BATCH, batch.id)
 
 
 AT_ONCE = 32
@@ -393,7 +393,7 @@ AT_ONCE = 32
 ReadDocuments = Callable[[Attempt], Awaitable[tuple[bytes, bytes]]]
 
 
-async def results(
+async def iterate_results(
     batch_id: str, store: DatabaseBatchStore, jobs: DatabaseJobStore, documents: ReadDocuments
 ) -> AsyncGenerator[bytes, None]:
     """Yield one line of JSON per item, with its attempt and report.
@@ -406,7 +406,7 @@ async def results(
     """
     after = 0
     while items := await store.items(batch_id, after=after, limit=AT_ONCE):
-        attempts = await jobs.many({item.attempt_id for item in items if item.attempt_id is not None})
+        attempts = await jobs.get_many({item.attempt_id for item in items if item.attempt_id is not None})
         pairs = [(item, attempts.get(item.attempt_id or "")) for item in items]
         yield b"".join(
             await asyncio.gather(*(_render_line(item, attempt, documents) for item, attempt in pairs))
@@ -414,8 +414,8 @@ async def results(
         after = items[-1].line
 
 
-async def _render_line(item: Item, attempt: Attempt | None, documents: ReadDocuments) -> bytes:
-    head = compact(item_document(item)).removesuffix(b"}")
+async def _render_line(item: BatchItem, attempt: Attempt | None, documents: ReadDocuments) -> bytes:
+    head = serialize_compact(item_document(item)).removesuffix(b"}")
     return b'%b,"attempt":%b}\n' % (head, await _render_attempt(attempt, documents))
 
 
@@ -435,7 +435,7 @@ READ_AHEAD = 64
 """Items that are read together, so that not each needs a separate read."""
 
 
-class Feeder:
+class BatchFeeder:
     """A feeder of one batch. Since attempt ids exist before submission, submitting twice has no effect."""
 
     def __init__(
@@ -457,7 +457,7 @@ class Feeder:
         self._retry_s = retry_s
         self._in_flight: set[str] = set()
         self._lost: set[str] = set()
-        self._ahead: deque[Waiting] = deque()
+        self._ahead: deque[WaitingItem] = deque()
         self._beyond = 0
         self._more = asyncio.Event()
         self._stop = asyncio.Event()
@@ -474,19 +474,19 @@ class Feeder:
         """Return the number of unfinished attempts."""
         return len(self._in_flight)
 
-    def poke(self, batch: Batch) -> None:
+    def wake(self, batch: Batch) -> None:
         """Check the batch again, because lines have arrived or the batch has changed."""
         self.batch = batch
         self._ahead.clear()
         self._beyond = 0
         self._more.set()
-        self.changed.give()
+        self.changed.wake_all()
 
     def stop(self) -> None:
         """Stop starting items."""
         self._stop.set()
         self._more.set()
-        self.changed.give()
+        self.changed.wake_all()
 
     def cancel(self) -> None:
         """Start no more attempts, and end the running ones, because a user cancelled the batch."""
@@ -500,13 +500,13 @@ class Feeder:
         async with asyncio.TaskGroup() as tasks:
             while not self.stopped:
                 self._more.clear()
-                if await self._feed(tasks):
+                if await self._start_items(tasks):
                     continue
                 if await self._finish_if_done() and not self._more.is_set():
                     break
                 await self._more.wait()
 
-    async def _feed(self, tasks: asyncio.TaskGroup) -> bool:
+    async def _start_items(self, tasks: asyncio.TaskGroup) -> bool:
         """Start items while there is capacity; return False if capacity or items have run out."""
         room = self.batch.concurrency - len(self._in_flight)
         if room <= 0:
@@ -521,7 +521,7 @@ class Feeder:
                 tasks.create_task(self._process_item(item), name=f"item-{item.attempt_id}")
         return bool(waiting)
 
-    async def _read_waiting(self, limit: int) -> Sequence[Waiting]:
+    async def _read_waiting(self, limit: int) -> Sequence[WaitingItem]:
         try:
             return await self._store.waiting(self.batch.id, after=self._beyond, limit=limit)
         except StoreError as trouble:
@@ -538,12 +538,12 @@ class Feeder:
             self._more.set()
             return False
         if not finished and self._beyond and not self._lost:
-            # Something before the place that was reached has no verdict: look through all once more.
+            # An earlier item has no verdict: search from the beginning once more.
             self._beyond = 0
             self._more.set()
         return finished
 
-    async def _process_item(self, item: Waiting) -> None:
+    async def _process_item(self, item: WaitingItem) -> None:
         """Submit an item until it is accepted, then wait for its verdict."""
         try:
             while not self.stopped and not await self._try_item(item):
@@ -555,9 +555,9 @@ class Feeder:
         finally:
             self._in_flight.discard(item.attempt_id)
             self._more.set()
-            self.changed.give()
+            self.changed.wake_all()
 
-    async def _try_item(self, item: Waiting) -> bool:
+    async def _try_item(self, item: WaitingItem) -> bool:
         """Submit an item and wait for its verdict; return False if the item should be retried later."""
         try:
             if not await self._submit_item(item):
@@ -568,10 +568,10 @@ class Feeder:
         if self._cancelled:
             self._scheduler.cancel(item.attempt_id)
         if await self._scheduler.wait(item.attempt_id, None) is None and not self.stopped:
-            self._lost.add(item.attempt_id)  # to this run of the daemon; the next one recovers it
+            self._lost.add(item.attempt_id)  # by this run of the daemon; the next one recovers it
         return True
 
-    async def _submit_item(self, item: Waiting) -> bool:
+    async def _submit_item(self, item: WaitingItem) -> bool:
         """Submit an item; return False if it is already finished or can't be submitted."""
         try:
             origin = AttemptOrigin(
@@ -589,7 +589,7 @@ class Feeder:
             return False
         return accepted.attempt.state is not State.FINISHED
 
-    async def _document(self, item: Waiting) -> bytes:
+    async def _document(self, item: WaitingItem) -> bytes:
         return item.document or await self._store.document(item.submission)
 
     async def _pause_after_error(self, trouble: StoreError) -> None:

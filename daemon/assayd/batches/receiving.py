@@ -15,10 +15,10 @@ from assayd.documents import PayloadCaps, digest, read_submission
 from assayd.errors import AssaydError, RequestError
 from assayd.kind import Kind
 from assayd.model.attempt import Attempt, Failure
-from assayd.model.batch import Batch, Line, ReceivedLines
+from assayd.model.batch import Batch, BatchLine, ReceivedLines
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.submission import Submission
-from assayd.ports.clock import Ids
+from assayd.ports.clock import IdSource
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
 
@@ -38,7 +38,7 @@ class LineCaps:
     lines: int = 100_000
 
 
-class Receiver:
+class LineReceiver:
     """A receiver of the lines of one request."""
 
     def __init__(  # noqa: PLR0913  (its parts, by name)
@@ -50,7 +50,7 @@ class Receiver:
         admission: Admission,
         budget: ByteBudget,
         kinds: Mapping[str, Kind],
-        ids: Ids,
+        ids: IdSource,
         image_digest: ImageDigest,
         caps: LineCaps,
         sees: Callable[[Attempt], bool],
@@ -67,10 +67,10 @@ class Receiver:
         self._sees = sees
         self._images: dict[str, str] = {}
 
-    async def take(self, body: AsyncIterator[bytes]) -> AsyncIterator[ReceivedLines]:
+    async def receive_lines(self, body: AsyncIterator[bytes]) -> AsyncIterator[ReceivedLines]:
         """Yield the results of the lines, group by group; each group is recorded before it is yielded."""
         cutter = LineSplitter(self._caps.line_bytes)
-        with self._budget.growing(self._batch.peer.uid) as held:
+        with self._budget.reserve_growing(self._batch.peer.uid) as held:
             async for data in body:
                 held.resize(cutter.held + len(data))
                 async for received in self._record_lines(list(cutter.feed(data))):
@@ -89,7 +89,7 @@ class Receiver:
             await self._admission.require_quota(self._batch.peer.uid, size)
             yield await self._store.add(self._batch.id, await self._read_lines(group))
 
-    async def _read_lines(self, raw: Sequence[RawLine]) -> list[Line]:
+    async def _read_lines(self, raw: Sequence[RawLine]) -> list[BatchLine]:
         """Parse lines in a thread, because parsing a group takes as long as parsing a large submission.
 
         Many lines or long ones wait for the user's turn to parse, so that uploads leave others time.
@@ -100,11 +100,11 @@ class Receiver:
         uid = self._batch.peer.uid
         async with self._budget.reading(size, uid), AsyncExitStack() as turn:
             if size > SMALL_BYTES:
-                await turn.enter_async_context(self._budget.parsing(uid, size))
-            found = await asyncio.to_thread(lambda: [read_line(line, read, most_bytes) for line in raw])
+                await turn.enter_async_context(self._budget.wait_to_parse(uid, size))
+            found = await asyncio.to_thread(lambda: [parse_line(line, read, most_bytes) for line in raw])
         return [await self._build_line(line) for line in found]
 
-    async def _build_line(self, line: ReadLine) -> Line:
+    async def _build_line(self, line: ParsedLine) -> BatchLine:
         number, submission = line.raw.number, line.submission
         try:
             if submission is None:
@@ -115,11 +115,11 @@ class Receiver:
         except RequestError as refusal:
             failure = Failure(code=refusal.code, message=refusal.message)
             known = submission.input_digest if submission is not None else line.raw.digest
-            return Line(number=number, input_digest=known, error=failure)
+            return BatchLine(number=number, input_digest=known, error=failure)
         # A webhook message is about a single attempt.
         alone = not self._batch.dedupe or submission.webhook is not None
         run_key = None if alone else await self._run_key(submission, policy)
-        return Line(
+        return BatchLine(
             number=number,
             input_digest=submission.input_digest,
             document=submission.document,
@@ -144,7 +144,7 @@ class Receiver:
     async def _image_key(self, name: str) -> str:
         try:
             return await self._image_digest(name)
-        except AssaydError:  # the engine is away: lines of this request are compared with each other
+        except AssaydError:  # the engine is unavailable: compare only the lines of this request
             return hashlib.sha256(self._ids.new().encode()).hexdigest()
 
 
@@ -210,7 +210,7 @@ class LineSplitter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadLine:
+class ParsedLine:
     """A line with its submission, or with the reason why it can't be parsed."""
 
     raw: RawLine
@@ -218,12 +218,12 @@ class ReadLine:
     refusal: RequestError | None = None
 
 
-def read_line(raw: RawLine, read: Callable[[bytes], Submission], most_bytes: int) -> ReadLine:
+def parse_line(raw: RawLine, read: Callable[[bytes], Submission], most_bytes: int) -> ParsedLine:
     """Parse one line; return any error as this line's result."""
     if raw.text is None:
         refusal = RequestError("too_large", f"the line is longer than {most_bytes} bytes")
-        return ReadLine(raw=raw, refusal=refusal)
+        return ParsedLine(raw=raw, refusal=refusal)
     try:
-        return ReadLine(raw=raw, submission=read(raw.text))
+        return ParsedLine(raw=raw, submission=read(raw.text))
     except RequestError as refusal:
-        return ReadLine(raw=raw, refusal=refusal)
+        return ParsedLine(raw=raw, refusal=refusal)

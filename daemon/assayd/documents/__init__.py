@@ -9,17 +9,17 @@ from assayd.documents.attempts import attempt_body, attempt_document, event_docu
 from assayd.documents.base import (
     BaseDocument,
     canonical,
-    compact,
     digest,
     error_document,
-    plain,
+    format_optional_time,
+    parse_json,
     read_bytes,
-    read_json,
-    refuse_many,
-    timestamp,
+    refuse_many_values,
+    serialize_compact,
+    to_plain,
 )
 from assayd.documents.batches import batch_document, item_document, progress_document
-from assayd.documents.execution import execution_document, joined_output
+from assayd.documents.execution import execution_document, join_output
 from assayd.documents.replay import replay_diff, submission_diff
 from assayd.documents.reports import junit, limits_document, report_document
 from assayd.documents.submission import (
@@ -42,27 +42,27 @@ __all__ = [
     "attempt_document",
     "batch_document",
     "canonical",
-    "compact",
+    "serialize_compact",
     "digest",
     "error_document",
     "event_document",
     "event_id",
     "execution_document",
     "item_document",
-    "joined_output",
+    "join_output",
     "junit",
     "limits_document",
-    "plain",
+    "to_plain",
     "progress_document",
     "read_accepted",
     "read_bytes",
     "read_event_id",
-    "read_json",
+    "parse_json",
     "read_submission",
-    "refuse_many",
+    "refuse_many_values",
     "with_fields",
     "replay_diff",
     "report_document",
     "submission_diff",
-    "timestamp",
+    "format_optional_time",
 ]

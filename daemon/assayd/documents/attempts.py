@@ -8,14 +8,21 @@ from typing import Any
 
 from pydantic import Field
 
-from assayd.documents.base import BaseDocument, Timestamp, compact, format_time, milliseconds, with_texts
+from assayd.documents.base import (
+    BaseDocument,
+    Timestamp,
+    format_time,
+    serialize_compact,
+    to_milliseconds,
+    with_texts,
+)
 from assayd.documents.execution import ExecutionDocument
 from assayd.documents.replay import ReplayDiffDocument
 from assayd.documents.reports import ReportDocument
 from assayd.errors import RequestError
 from assayd.model.attempt import Artifact, Attempt, Failure, State
 from assayd.model.policy import Enforcement
-from assayd.model.records import Event, Summary
+from assayd.model.records import AttemptEvent, Summary
 from assayd.model.report import StageReport, Verdict
 from assayd.model.run import Unit
 from assayd.model.submission import Peer
@@ -121,7 +128,7 @@ def attempt_document(
         timings_ms=TimingsDocument.from_value(
             times,
             **{
-                name: milliseconds(times[name]) if name in times else None
+                name: to_milliseconds(times[name]) if name in times else None
                 for name in TimingsDocument.model_fields
             },
         ),
@@ -145,7 +152,7 @@ def attempt_body(
 
     The embedded documents are passed as JSON text, because they may be large.
     """
-    written = {"report": report, "execution": execution, "replay_diff": compact(replay_diff)}
+    written = {"report": report, "execution": execution, "replay_diff": serialize_compact(replay_diff)}
     return with_texts(attempt_document(attempt, bundle_path=bundle_path), written)
 
 
@@ -203,7 +210,7 @@ def summary_document(summary: Summary, bucket_s: int) -> SummaryDocument:
             for at, counts in sorted(spans.items())
         ],
         slowest=[
-            SlowestDocument.from_value(each, duration_ms=milliseconds(each.took_s))
+            SlowestDocument.from_value(each, duration_ms=to_milliseconds(each.took_s))
             for each in summary.slowest
         ],
     )
@@ -232,12 +239,12 @@ class EventDocument(BaseDocument):
     body: dict[str, Any] = Field(description="Details; their keys depend on the kind.")
 
 
-def event_document(event: Event, place: str | None = None) -> EventDocument:
+def event_document(event: AttemptEvent, place: str | None = None) -> EventDocument:
     """Return the document of an event; in a stream of several attempts, `place` is its id."""
     return EventDocument.from_value(event, id=place or event_id(event))
 
 
-def event_id(event: Event) -> str:
+def event_id(event: AttemptEvent) -> str:
     """Return an event's id, which a stream sends and a client returns in `Last-Event-ID`."""
     return f"{event.run_number}.{event.seq}"
 
@@ -264,7 +271,7 @@ def stage_body(stage: StageReport) -> dict[str, object]:
     return {
         "name": stage.name,
         "status": stage.status.value,
-        "duration_ms": milliseconds(stage.duration_s),
+        "duration_ms": to_milliseconds(stage.duration_s),
         "findings": len(stage.findings),
     }
 
@@ -276,7 +283,7 @@ def unit_body(units: tuple[Unit, ...], index: int, status: str, duration_s: floa
         "index": index + 1,
         "total": len(units),
         "status": status,
-        "duration_ms": milliseconds(duration_s),
+        "duration_ms": to_milliseconds(duration_s),
     }
 
 

@@ -71,14 +71,14 @@ def _member_reader(kind: Any) -> Callable[[object], dict[str, object]] | None:
     return lambda value: dict(zip(names, values(value), strict=True))
 
 
-def members_of(value: Any) -> dict[str, object] | None:
+def document_members(value: Any) -> dict[str, object] | None:
     """Return the members of a document by name; None if the value isn't a document."""
     read = _member_reader(type(value))  # type: ignore[arg-type]  # every class is hashable
     return None if read is None else read(value)
 
 
 def _require_members(document: object) -> dict[str, object]:
-    members = members_of(document)
+    members = document_members(document)
     if members is None:
         raise TypeError(f"{type(document).__name__} isn't JSON")
     return members
@@ -92,7 +92,7 @@ _COMPACT = json.JSONEncoder(
 )
 
 
-def read_json(text: bytes, *, most_values: int = MAX_VALUES) -> JsonValue:
+def parse_json(text: bytes, *, most_values: int = MAX_VALUES) -> JsonValue:
     """Parse a JSON text strictly.
 
     Raises:
@@ -121,7 +121,7 @@ def canonical(value: object) -> bytes:
     return written.getvalue()
 
 
-def compact(value: object) -> bytes:
+def serialize_compact(value: object) -> bytes:
     """Serialize JSON in a form for people, without sorting the keys."""
     return _COMPACT.encode(value).encode("utf-8", "replace")
 
@@ -133,7 +133,7 @@ def with_texts(document: BaseModel, texts: Mapping[str, bytes]) -> bytes:
     for name, value in (*vars(document).items(), ("", None)):
         text = texts.get(name)
         if others and (text is not None or not name):
-            parts.append(compact(others)[1:-1])
+            parts.append(serialize_compact(others)[1:-1])
             others = {}
         if text is not None:
             parts.append(b'"%b":%b' % (name.encode(), text))
@@ -144,7 +144,7 @@ def with_texts(document: BaseModel, texts: Mapping[str, bytes]) -> bytes:
 
 def _write(value: object, to: BytesIO) -> None:
     """Serialize JSON in canonical form; write large parts piece by piece."""
-    if (members := members_of(value)) is not None:
+    if (members := document_members(value)) is not None:
         value = members
     if _estimate_size(value) < _PIECE:
         to.write(_encode(value))
@@ -212,7 +212,7 @@ def _estimate_size(value: object) -> int:
             weight += len(each)
             if weight < _PIECE and not _SCALARS.issuperset(map(type, each)):
                 waiting.extend(each)
-        elif (members := members_of(each)) is not None:
+        elif (members := document_members(each)) is not None:
             waiting.append(members)
         if weight >= _PIECE:
             break
@@ -224,7 +224,7 @@ def digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def refuse_many(text: bytes, *, most_values: int = MAX_VALUES) -> None:
+def refuse_many_values(text: bytes, *, most_values: int = MAX_VALUES) -> None:
     """Reject JSON with too many values before memory is allocated. Raises: RequestError ``too_large``."""
     try:
         reject_large(text, replace(_LIMITS, values=most_values))
@@ -244,7 +244,7 @@ MOST_PLACE_CHARS = 200
 _PLAIN = (str, int, float, bool)
 
 
-def place_of(parts: Sequence[object]) -> str:
+def error_path(parts: Sequence[object]) -> str:
     """Return the dotted path of an error in a document; shorten a long path."""
     return ".".join(str(part)[:MOST_PLACE_CHARS] for part in parts)[:MOST_PLACE_CHARS]
 
@@ -336,7 +336,7 @@ class BaseDocument(BaseModel):
         for name in cls.__pydantic_fields__:
             member = others[name] if name in others else getattr(value, name)
             members[name] = format_time(member) if isinstance(member, datetime) else member
-        # As `model_construct`, without its lookup of aliases and defaults for each field.
+        # Like `model_construct`, without looking up aliases and defaults for each field.
         document = cls.__new__(cls)
         object.__setattr__(document, "__dict__", members)
         object.__setattr__(document, "__pydantic_fields_set__", set(members))
@@ -345,7 +345,7 @@ class BaseDocument(BaseModel):
         return document
 
 
-def timestamp(moment: datetime | None) -> str | None:
+def format_optional_time(moment: datetime | None) -> str | None:
     """Return a time as RFC 3339 in UTC; None for None."""
     return None if moment is None else format_time(moment)
 
@@ -355,16 +355,16 @@ def format_time(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def milliseconds(seconds: float) -> float:
+def to_milliseconds(seconds: float) -> float:
     """Return a duration in milliseconds, rounded to microseconds."""
     return round(seconds * 1000, 3)
 
 
-def plain(value: Any) -> Any:  # any, because a type for JSON isn't narrower
+def to_plain(value: Any) -> Any:  # Any, because a type for JSON isn't narrower
     """Return a document as dictionaries and lists; return other values unchanged."""
-    if (members := members_of(value)) is not None:
-        return {name: plain(part) for name, part in members.items()}
-    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
+    if (members := document_members(value)) is not None:
+        return {name: to_plain(part) for name, part in members.items()}
+    return [to_plain(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 class ErrorDetail(BaseDocument):

@@ -9,7 +9,7 @@ from pydantic import Field
 from assayd.documents.attempts import AttemptDocument
 from assayd.documents.base import BaseDocument, Timestamp, format_time
 from assayd.model.attempt import Failure
-from assayd.model.batch import BatchState, Item, Progress, ReceivedLines, Tally
+from assayd.model.batch import BatchItem, BatchProgress, BatchState, ItemCounts, ReceivedLines
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 
@@ -87,7 +87,7 @@ class BatchEventDocument(BaseDocument):
     body: dict[str, Any] = Field(description="The batch's state, and its counts.")
 
 
-def batch_document(progress: Progress, received: ReceivedLines | None = None) -> BatchDocument:
+def batch_document(progress: BatchProgress, received: ReceivedLines | None = None) -> BatchDocument:
     """Return the document of a batch; `received` is the number of lines in this request."""
     return BatchDocument.from_value(
         progress.batch,
@@ -96,12 +96,12 @@ def batch_document(progress: Progress, received: ReceivedLines | None = None) ->
     )
 
 
-def counts_document(tally: Tally, running: int) -> CountsDocument:
+def counts_document(tally: ItemCounts, running: int) -> CountsDocument:
     """Return the document with the number of items per result."""
     return CountsDocument.from_value(tally, running=running)
 
 
-def progress_document(progress: Progress) -> BatchEventDocument:
+def progress_document(progress: BatchProgress) -> BatchEventDocument:
     """Return the document of a batch's progress event."""
     counts = counts_document(progress.tally, progress.running)
     return BatchEventDocument.model_construct(
@@ -113,6 +113,6 @@ def progress_document(progress: Progress) -> BatchEventDocument:
     )
 
 
-def item_document(item: Item) -> ItemDocument:
+def item_document(item: BatchItem) -> ItemDocument:
     """Return the document of an item."""
     return ItemDocument.from_value(item)

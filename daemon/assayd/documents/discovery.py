@@ -10,7 +10,7 @@ from pydantic import Field
 from assayd.documents.base import BaseDocument
 from assayd.model.finding import Rule
 from assayd.model.health import HealthRow, HealthStatus
-from assayd.ports.command_line import CommandLine
+from assayd.ports.command_line import KindCommandLine
 
 if TYPE_CHECKING:
     from assayd.kind import Kind
@@ -68,7 +68,7 @@ class PolicyCheckDocument(BaseDocument):
     policy: dict[str, Any] | None = Field(description="Its effective values; null with problems.")
 
 
-def kind_document(validator: Kind, shown: CommandLine, writers: Sequence[str]) -> KindDocument:
+def kind_document(validator: Kind, shown: KindCommandLine, writers: Sequence[str]) -> KindDocument:
     """Return the document of a kind. `shown` is the kind's description for the command line.
 
     `writers` contains the configured providers that can write code.

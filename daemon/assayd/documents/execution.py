@@ -8,8 +8,13 @@ from typing import Any
 
 from pydantic import Field
 
-from assayd.documents.base import BaseDocument, milliseconds
-from assayd.documents.reports import MAX_LISTED, ImportViolationDocument, limits_document, runtime_violations
+from assayd.documents.base import BaseDocument, to_milliseconds
+from assayd.documents.reports import (
+    MAX_LISTED,
+    ImportViolationDocument,
+    iterate_runtime_violations,
+    limits_document,
+)
 from assayd.model.policy import NetworkPolicy
 from assayd.model.run import AccessProtocol, CapturedOutput, Cause, Limits, PolicyEvent, RunResult, UnitResult
 
@@ -100,7 +105,7 @@ class JoinedOutput:
     truncated: bool
 
 
-def joined_output(streams: Sequence[CapturedOutput], *, kept_bytes: int) -> JoinedOutput:
+def join_output(streams: Sequence[CapturedOutput], *, kept_bytes: int) -> JoinedOutput:
     """Concatenate the output of units; if it exceeds `kept_bytes`, keep only its start and end."""
     whole = "".join(stream.text() for stream in streams).encode()
     cut = CapturedOutput(
@@ -117,8 +122,8 @@ def joined_output(streams: Sequence[CapturedOutput], *, kept_bytes: int) -> Join
 
 def execution_document(result: RunResult, *, limits: Limits, network: NetworkPolicy) -> ExecutionDocument:
     """Return the execution record of an attempt."""
-    stdout = joined_output([unit.stdout for unit in result.units], kept_bytes=limits.output_kept_bytes)
-    stderr = joined_output([unit.stderr for unit in result.units], kept_bytes=limits.output_kept_bytes)
+    stdout = join_output([unit.stdout for unit in result.units], kept_bytes=limits.output_kept_bytes)
+    stderr = join_output([unit.stderr for unit in result.units], kept_bytes=limits.output_kept_bytes)
     exit_code, signal_name = result.exit
     imports = _distinct_events(result.units, kind="import")
     return ExecutionDocument.model_construct(
@@ -133,12 +138,12 @@ def execution_document(result: RunResult, *, limits: Limits, network: NetworkPol
         stderr_bytes=stderr.total_bytes,
         stdout_truncated=stdout.truncated,
         stderr_truncated=stderr.truncated,
-        execution_time_ms=milliseconds(result.wall_s),
-        cpu_ms=milliseconds(sum(unit.usage.cpu_s for unit in result.units)),
+        execution_time_ms=to_milliseconds(result.wall_s),
+        cpu_ms=to_milliseconds(sum(unit.usage.cpu_s for unit in result.units)),
         peak_memory_bytes=result.peak_memory_bytes,
         resource_usage={**limits_document(limits, network), **_total_usage(result.units)},
         imports=[ImportDocument.from_value(event, module=event.detail) for event in imports][:MAX_LISTED],
-        import_violations=list(runtime_violations(imports))[:MAX_LISTED],
+        import_violations=list(iterate_runtime_violations(imports))[:MAX_LISTED],
         network_violations=_network_violations(result.units),
         network_attempts=_network_attempts(result.units),
         container=ContainerDocument.from_value(result.container),
@@ -152,7 +157,7 @@ def _total_usage(units: Sequence[UnitResult]) -> dict[str, Any]:
         "pids_refused": sum(usage.pids_refused for usage in usages),
         "work_bytes_used": max((usage.work_bytes for usage in usages), default=0),
         "work_files_used": max((usage.work_files for usage in usages), default=0),
-        "starved_ms": milliseconds(sum(usage.starved_s for usage in usages)),
+        "starved_ms": to_milliseconds(sum(usage.starved_s for usage in usages)),
         "events_dropped": sum(unit.events_dropped for unit in units),
     }
 
@@ -160,7 +165,7 @@ def _total_usage(units: Sequence[UnitResult]) -> dict[str, Any]:
 def _network_violations(units: Sequence[UnitResult]) -> list[NetworkViolationDocument]:
     return [
         NetworkViolationDocument.model_construct(
-            **_split_address(event.detail),
+            **_describe_address(event.detail),
             # The container has no network device, so connections fail even without the audit hook.
             blocked=True,
             reason=event.reason or "the profile blocks the network",
@@ -175,12 +180,12 @@ def _network_attempts(units: Sequence[UnitResult]) -> list[NetworkAttemptDocumen
     """Return the relay accesses of all units in order, each with the index of its unit."""
     asked = [(index, event) for index, unit in enumerate(units) for event in unit.network]
     return [
-        NetworkAttemptDocument.from_value(event, unit=index, duration_ms=milliseconds(event.duration_s))
+        NetworkAttemptDocument.from_value(event, unit=index, duration_ms=to_milliseconds(event.duration_s))
         for index, event in asked[:MAX_LISTED]
     ]
 
 
-def _split_address(detail: str) -> dict[str, Any]:
+def _describe_address(detail: str) -> dict[str, Any]:
     host, colon, port = detail.rpartition(":")
     if not (colon and port.isascii() and port.isdigit() and len(port) <= 5):
         return {"host": detail, "port": None}

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from assayd.documents.base import BaseDocument, compact, plain
+from assayd.documents.base import BaseDocument, serialize_compact, to_plain
 from assayd.model.attempt import Attempt
 from assayd.model.report import Verdict
 
@@ -103,7 +103,7 @@ def _attempt_summary(attempt: Attempt) -> dict[str, Json]:
     return {
         "verdict": attempt.verdict,
         "cause": attempt.cause,
-        "error": plain(attempt.error),
+        "error": to_plain(attempt.error),
     }
 
 
@@ -125,7 +125,7 @@ def _differences(path: str, place: str, one: Json, other: Json) -> Iterator[tupl
 
 
 def _abbreviate(value: Json) -> Json:
-    size = len(compact(value))
+    size = len(serialize_compact(value))
     return value if size <= MOST_BYTES else f"({size} bytes)"
 
 

@@ -26,13 +26,13 @@ from xml.etree import ElementTree as ET
 
 from pydantic import Field
 
-from assayd.documents.base import BaseDocument, Timestamp, canonical, compact, milliseconds
-from assayd.model.finding import Finding, FixHint, Layer, Severity, fix_hints
+from assayd.documents.base import BaseDocument, Timestamp, canonical, serialize_compact, to_milliseconds
+from assayd.model.finding import Finding, FixHint, Layer, Severity, list_fix_hints
 from assayd.model.policy import Clamp, Enforcement, NetworkPolicy
 from assayd.model.report import Case, CaseStatus, Report, StageReport, StageStatus, StaticResult
 from assayd.model.run import Cause, Limits, PolicyEvent
 from assayd.model.submission import JsonValue, Submission
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 
 SCHEMA_VERSION = 1
 RESULT_TEXT_BYTES = 4096
@@ -186,7 +186,7 @@ def limits_document(limits: Limits, network: NetworkPolicy) -> dict[str, JsonVal
 def stage_document(stage: StageReport) -> StageDocument:
     """Return the document of a stage."""
     return StageDocument.from_value(
-        stage, duration_ms=milliseconds(stage.duration_s), findings=_finding_documents(stage.findings)
+        stage, duration_ms=to_milliseconds(stage.duration_s), findings=_finding_documents(stage.findings)
     )
 
 
@@ -202,16 +202,16 @@ def _runtime_results(cases: Sequence[Case]) -> RuntimeResultsDocument:
         failed=count[CaseStatus.FAILED],
         errored=count[CaseStatus.ERROR],
         skipped=count[CaseStatus.SKIPPED],
-        cases=[_case(case) for case in cases],
+        cases=[_case_document(case) for case in cases],
     )
 
 
-def _case(case: Case) -> CaseDocument:
+def _case_document(case: Case) -> CaseDocument:
     return CaseDocument.from_value(
         case,
-        duration_ms=milliseconds(case.duration_s),
+        duration_ms=to_milliseconds(case.duration_s),
         result_text=_ordered_json(case.result),
-        preview=preview_of(case.result),
+        preview=render_preview(case.result),
     )
 
 
@@ -219,7 +219,7 @@ def _ordered_json(result: JsonValue) -> str | None:
     """Return a result as JSON text if the canonical form would reorder its fields."""
     if not isinstance(result, dict | list):
         return None
-    text = compact(result)
+    text = serialize_compact(result)
     if len(text) > RESULT_TEXT_BYTES or text == canonical(result):
         return None
     return text.decode()
@@ -247,7 +247,7 @@ def list_violations(
     findings: Iterable[Finding], events: Iterable[PolicyEvent]
 ) -> list[ImportViolationDocument]:
     """Return up to `MAX_LISTED` import violations, static violations first."""
-    return [*_static_violations(findings), *runtime_violations(events)][:MAX_LISTED]
+    return [*_static_violations(findings), *iterate_runtime_violations(events)][:MAX_LISTED]
 
 
 _NAMED = re.compile(r"""__import__\(\s*["']([\w.]{1,200})["']""")
@@ -269,7 +269,7 @@ def _static_violations(findings: Iterable[Finding]) -> Iterator[ImportViolationD
             yield ImportViolationDocument.from_value(finding, module=module, location=Layer.STATIC)
 
 
-def runtime_violations(events: Iterable[PolicyEvent]) -> Iterator[ImportViolationDocument]:
+def iterate_runtime_violations(events: Iterable[PolicyEvent]) -> Iterator[ImportViolationDocument]:
     """Yield a violation for each import that the policy refused at run time."""
     for event in events:
         if event.kind == "import" and not event.allowed:
@@ -299,7 +299,7 @@ _READ = 200
 Rows = Sequence[Sequence[str]]
 
 
-def preview_of(result: JsonValue) -> str | None:
+def render_preview(result: JsonValue) -> str | None:
     """Return a preview of the first tables and arrays in a result; None if it has none."""
     return "\n\n".join(islice(_render_previews(result, "", _DEPTH), MOST_TABLES)) or None
 
@@ -311,7 +311,7 @@ def _render_previews(value: JsonValue, name: str, depth: int) -> Iterator[str]:
             return
         value = value.get("value") if value["$py"] == "tuple" else None
     for key, one in _iter_members(value) if depth else ():
-        yield from _render_previews(one, shorten(f"{name}{key}", _NAME_CHARS), depth - 1)
+        yield from _render_previews(one, shorten_text(f"{name}{key}", _NAME_CHARS), depth - 1)
 
 
 def _iter_members(value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
@@ -411,7 +411,7 @@ def _render_nested(value: list[JsonValue] | dict[str, JsonValue]) -> str:
     if isinstance(value, dict):
         return "{…}" if value else "{}"
     parts = ["…" if isinstance(one, list | dict) else _render_cell(one) for one in value[:_LEVELS]]
-    return shorten(f"[{', '.join(parts)}{', …' if len(value) > _LEVELS else ''}]", CELL_CHARS)
+    return shorten_text(f"[{', '.join(parts)}{', …' if len(value) > _LEVELS else ''}]", CELL_CHARS)
 
 
 def _render_cell(value: JsonValue) -> str:
@@ -424,7 +424,7 @@ def _render_cell(value: JsonValue) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = value[:_READ] if isinstance(value, str) else repr(value)
-    return shorten(" ".join(text.split()), CELL_CHARS)
+    return shorten_text(" ".join(text.split()), CELL_CHARS)
 
 
 class StaticCheckDocument(BaseDocument):
@@ -445,7 +445,7 @@ def static_check_document(submission: Submission, stages: Sequence[StageReport])
         policy=submission.policy,
         stages=written,
         findings=[finding for stage in written for finding in stage.findings],
-        fix_hints=list(fix_hints(finding for stage in stages for finding in stage.findings)),
+        fix_hints=list(list_fix_hints(finding for stage in stages for finding in stage.findings)),
     )
 
 

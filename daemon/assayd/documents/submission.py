@@ -26,9 +26,9 @@ from assayd.documents.base import (
     MOST_PLACE_CHARS,
     canonical,
     digest,
+    error_path,
     message_of,
-    place_of,
-    read_json,
+    parse_json,
     refuse_many_errors,
 )
 from assayd.errors import RequestError
@@ -166,7 +166,7 @@ def refuse_large_parts(
     """
     from assayd.kind import Cap
 
-    for (field, value), cap in _capped_parts(validator, payload):
+    for (field, value), cap in _find_capped_parts(validator, payload):
         if cap is Cap.INPUTS and body_bytes * MOST_GROWTH <= caps.inputs_bytes:
             continue
         excess = _describe_excess(value, cap, getattr(caps, cap.value))
@@ -174,33 +174,33 @@ def refuse_large_parts(
             raise RequestError("too_large", f"{field} {excess}", field=field)
 
 
-def texts_at(payload: Mapping[str, object], paths: Sequence[str]) -> list[tuple[str, str]]:
+def find_texts(payload: Mapping[str, object], paths: Sequence[str]) -> list[tuple[str, str]]:
     """Return the strings at the given dotted paths of a payload, each with its location.
 
     A location is a dotted path, e.g. ``files.adapter.py``.
     """
-    parts = [part for path in paths for part in _parts_at(("", payload), path)]
+    parts = [part for path in paths for part in _find_parts(("", payload), path)]
     return [(field.removeprefix("."), text) for field, text in parts if isinstance(text, str)]
 
 
-def checked_texts(validator: Kind, prepared: BaseModel) -> list[tuple[str, str]]:
+def find_checked_texts(validator: Kind, prepared: BaseModel) -> list[tuple[str, str]]:
     """Return the texts to check and run, with their locations; omit data and the prose around code.
 
     Args: `prepared` is the payload that `Kind.prepare` has returned.
     """
     paths = validator.checked_parts or (validator.code_field,)
     wanted = {path.partition(".")[0] for path in paths}
-    return texts_at(prepared.model_dump(mode="json", include=wanted), paths)
+    return find_texts(prepared.model_dump(mode="json", include=wanted), paths)
 
 
-def _capped_parts(validator: Kind, payload: Mapping[str, object]) -> list[tuple[Part, Cap]]:
+def _find_capped_parts(validator: Kind, payload: Mapping[str, object]) -> list[tuple[Part, Cap]]:
     """Return all parts of a payload that have a cap, each with its cap."""
     from assayd.kind import Cap
 
     if validator.bounded is None:
         return [(part, Cap.SOURCE) for part in _iter_strings(("payload", payload))]
     bounded = validator.bounded.items()
-    return [(part, cap) for path, cap in bounded for part in _parts_at(("payload", payload), path)]
+    return [(part, cap) for path, cap in bounded for part in _find_parts(("payload", payload), path)]
 
 
 def _describe_excess(value: object, cap: Cap, most: int) -> str:
@@ -223,7 +223,7 @@ def _format_size(count: int) -> str:
     return f"{count >> 20} MiB" if count and count % 2**20 == 0 else f"{count} bytes"
 
 
-def _parts_at(whole: Part, path: str) -> list[Part]:
+def _find_parts(whole: Part, path: str) -> list[Part]:
     """Return the parts of a payload at a path; empty if the payload has no such path."""
     parts = [whole]
     for name in path.split("."):
@@ -267,7 +267,7 @@ def read_submission(body: bytes, kinds: Mapping[str, Kind], *, caps: PayloadCaps
         RequestError: ``malformed`` for invalid JSON; ``too_large`` for a part above one of the `caps`;
             ``kind.unknown``; ``invalid``, with the field's path, for any other error.
     """
-    raw = read_json(body)
+    raw = parse_json(body)
     if not isinstance(raw, dict):
         raise RequestError("malformed", "a submission must be a JSON object")
     envelope = _read_envelope(raw)
@@ -363,12 +363,12 @@ def _raise_request_error(
     error: ValidationError, model: type[BaseModel], *, prefix: tuple[str, ...]
 ) -> NoReturn:
     first, *others = error.errors(include_url=False, include_context=False, include_input=False)
-    field = place_of((*prefix, *first["loc"])) or None
+    field = error_path((*prefix, *first["loc"])) or None
     more = f" (and {len(others)} more)" if others else ""
     fault = message_of(first)
     if first["type"] == "extra_forbidden":
         *within, name = first["loc"]
-        close = did_you_mean.hint(str(name)[:MOST_PLACE_CHARS], _field_names(model, within))
+        close = did_you_mean.did_you_mean_hint(str(name)[:MOST_PLACE_CHARS], _field_names(model, within))
         fault = f"unknown field{close}"
     raise RequestError("invalid", f"{field or 'the submission'}: {fault}{more}", field=field) from error
 

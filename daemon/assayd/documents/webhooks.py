@@ -10,7 +10,7 @@ from pydantic import Field
 from assayd.documents.base import BaseDocument, Timestamp, format_time
 from assayd.documents.batches import CountsDocument, counts_document
 from assayd.model.attempt import Attempt
-from assayd.model.batch import Batch, BatchState, Tally
+from assayd.model.batch import Batch, BatchState, ItemCounts
 from assayd.model.report import Verdict
 
 
@@ -74,7 +74,7 @@ def attempt_message(attempt: Attempt, at: datetime) -> WebhookDocument:
     return webhook_message("attempt.finished", at, data)
 
 
-def batch_message(batch: Batch, tally: Tally, at: datetime) -> WebhookDocument:
+def batch_message(batch: Batch, tally: ItemCounts, at: datetime) -> WebhookDocument:
     """Return the message about the end of a batch."""
     counts = counts_document(tally, running=0)
     place = f"/v1/batches/{batch.id}"

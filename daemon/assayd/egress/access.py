@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from assayd.egress.decision import AccessRequest, Decision, NotServed, decide, failed, refused
-from assayd.egress.ledger import Entry, Ledger
-from assayd.egress.resolver import Lookup, Resolver
-from assayd.egress.target import NoTarget, Public, Target
+from assayd.egress.decision import AccessNotServed, AccessRequest, Decision, decide_access, failed, refused
+from assayd.egress.ledger import EgressLedger, LedgerEntry
+from assayd.egress.resolver import NameLookup, Resolver
+from assayd.egress.target import InvalidTarget, Public, Target
 from assayd.egress.turns import ThresholdSemaphore, Turn
-from assayd.egress.upstream import Upstream, connected
+from assayd.egress.upstream import Upstream, connect_upstream
 from assayd.findings.network_rules import NetworkRule, NetworkTrouble
 from assayd.model.policy import NetworkPolicy
 
@@ -38,20 +38,20 @@ class EgressContext:
     places: ThresholdSemaphore
     wait_s: float
     look_ups: asyncio.Semaphore
-    ledger: Ledger
+    ledger: EgressLedger
     turn: Turn
 
 
 class Access:
     """The known facts of one access, and its outcome."""
 
-    def __init__(self, way: EgressContext, target: Target | NoTarget, entry: Entry) -> None:
+    def __init__(self, way: EgressContext, target: Target | InvalidTarget, entry: LedgerEntry) -> None:
         self._way = way
         self._ask = AccessRequest(target=target)
         self._target = target
         self.entry = entry
 
-    def learn(
+    def add_facts(
         self,
         *,
         named: str | None = None,
@@ -69,7 +69,7 @@ class Access:
             addresses=ask.addresses if addresses is None else addresses,
             server_name=ask.server_name if server_name is None else server_name,
         )
-        decision = decide(self._way.policy, self._ask, self._way.public)
+        decision = decide_access(self._way.policy, self._ask, self._way.public)
         if not decision.allowed:
             raise refused(decision)
         return decision
@@ -80,7 +80,7 @@ class Access:
         return self._target
 
     @asynccontextmanager
-    async def connected(self) -> AsyncIterator[Upstream]:
+    async def connect(self) -> AsyncIterator[Upstream]:
         """Resolve the name, check the addresses, and connect to an allowed address.
 
         Raises: NotServed, if any of these steps fails.
@@ -89,10 +89,10 @@ class Access:
         found, left_s = await self._resolve_target(target)
         if not found:
             raise failed(NetworkTrouble.NOT_RESOLVED)
-        addresses = self.learn(addresses=found).addresses
-        await granted(way.places.acquire(way.owner), way.wait_s)
+        addresses = self.add_facts(addresses=found).addresses
+        await wait_for_slot(way.places.acquire(way.owner), way.wait_s)
         try:
-            async with connected(
+            async with connect_upstream(
                 addresses, target.port, self.entry, timeout_s=left_s, turn=way.turn
             ) as upstream:
                 yield upstream
@@ -105,13 +105,13 @@ class Access:
         The wait for a free slot isn't counted. Raises: NotServed.
         """
         way = self._way
-        looking = Lookup(host=target.host, port=target.port, owner=way.owner, own=way.look_ups)
-        _, left_s = await timed(looking.own.acquire(), way.policy.connect_timeout_s)
-        await granted(way.resolver.acquire(looking), way.wait_s)
-        return await timed(way.resolver.resolve(looking), left_s)
+        looking = NameLookup(host=target.host, port=target.port, owner=way.owner, own=way.look_ups)
+        _, left_s = await run_timed(looking.own.acquire(), way.policy.connect_timeout_s)
+        await wait_for_slot(way.resolver.acquire(looking), way.wait_s)
+        return await run_timed(way.resolver.resolve(looking), left_s)
 
 
-async def timed(work: Coroutine[object, object, T], left_s: float) -> tuple[T, float]:
+async def run_timed(work: Coroutine[object, object, T], left_s: float) -> tuple[T, float]:
     """Return the result of `work`, and the remaining seconds. Raises: NotServed, if no time remains."""
     until = asyncio.get_running_loop().time() + left_s
     try:
@@ -122,7 +122,7 @@ async def timed(work: Coroutine[object, object, T], left_s: float) -> tuple[T, f
     return result, until - asyncio.get_running_loop().time()
 
 
-async def granted(waiting: Coroutine[object, object, None], wait_s: float) -> None:
+async def wait_for_slot(waiting: Coroutine[object, object, None], wait_s: float) -> None:
     """Wait for a slot of the relay. Raises: NotServed ``network.relay_full``."""
     try:
         async with asyncio.timeout(wait_s):
@@ -132,7 +132,7 @@ async def granted(waiting: Coroutine[object, object, None], wait_s: float) -> No
 
 
 @contextmanager
-def access(way: EgressContext, unit: int, target: Target | NoTarget) -> Iterator[Access]:
+def record_access(way: EgressContext, unit: int, target: Target | InvalidTarget) -> Iterator[Access]:
     """Record an access and its outcome while the body serves it.
 
     Raises: NotServed, if the attempt has reached its limit.
@@ -140,7 +140,7 @@ def access(way: EgressContext, unit: int, target: Target | NoTarget) -> Iterator
     entry = way.ledger.open(unit, target)
     try:
         yield Access(way, target, entry)
-    except NotServed as end:
+    except AccessNotServed as end:
         entry.record_failure(end)
         raise
     except asyncio.CancelledError:

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from assayd.egress.target import NoTarget, Public, Target, is_public, names_target
+from assayd.egress.target import InvalidTarget, Public, Target, is_public, is_target_host
 from assayd.findings.network_rules import TROUBLES, WORDINGS, NetworkRule, NetworkTrouble
-from assayd.model.hosts import fold
+from assayd.model.hosts import fold_host
 from assayd.model.policy import HttpRule, NetworkMode, NetworkPolicy
 from assayd.model.run import AccessProtocol
 
@@ -26,7 +26,7 @@ from assayd.model.run import AccessProtocol
 class AccessRequest:
     """The known facts of an access. `server_name` can be the rule that explains why the name is missing."""
 
-    target: Target | NoTarget
+    target: Target | InvalidTarget
     named: str | None = None
     addresses: tuple[str, ...] | None = None
     server_name: str | NetworkRule | None = None
@@ -54,7 +54,7 @@ class Decision:
         return WORDINGS[self.rule].hint
 
 
-def decide(policy: NetworkPolicy, ask: AccessRequest, public: Public = is_public) -> Decision:
+def decide_access(policy: NetworkPolicy, ask: AccessRequest, public: Public = is_public) -> Decision:
     """Decide on an access, based on all known facts.
 
     Args:
@@ -72,7 +72,7 @@ def _target_denials(policy: NetworkPolicy, ask: AccessRequest) -> Iterator[Netwo
     target = ask.target
     if policy.mode is not NetworkMode.ALLOWLIST:
         yield NetworkRule.BLOCKED
-    if isinstance(target, NoTarget):
+    if isinstance(target, InvalidTarget):
         yield target.rule
         return
     rules = tuple(policy.rules(target.host))
@@ -82,7 +82,7 @@ def _target_denials(policy: NetworkPolicy, ask: AccessRequest) -> Iterator[Netwo
         yield NetworkRule.PORT_NOT_LISTED
     else:
         yield from _http_denials(target, rules)
-    if target.via is AccessProtocol.HTTP and ask.named is not None and not names_target(ask.named, target):
+    if target.via is AccessProtocol.HTTP and ask.named is not None and not is_target_host(ask.named, target):
         yield NetworkRule.HOST_MISMATCH
 
 
@@ -116,7 +116,7 @@ def _server_name_denials(ask: AccessRequest) -> Iterator[NetworkRule]:
 
 def _fold_or_none(name: str) -> str | None:
     try:
-        return fold(name)
+        return fold_host(name)
     except ValueError:
         return None
 
@@ -140,7 +140,7 @@ _STATUS = {
 _REFUSED, _TROUBLE = 403, 502
 
 
-class NotServed(Exception):
+class AccessNotServed(Exception):
     """An exception that ends an access that was denied or failed. It never leaves the package `egress`."""
 
     def __init__(self, why: NetworkRule | NetworkTrouble, reason: str, hint: str = "") -> None:
@@ -150,23 +150,23 @@ class NotServed(Exception):
         self.hint = hint
 
 
-def refused(decision: Decision) -> NotServed:
+def refused(decision: Decision) -> AccessNotServed:
     """Return the exception for an access that the policy denies."""
-    return NotServed(decision.rule, decision.reason, decision.hint)
+    return AccessNotServed(decision.rule, decision.reason, decision.hint)
 
 
-def refused_by(rule: NetworkRule, detail: str = "") -> NotServed:
+def rule_refusal(rule: NetworkRule, detail: str = "") -> AccessNotServed:
     """Return the exception for a rule outside the allowlist. Args: `detail` is trusted text."""
     reason = WORDINGS[rule].reason + (f" ({detail})" if detail else "")
-    return NotServed(rule, reason, WORDINGS[rule].hint)
+    return AccessNotServed(rule, reason, WORDINGS[rule].hint)
 
 
-def failed(trouble: NetworkTrouble) -> NotServed:
+def failed(trouble: NetworkTrouble) -> AccessNotServed:
     """Return the exception for an allowed access that failed."""
-    return NotServed(trouble, TROUBLES[trouble])
+    return AccessNotServed(trouble, TROUBLES[trouble])
 
 
-def answer(end: NotServed, *, with_body: bool = True) -> bytes:
+def answer(end: AccessNotServed, *, with_body: bool = True) -> bytes:
     """Return the HTTP response. Its reason phrase is the rule, since clients show it in their errors."""
     default = _REFUSED if isinstance(end.why, NetworkRule) else _TROUBLE
     body = f"{end.why}: {end.reason}\n{end.hint}\n".encode() if with_body else b""

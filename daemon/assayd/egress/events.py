@@ -54,11 +54,11 @@ class HttpReader:
         return self._ended and not self._rest
 
     @property
-    def unread(self) -> bytes:
+    def unread_bytes(self) -> bytes:
         """Return the bytes that no event has consumed yet."""
         return self._http.trailing_data[0] + self._rest
 
-    def next(self) -> h11.Event | None:
+    def next_event(self) -> h11.Event | None:
         """Return the next event; None if it needs more bytes, or the response to the previous request.
 
         Raises: h11.RemoteProtocolError.
@@ -82,7 +82,7 @@ class HttpReader:
         events: list[h11.Event] = []
         while len(events) < MOST_EVENTS and not (events and isinstance(events[-1], h11.EndOfMessage)):
             try:
-                event = self.next()
+                event = self.next_event()
             except h11.RemoteProtocolError as problem:
                 if not events:
                     raise

@@ -12,13 +12,13 @@ from contextlib import suppress
 
 import h11
 
-from assayd.aio import together
+from assayd.aio import run_concurrently
 from assayd.egress.access import Access
-from assayd.egress.decision import RULE_HEADER, NotServed, failed, refused_by
+from assayd.egress.decision import RULE_HEADER, AccessNotServed, failed, rule_refusal
 from assayd.egress.events import HttpReader
-from assayd.egress.guest import Guest
+from assayd.egress.guest import GuestConnection
 from assayd.egress.target import HTTP_PORT, Target
-from assayd.egress.upstream import Upstream, idle_after
+from assayd.egress.upstream import Upstream, limit_idle_time
 from assayd.findings.network_rules import NetworkRule, NetworkTrouble
 
 Pairs = list[tuple[bytes, bytes]]
@@ -34,18 +34,18 @@ _NOT_UP = _HOP_BY_HOP | {b"host", b"expect"}
 _NOT_DOWN = _HOP_BY_HOP | {RULE_HEADER.lower()}
 
 
-async def serve_request(guest: Guest, access: Access, request: h11.Request) -> bool:
+async def serve_request(guest: GuestConnection, access: Access, request: h11.Request) -> bool:
     """Serve a plain HTTP request. Return whether another request may follow on this connection.
 
     Raises: NotServed.
     """
     _refuse_ambiguous_length(request)
     hosts = [value for name, value in request.headers if name == b"host"]
-    access.learn(named=hosts[0].decode("latin-1") if len(hosts) == 1 else "")
-    async with access.connected() as upstream:
+    access.add_facts(named=hosts[0].decode("latin-1") if len(hosts) == 1 else "")
+    async with access.connect() as upstream:
         host = h11.Connection(h11.CLIENT)
-        await upstream.send(_encode_event(host, _host_request(request, access.target())))
-        async with idle_after(guest.limits.idle_s) as moved:
+        await upstream.send(_encode_event(host, _build_host_request(request, access.target())))
+        async with limit_idle_time(guest.limits.idle_s) as moved:
             await _exchange(_Exchange(guest=guest, upstream=upstream, host=host, moved=moved))
     return guest.prepare_next_request()
 
@@ -54,7 +54,7 @@ class _Exchange:
     """One exchange in progress: a request and its response."""
 
     def __init__(
-        self, *, guest: Guest, upstream: Upstream, host: h11.Connection, moved: Callable[[], None]
+        self, *, guest: GuestConnection, upstream: Upstream, host: h11.Connection, moved: Callable[[], None]
     ) -> None:
         self.guest = guest
         self.upstream = upstream
@@ -69,7 +69,7 @@ class _Exchange:
                 events = self._answer.step()
             except h11.RemoteProtocolError as problem:
                 raise failed(NetworkTrouble.BROKEN_OFF) from problem
-            self.upstream.entry.charged(self._answer.unpaid_cost())
+            self.upstream.entry.charge_extra(self._answer.unpaid_cost())
             if events:
                 self.moved()
                 yield events
@@ -91,7 +91,7 @@ async def _exchange(exchange: _Exchange) -> None:
     If the response completes first, the rest of the request's body isn't sent.
     """
     with suppress(_ResponseComplete):
-        await together(_forward_response(exchange), _send_body(exchange))
+        await run_concurrently(_forward_response(exchange), _send_body(exchange))
 
 
 async def _send_body(exchange: _Exchange) -> None:
@@ -103,7 +103,7 @@ async def _send_body(exchange: _Exchange) -> None:
 async def _send_upstream(exchange: _Exchange, event: h11.Data | h11.EndOfMessage) -> None:
     try:
         await exchange.upstream.send(_encode_event(exchange.host, event))
-    except NotServed as end:
+    except AccessNotServed as end:
         # A host can respond and close before it has read the whole body; its response counts.
         if end.why is not NetworkTrouble.BROKEN_OFF:
             raise
@@ -112,16 +112,16 @@ async def _send_upstream(exchange: _Exchange, event: h11.Data | h11.EndOfMessage
 
 async def _forward_response(exchange: _Exchange) -> None:
     async for events in exchange.answer():
-        if passed := [part for event in events if (part := _event_for_guest(event)) is not None]:
+        if passed := [part for event in events if (part := _select_guest_event(event)) is not None]:
             await exchange.guest.send(*passed)
     raise _ResponseComplete
 
 
-def _event_for_guest(event: h11.Event) -> h11.Event | None:
+def _select_guest_event(event: h11.Event) -> h11.Event | None:
     """Return the event to forward to the guest; None for events that concern only host and relay."""
     match event:
         case h11.Response():
-            headers = _forwarded_headers(event.headers, _NOT_DOWN)
+            headers = _filter_headers(event.headers, _NOT_DOWN)
             return h11.Response(status_code=event.status_code, headers=headers, reason=event.reason)
         case h11.Data():
             return event
@@ -133,18 +133,18 @@ def _event_for_guest(event: h11.Event) -> h11.Event | None:
             raise failed(NetworkTrouble.BROKEN_OFF)
 
 
-def _host_request(request: h11.Request, target: Target) -> h11.Request:
+def _build_host_request(request: h11.Request, target: Target) -> h11.Request:
     """Return the request to send to the host, addressed only by its target."""
     place = target.host if target.port == HTTP_PORT else f"{target.host}:{target.port}"
     headers = [
         (b"Host", place.encode()),
-        *_forwarded_headers(request.headers, _NOT_UP),
+        *_filter_headers(request.headers, _NOT_UP),
         (b"Connection", b"close"),
     ]
     return h11.Request(method=request.method, target=target.origin, headers=headers)
 
 
-def _forwarded_headers(headers: Iterable[tuple[bytes, bytes]], dropped: frozenset[bytes]) -> Pairs:
+def _filter_headers(headers: Iterable[tuple[bytes, bytes]], dropped: frozenset[bytes]) -> Pairs:
     """Return the headers to forward, without `dropped` and without the headers that Connection names."""
     pairs = list(headers)
     named = b",".join(value for name, value in pairs if name == b"connection").lower().split(b",")
@@ -156,7 +156,7 @@ def _encode_event(host: h11.Connection, event: h11.Event) -> bytes:
     try:
         return host.send(event) or b""
     except h11.LocalProtocolError as problem:
-        raise refused_by(NetworkRule.HTTP_MALFORMED) from problem
+        raise rule_refusal(NetworkRule.HTTP_MALFORMED) from problem
 
 
 def _refuse_ambiguous_length(request: h11.Request) -> None:
@@ -164,4 +164,4 @@ def _refuse_ambiguous_length(request: h11.Request) -> None:
     names = [name for name, _ in request.headers]
     by_chunks = b"transfer-encoding" in names
     if by_chunks and (b"content-length" in names or request.http_version < b"1.1"):
-        raise refused_by(NetworkRule.FRAMING_AMBIGUOUS)
+        raise rule_refusal(NetworkRule.FRAMING_AMBIGUOUS)

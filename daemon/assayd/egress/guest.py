@@ -14,9 +14,9 @@ from enum import Enum, auto
 
 import h11
 
-from assayd.egress.decision import ALERT, ESTABLISHED, NotServed, answer, failed, refused_by
+from assayd.egress.decision import ALERT, ESTABLISHED, AccessNotServed, answer, failed, rule_refusal
 from assayd.egress.events import HttpReader
-from assayd.egress.ledger import Ledger
+from assayd.egress.ledger import EgressLedger
 from assayd.egress.turns import Turn
 from assayd.findings.network_rules import NetworkRule, NetworkTrouble
 from assayd.ports.egress import EgressLimits, GuestStream
@@ -37,7 +37,7 @@ class Phase(Enum):
     """The next bytes of an incomplete response."""
 
 
-class Guest:
+class GuestConnection:
     """One connection of guest code.
 
     Args:
@@ -47,7 +47,7 @@ class Guest:
         turn: waits for the connection's turn.
     """
 
-    def __init__(self, stream: GuestStream, ledger: Ledger, limits: EgressLimits, turn: Turn) -> None:
+    def __init__(self, stream: GuestStream, ledger: EgressLedger, limits: EgressLimits, turn: Turn) -> None:
         self.stream = stream
         self.limits = limits
         self._ledger = ledger
@@ -64,7 +64,7 @@ class Guest:
         """
         data = await self.stream.read()
         if data:
-            self._ledger.spend_up(len(data))
+            self._ledger.spend_sent_bytes(len(data))
         await self._turn()
         return data
 
@@ -85,25 +85,25 @@ class Guest:
             async with asyncio.timeout(self.limits.head_s):
                 event = event or await self._read_event()
         except TimeoutError:
-            raise refused_by(NetworkRule.TOO_SLOW) from None
+            raise rule_refusal(NetworkRule.TOO_SLOW) from None
         if not isinstance(event, h11.Request):
             return None
         self._method = event.method
         # h11 limits an incomplete head, but not one that arrived complete.
         size = sum(len(name) + len(value) for name, value in event.headers) + len(event.target)
         if size > HEAD_BYTES or len(event.method) > METHOD_BYTES:
-            raise refused_by(NetworkRule.HTTP_MALFORMED)
+            raise rule_refusal(NetworkRule.HTTP_MALFORMED)
         return event
 
-    async def early(self) -> bytes:
+    async def read_early_bytes(self) -> bytes:
         """Return the bytes after the head of a CONNECT request.
 
         Raises: NotServed, if the request has a body.
         """
         event = await self._read_event()
         if not isinstance(event, h11.EndOfMessage):
-            raise refused_by(NetworkRule.HTTP_MALFORMED)
-        return self._events.unread
+            raise rule_refusal(NetworkRule.HTTP_MALFORMED)
+        return self._events.unread_bytes
 
     async def body(self) -> AsyncIterator[bytes]:
         """Yield the request's body in pieces.
@@ -134,7 +134,7 @@ class Guest:
         await self.stream.write(ESTABLISHED)
         self._phase = Phase.GREETING
 
-    def mark_greeted(self) -> None:
+    def mark_tunnel_open(self) -> None:
         """Record that the guest now communicates directly with the host."""
         self._phase = Phase.CONTENT
 
@@ -145,23 +145,23 @@ class Guest:
         self._http.start_next_cycle()
         return True
 
-    async def refuse(self, end: NotServed) -> None:
+    async def refuse(self, end: AccessNotServed) -> None:
         """Send the guest the reason why its request failed or was interrupted."""
         if self._phase is Phase.CONTENT:
             await self.stream.reset()
             return
         told = ALERT if self._phase is Phase.GREETING else answer(end, with_body=self._method != b"HEAD")
         await self.stream.write(told)
-        await self.leave()
+        await self.drain_and_close()
 
-    async def leave(self) -> None:
+    async def drain_and_close(self) -> None:
         """End this side, then read until the guest ends the other; at the timeout, reset the stream."""
         await self.stream.end()
         try:
             async with asyncio.timeout(self.limits.head_s):
                 while await self.read():
                     pass
-        except (TimeoutError, NotServed):
+        except (TimeoutError, AccessNotServed):
             await self.stream.reset()
 
     async def _read_event(self) -> h11.Event:
@@ -172,9 +172,9 @@ class Guest:
     def _next_event(self) -> h11.Event | None:
         """Return an event that is already complete; None if more bytes are needed."""
         with self._translate_errors():
-            event = self._events.next()
+            event = self._events.next_event()
         if event is None and self._http.their_state in {h11.DONE, h11.CLOSED}:
-            raise refused_by(NetworkRule.HTTP_MALFORMED)
+            raise rule_refusal(NetworkRule.HTTP_MALFORMED)
         return event
 
     async def _read_body_events(self) -> list[h11.Event]:
@@ -199,8 +199,8 @@ class Guest:
         except h11.RemoteProtocolError as problem:
             if self._events.cut_off:
                 raise failed(NetworkTrouble.BROKEN_OFF) from problem
-            raise refused_by(NetworkRule.HTTP_MALFORMED, _safe_message(problem)) from problem
-        self._ledger.charge_up(self._events.unpaid_cost())
+            raise rule_refusal(NetworkRule.HTTP_MALFORMED, _safe_message(problem)) from problem
+        self._ledger.charge_guest_bytes(self._events.unpaid_cost())
 
 
 _KNOWN = (

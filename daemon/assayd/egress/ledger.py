@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import structlog
 
-from assayd.egress.decision import NotServed, refused_by
-from assayd.egress.target import NoTarget, Target
+from assayd.egress.decision import AccessNotServed, rule_refusal
+from assayd.egress.target import InvalidTarget, Target
 from assayd.findings.network_rules import NetworkRule
 from assayd.guest.frames import LEAST_COST
 from assayd.metrics import Metrics
@@ -18,10 +18,10 @@ from assayd.ports.egress import EgressLimits
 log = structlog.get_logger()
 
 
-class Entry:
+class LedgerEntry:
     """One access in progress."""
 
-    def __init__(self, ledger: Ledger, unit: int, target: Target | NoTarget) -> None:
+    def __init__(self, ledger: EgressLedger, unit: int, target: Target | InvalidTarget) -> None:
         self._ledger = ledger
         self.unit = unit
         self._began = ledger.clock.monotonic()
@@ -36,7 +36,7 @@ class Entry:
             reason="",
         )
 
-    def connected(self, address: str) -> None:
+    def record_address(self, address: str) -> None:
         """Record the address to which the access is connected."""
         self.event = replace(self.event, address=address)
 
@@ -47,13 +47,13 @@ class Entry:
     def received(self, count: int) -> None:
         """Count bytes received from the host. Raises: NotServed, if the attempt has reached its limit."""
         self.event = replace(self.event, bytes_down=self.event.bytes_down + count)
-        self._ledger.spend_down(count)
+        self._ledger.spend_received_bytes(count)
 
-    def charged(self, extra: int) -> None:
+    def charge_extra(self, extra: int) -> None:
         """Charge the part of the events' cost that exceeds their bytes. Raises: NotServed, at the limit."""
-        self._ledger.charge_down(extra)
+        self._ledger.charge_host_bytes(extra)
 
-    def record_failure(self, end: NotServed) -> None:
+    def record_failure(self, end: AccessNotServed) -> None:
         """Record the reason why the access wasn't served completely."""
         if isinstance(end.why, NetworkRule):
             self.event = replace(self.event, allowed=False, rule=end.why.value, reason=end.reason)
@@ -70,10 +70,10 @@ class Entry:
             self._open = False
             duration_s = self._ledger.clock.monotonic() - self._began
             self.event = replace(self.event, duration_s=duration_s)
-            self._ledger.tell(self.event)
+            self._ledger.log_event(self.event)
 
 
-class Ledger:
+class EgressLedger:
     """The ledger of one attempt, with all of its accesses."""
 
     def __init__(self, limits: EgressLimits, clock: Clock, metrics: Metrics) -> None:
@@ -82,65 +82,67 @@ class Ledger:
         self._connections = limits.connections
         self._up = limits.bytes_up
         self._down = limits.bytes_down
-        self._entries: list[Entry] = []
+        self._entries: list[LedgerEntry] = []
         self._used_up: set[int] = set()
 
-    def open(self, unit: int, target: Target | NoTarget) -> Entry:
+    def open(self, unit: int, target: Target | InvalidTarget) -> LedgerEntry:
         """Begin an access.
 
         Raises: NotServed, if the attempt has reached its limit; this is recorded once per unit.
         """
         if len(self._entries) >= self._connections:
-            self.used_up(unit, target)
-            raise refused_by(NetworkRule.TOO_MANY_CONNECTIONS)
-        entry = Entry(self, unit, target)
+            self.record_limit_exceeded(unit, target)
+            raise rule_refusal(NetworkRule.TOO_MANY_CONNECTIONS)
+        entry = LedgerEntry(self, unit, target)
         self._entries.append(entry)
         return entry
 
-    def unread(self, unit: int, end: NotServed) -> None:
+    def record_unreadable(self, unit: int, end: AccessNotServed) -> None:
         """Record an unreadable request. Raises: NotServed, under the same condition as `open`."""
-        entry = self.open(unit, NoTarget(via=AccessProtocol.HTTP, rule=NetworkRule.HTTP_MALFORMED))
+        entry = self.open(unit, InvalidTarget(via=AccessProtocol.HTTP, rule=NetworkRule.HTTP_MALFORMED))
         entry.record_failure(end)
         entry.close()
 
-    def used_up(self, unit: int, target: Target | NoTarget | None = None) -> None:
+    def record_limit_exceeded(self, unit: int, target: Target | InvalidTarget | None = None) -> None:
         """Record, once per unit, that the unit exceeded the limit on connections."""
         if unit not in self._used_up:
             self._used_up.add(unit)
-            entry = Entry(
-                self, unit, target or NoTarget(via=AccessProtocol.TLS, rule=NetworkRule.TOO_MANY_CONNECTIONS)
+            entry = LedgerEntry(
+                self,
+                unit,
+                target or InvalidTarget(via=AccessProtocol.TLS, rule=NetworkRule.TOO_MANY_CONNECTIONS),
             )
             self._entries.append(entry)
-            entry.record_failure(refused_by(NetworkRule.TOO_MANY_CONNECTIONS))
+            entry.record_failure(rule_refusal(NetworkRule.TOO_MANY_CONNECTIONS))
             entry.close()
 
-    def spend_up(self, count: int) -> None:
+    def spend_sent_bytes(self, count: int) -> None:
         """Charge bytes to the budget of sent bytes. Raises: NotServed, if the budget is exceeded."""
         self._metrics.egress_bytes.labels("up").inc(count)
-        self.charge_up(max(count, LEAST_COST))
+        self.charge_guest_bytes(max(count, LEAST_COST))
 
-    def spend_down(self, count: int) -> None:
+    def spend_received_bytes(self, count: int) -> None:
         """Charge bytes to the budget of received bytes. Raises: NotServed, if the budget is exceeded."""
         self._metrics.egress_bytes.labels("down").inc(count)
-        self.charge_down(max(count, LEAST_COST))
+        self.charge_host_bytes(max(count, LEAST_COST))
 
-    def charge_up(self, cost: int) -> None:
+    def charge_guest_bytes(self, cost: int) -> None:
         """Charge the bytes read from guest code. Raises: NotServed, if the budget is exceeded."""
         self._up -= cost
         if self._up < 0:
-            raise refused_by(NetworkRule.TOO_MANY_BYTES)
+            raise rule_refusal(NetworkRule.TOO_MANY_BYTES)
 
-    def charge_down(self, cost: int) -> None:
+    def charge_host_bytes(self, cost: int) -> None:
         """Charge the bytes read from a host. Raises: NotServed, if the budget is exceeded."""
         self._down -= cost
         if self._down < 0:
-            raise refused_by(NetworkRule.TOO_MANY_BYTES)
+            raise rule_refusal(NetworkRule.TOO_MANY_BYTES)
 
     def events(self, unit: int) -> tuple[NetworkEvent, ...]:
         """Return the accesses of a unit as events, in order."""
         return tuple(entry.event for entry in self._entries if entry.unit == unit)
 
-    def tell(self, event: NetworkEvent) -> None:
+    def log_event(self, event: NetworkEvent) -> None:
         """Write the log entry and the metrics of a finished access."""
         self._metrics.egress_accesses.labels(event.trouble or event.rule).inc()
         log.info(

@@ -9,15 +9,15 @@ from itertools import count
 
 import h11
 
-from assayd.egress.access import LOOK_UPS, EgressContext, access
-from assayd.egress.decision import NotServed
+from assayd.egress.access import LOOK_UPS, EgressContext, record_access
+from assayd.egress.decision import AccessNotServed
 from assayd.egress.forward import serve_request
-from assayd.egress.guest import Guest
-from assayd.egress.ledger import Ledger
-from assayd.egress.resolver import LookUp, Resolver, look_up
+from assayd.egress.guest import GuestConnection
+from assayd.egress.ledger import EgressLedger
+from assayd.egress.resolver import LookUp, Resolver, resolve_blocking
 from assayd.egress.target import Public, is_public, read_target
 from assayd.egress.tunnel import serve_tunnel
-from assayd.egress.turns import ThresholdSemaphore, Turns
+from assayd.egress.turns import ThresholdSemaphore, TurnScheduler
 from assayd.metrics import Metrics
 from assayd.model.policy import NetworkPolicy
 from assayd.model.run import AccessProtocol
@@ -42,7 +42,7 @@ class Relay:
         clock: Clock,
         metrics: Metrics,
         *,
-        look_up: LookUp = look_up,
+        look_up: LookUp = resolve_blocking,
         public: Public = is_public,
     ) -> None:
         self._limits = limits
@@ -51,7 +51,7 @@ class Relay:
         self._resolver = Resolver(look_up)
         self._public = public
         self._places = ThresholdSemaphore(limits.open_at_once)
-        self._turns = Turns()
+        self._turns = TurnScheduler()
         self._lanes = count()
 
     def session(self, policy: NetworkPolicy, owner: int = 0) -> RelaySession:
@@ -64,8 +64,8 @@ class Relay:
             places=self._places,
             wait_s=self._limits.place_s,
             look_ups=asyncio.Semaphore(LOOK_UPS),
-            ledger=Ledger(self._limits, self._clock, self._metrics),
-            turn=partial(self._turns.take, owner, str(next(self._lanes))),
+            ledger=EgressLedger(self._limits, self._clock, self._metrics),
+            turn=partial(self._turns.wait_for_turn, owner, str(next(self._lanes))),
         )
         return RelaySession(way, self._limits)
 
@@ -76,36 +76,36 @@ class RelaySession:
     def __init__(self, way: EgressContext, limits: EgressLimits) -> None:
         self._way = way
         self.limits = limits
-        self.used_up = way.ledger.used_up
+        self.used_up = way.ledger.record_limit_exceeded
         self.events = way.ledger.events
 
     async def serve(self, stream: GuestStream, unit: int) -> None:
         """Serve one connection of a unit, request by request."""
-        guest = Guest(stream, self._way.ledger, self.limits, self._way.turn)
+        guest = GuestConnection(stream, self._way.ledger, self.limits, self._way.turn)
         with suppress(ConnectionResetError):  # the container has disconnected
             try:
                 while await self._serve_next(guest, unit):
                     pass
-                await guest.leave()
-            except NotServed as end:
+                await guest.drain_and_close()
+            except AccessNotServed as end:
                 await guest.refuse(end)
 
-    async def _serve_next(self, guest: Guest, unit: int) -> bool:
+    async def _serve_next(self, guest: GuestConnection, unit: int) -> bool:
         """Serve the next request, if any; return whether another request may follow."""
         request = await self._read_request(guest, unit)
         if request is None:
             return False
         target = read_target(request.method.decode("ascii"), request.target.decode("ascii"))
-        with access(self._way, unit, target) as asked:
+        with record_access(self._way, unit, target) as asked:
             if target.via is AccessProtocol.TLS:
                 await serve_tunnel(guest, asked)
                 return False
             return await serve_request(guest, asked, request)
 
-    async def _read_request(self, guest: Guest, unit: int) -> h11.Request | None:
+    async def _read_request(self, guest: GuestConnection, unit: int) -> h11.Request | None:
         """Read the next request; if it is unreadable, record that."""
         try:
             return await guest.request()
-        except NotServed as end:
-            self._way.ledger.unread(unit, end)
+        except AccessNotServed as end:
+            self._way.ledger.record_unreadable(unit, end)
             raise

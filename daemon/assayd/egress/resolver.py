@@ -22,14 +22,14 @@ LookUp = Callable[[str, int], tuple[str, ...]]
 PLACES = 32
 
 
-def look_up(host: str, port: int) -> tuple[str, ...]:
+def resolve_blocking(host: str, port: int) -> tuple[str, ...]:
     """Resolve a name with the system's resolver. This call blocks. Raises: OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     return tuple(dict.fromkeys(str(place[0]) for *_, place in found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lookup:
+class NameLookup:
     """One lookup, with the folded name, the port, the user, and the attempt's slots."""
 
     host: str
@@ -41,11 +41,11 @@ class Lookup:
 class Resolver:
     """A resolver of names; users share a limited number of concurrent lookups."""
 
-    def __init__(self, look_up: LookUp = look_up, *, places: int = PLACES) -> None:
+    def __init__(self, look_up: LookUp = resolve_blocking, *, places: int = PLACES) -> None:
         self._look_up = look_up
         self._places = ThresholdSemaphore(places)
 
-    async def acquire(self, looking: Lookup) -> None:
+    async def acquire(self, looking: NameLookup) -> None:
         """Wait for a slot of the user; if the wait is cancelled, also release the attempt's slot.
 
         The caller already holds the attempt's slot. The caller must call `resolve` next, which releases
@@ -57,7 +57,7 @@ class Resolver:
             looking.own.release()
             raise
 
-    async def resolve(self, looking: Lookup) -> tuple[str, ...]:
+    async def resolve(self, looking: NameLookup) -> tuple[str, ...]:
         """Return the addresses of a name; empty if the name has no addresses.
 
         The call can be cancelled at any time; the slots are released when the lookup ends.

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
 from assayd.findings.network_rules import NetworkRule
-from assayd.model.hosts import fold, is_address
+from assayd.model.hosts import fold_host, is_address
 from assayd.model.run import AccessProtocol
 
 Public = Callable[[str], bool]
@@ -90,7 +90,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoTarget:
+class InvalidTarget:
     """An invalid target: the rule that rejects it, and its `host` and `port` if they can be shown."""
 
     via: AccessProtocol
@@ -100,16 +100,16 @@ class NoTarget:
     method: str = ""
 
 
-def read_target(method: str, text: str) -> Target | NoTarget:
+def read_target(method: str, text: str) -> Target | InvalidTarget:
     """Parse the target of a request line."""
     if method == "CONNECT":
         return _parse_target(AccessProtocol.TLS, method, text, None)
     match = _URL.fullmatch(text)
     if match is None:
-        return NoTarget(via=AccessProtocol.HTTP, rule=NetworkRule.TARGET_INVALID, method=method)
+        return InvalidTarget(via=AccessProtocol.HTTP, rule=NetworkRule.TARGET_INVALID, method=method)
     path = match["path"] or "/"
     place = _parse_target(AccessProtocol.HTTP, method, match["authority"], HTTP_PORT)
-    if isinstance(place, NoTarget):
+    if isinstance(place, InvalidTarget):
         return place
     return Target(
         via=AccessProtocol.HTTP,
@@ -121,7 +121,7 @@ def read_target(method: str, text: str) -> Target | NoTarget:
     )
 
 
-def names_target(header: str, target: Target) -> bool:
+def is_target_host(header: str, target: Target) -> bool:
     """Return whether a Host header names the target's host and port."""
     place = _parse_target(target.via, "", header, HTTP_PORT)
     return isinstance(place, Target) and (place.host, place.port) == (target.host, target.port)
@@ -129,17 +129,17 @@ def names_target(header: str, target: Target) -> bool:
 
 def _parse_target(
     via: AccessProtocol, method: str, authority: str, default_port: int | None
-) -> Target | NoTarget:
+) -> Target | InvalidTarget:
     host, port = _split_authority(authority, default_port)
     if (rule := _refusing_rule(host, port)) is None:
         try:
-            return Target(via=via, host=fold(host), port=port or 0, method=method)
+            return Target(via=via, host=fold_host(host), port=port or 0, method=method)
         except ValueError:
             rule = NetworkRule.HOST_INVALID
     shown = host.rpartition("@")[2]
     if not _SHOWN.fullmatch(shown):
         shown = ""
-    return NoTarget(via=via, rule=rule, host=shown, port=port, method=method)
+    return InvalidTarget(via=via, rule=rule, host=shown, port=port, method=method)
 
 
 def _refusing_rule(host: str, port: int | None) -> NetworkRule | None:

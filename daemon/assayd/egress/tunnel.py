@@ -13,11 +13,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
-from assayd.aio import together
+from assayd.aio import run_concurrently
 from assayd.egress.access import Access
-from assayd.egress.decision import refused_by
-from assayd.egress.guest import Guest
-from assayd.egress.upstream import Upstream, idle_after
+from assayd.egress.decision import rule_refusal
+from assayd.egress.guest import GuestConnection
+from assayd.egress.upstream import Upstream, limit_idle_time
 from assayd.findings.network_rules import NetworkRule
 
 MOST_BYTES = 16 * 1024
@@ -109,41 +109,41 @@ def _parse_server_name(message: bytes) -> str:
         if _SERVER_NAME not in extensions:
             raise HelloError(NetworkRule.SNI_MISSING)
         return _parse_only_name(extensions[_SERVER_NAME])
-    except _Short:
+    except _TruncatedField:
         raise HelloError(NetworkRule.HELLO_MALFORMED) from None
 
 
 def _parse_extensions(message: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield the extensions of a ClientHello; each extension may occur only once."""
     hello = _FieldReader(message[4:])
-    hello.take(2 + 32)  # version, random
+    hello.read_bytes(2 + 32)  # version, random
     for length in (1, 2, 1):  # session id, cipher suites, compression methods
-        hello.vector(length)
-    extensions = _FieldReader(hello.vector(2) if hello.left else b"")
+        hello.read_vector(length)
+    extensions = _FieldReader(hello.read_vector(2) if hello.left else b"")
     if hello.left:
-        raise _Short
+        raise _TruncatedField
     seen = set()
     while extensions.left:
         kind = extensions.number(2)
         if kind in seen:
-            raise _Short
+            raise _TruncatedField
         seen.add(kind)
-        yield kind, extensions.vector(2)
+        yield kind, extensions.read_vector(2)
 
 
 def _parse_only_name(extension: bytes) -> str:
     outer = _FieldReader(extension)
-    names = _FieldReader(outer.vector(2))
-    kind, name = names.number(1), names.vector(2)
+    names = _FieldReader(outer.read_vector(2))
+    kind, name = names.number(1), names.read_vector(2)
     if kind != _HOST_NAME or not name or names.left or outer.left:
-        raise _Short
+        raise _TruncatedField
     try:
         return name.decode("ascii")
     except UnicodeDecodeError:
-        raise _Short from None
+        raise _TruncatedField from None
 
 
-class _Short(Exception):
+class _TruncatedField(Exception):
     """An exception raised when a field is truncated or has extra bytes."""
 
 
@@ -159,36 +159,36 @@ class _FieldReader:
         """Return the number of remaining bytes."""
         return len(self._content) - self._at
 
-    def take(self, count: int) -> bytes:
+    def read_bytes(self, count: int) -> bytes:
         """Consume `count` bytes. Raises: _Short."""
         if count > self.left:
-            raise _Short
+            raise _TruncatedField
         self._at += count
         return self._content[self._at - count : self._at]
 
     def number(self, count: int) -> int:
         """Consume an integer of `count` bytes. Raises: _Short."""
-        return int.from_bytes(self.take(count), "big")
+        return int.from_bytes(self.read_bytes(count), "big")
 
-    def vector(self, count: int) -> bytes:
+    def read_vector(self, count: int) -> bytes:
         """Consume bytes that are preceded by their length in `count` bytes. Raises: _Short."""
-        return self.take(self.number(count))
+        return self.read_bytes(self.number(count))
 
 
-async def serve_tunnel(guest: Guest, access: Access) -> None:
+async def serve_tunnel(guest: GuestConnection, access: Access) -> None:
     """Serve a CONNECT request to its end. Raises: NotServed."""
-    access.learn()
-    early = await guest.early()
-    async with access.connected() as upstream:
+    access.add_facts()
+    early = await guest.read_early_bytes()
+    async with access.connect() as upstream:
         await guest.accept_connect()
         hello = await _read_hello(guest, access, early)
         if hello:
-            guest.mark_greeted()
+            guest.mark_tunnel_open()
             await upstream.send(hello)
             await _relay_both_ways(guest, upstream)
 
 
-async def _read_hello(guest: Guest, access: Access, early: bytes) -> bytes:
+async def _read_hello(guest: GuestConnection, access: Access, early: bytes) -> bytes:
     """Read the ClientHello and check its server name; return its bytes, or none if the guest sends none."""
     reader, data = HelloReader(), early
     try:
@@ -197,17 +197,17 @@ async def _read_hello(guest: Guest, access: Access, early: bytes) -> bytes:
                 if not (data := await guest.read()):
                     return b""
     except HelloError as problem:
-        access.learn(server_name=problem.rule)
+        access.add_facts(server_name=problem.rule)
     except TimeoutError:
-        raise refused_by(NetworkRule.TOO_SLOW) from None
+        raise rule_refusal(NetworkRule.TOO_SLOW) from None
     else:
-        access.learn(server_name=name)
+        access.add_facts(server_name=name)
     return reader.taken
 
 
-async def _relay_both_ways(guest: Guest, upstream: Upstream) -> None:
+async def _relay_both_ways(guest: GuestConnection, upstream: Upstream) -> None:
     """Relay bytes in both directions until both directions have ended."""
-    async with idle_after(guest.limits.idle_s) as moved:
+    async with limit_idle_time(guest.limits.idle_s) as moved:
 
         async def up() -> None:
             await _copy_bytes(guest.read, upstream.send, moved)
@@ -217,7 +217,7 @@ async def _relay_both_ways(guest: Guest, upstream: Upstream) -> None:
             await _copy_bytes(upstream.read, guest.stream.write, moved)
             await guest.stream.end()
 
-        await together(up(), down())
+        await run_concurrently(up(), down())
 
 
 async def _copy_bytes(

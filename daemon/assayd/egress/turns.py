@@ -98,7 +98,7 @@ Turn = Callable[[], Awaitable[None]]
 """Waits for the next turn of a connection, and begins it."""
 
 
-class Turns:
+class TurnScheduler:
     """A scheduler that grants turns, one at a time."""
 
     def __init__(
@@ -113,7 +113,7 @@ class Turns:
         self._began = 0.0
         self._paid_until = 0.0
 
-    async def take(self, owner: int, lane: str) -> None:
+    async def wait_for_turn(self, owner: int, lane: str) -> None:
         """Wait for a turn, which ends the next time the caller waits for something."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.put(owner, lane, str(next(self._keys)), turn)

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 
 from assayd.aio import open_first_available
 from assayd.egress.decision import failed
-from assayd.egress.ledger import Entry
+from assayd.egress.ledger import LedgerEntry
 from assayd.egress.turns import Turn
 from assayd.findings.network_rules import NetworkTrouble
 
 
 @asynccontextmanager
-async def idle_after(idle_s: float) -> AsyncIterator[Callable[[], None]]:
+async def limit_idle_time(idle_s: float) -> AsyncIterator[Callable[[], None]]:
     """While the body runs, limit the time between calls of the yielded function.
 
     Raises: NotServed ``network.idle``.
@@ -46,7 +46,7 @@ class Upstream:
     """The host's end of an access. All of its failures are raised as NotServed."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, entry: Entry, turn: Turn
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, entry: LedgerEntry, turn: Turn
     ) -> None:
         self._reader = reader
         self._writer = writer
@@ -82,8 +82,8 @@ class Upstream:
 
 
 @asynccontextmanager
-async def connected(
-    addresses: Sequence[str], port: int, entry: Entry, *, timeout_s: float, turn: Turn
+async def connect_upstream(
+    addresses: Sequence[str], port: int, entry: LedgerEntry, *, timeout_s: float, turn: Turn
 ) -> AsyncIterator[Upstream]:
     """Connect to the first address that responds; close the connection after the body.
 
@@ -91,7 +91,7 @@ async def connected(
     """
     reader, writer, address = await _connect_first(addresses[:MOST_TRIES], port, timeout_s)
     try:
-        entry.connected(address)
+        entry.record_address(address)
         yield Upstream(reader, writer, entry, turn)
     finally:
         writer.transport.abort()

@@ -19,12 +19,12 @@ _FORMS = {
 }
 
 
-def answer_form(form: str) -> str:
+def describe_answer_form(form: str) -> str:
     """Return the JSON form of an answer with ``code``, ``files`` or ``steps``."""
     return f'{{"{form}": {_FORMS[form]}, "reason": "<what it does>"}}'
 
 
-def code_example(sample: Sample, *, request: str, reason: str, field: str = "code") -> Example:
+def build_code_example(sample: Sample, *, request: str, reason: str, field: str = "code") -> Example:
     """Return an example from a validated sample whose payload has one text, in `field`, and a context."""
     context = {name: value for name, value in sample.payload.items() if name != field}
     code = str(sample.payload[field]).strip() + "\n"
@@ -40,7 +40,7 @@ def describe_file_head(path: str, content: bytes, most: int) -> PromptContext:
 _MOST_HOSTS = 20
 
 
-def allowances(
+def describe_allowances(
     policy: ExecutionPolicy | None,
     *,
     offer: str | None = None,
@@ -83,7 +83,7 @@ _RARE = frozenset({
 """Modules that submissions rarely import: a prompt that names them all is a quarter longer."""
 
 
-def usual(policy: ExecutionPolicy) -> ExecutionPolicy:
+def reduce_to_usual_imports(policy: ExecutionPolicy) -> ExecutionPolicy:
     """Return a policy for display in prompts, without allowed modules that code rarely imports."""
     return replace(policy, imports=replace(policy.imports, allowed=policy.imports.allowed - _RARE))
 

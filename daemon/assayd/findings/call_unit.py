@@ -16,25 +16,25 @@ from dataclasses import dataclass, replace
 
 from assayd.findings.runs import (
     RAISED_RULE,
-    add_endless_parts,
     cause_finding,
-    event_findings,
-    limit_details,
+    compile_error_finding,
+    describe_limit,
+    exception_finding,
+    iter_event_findings,
+    name_endless_parts,
     no_function_finding,
-    not_compiled_finding,
-    raised_finding,
     timeout_finding,
 )
 from assayd.findings.source_text import SplitText
 from assayd.guest_results.record import (
     CallResults,
+    CompileFailure,
     GuestJsonError,
-    NoFunction,
-    NotCompiled,
-    Raised,
+    MissingFunction,
+    RaisedException,
     Record,
-    Returned,
-    Value,
+    ReturnedValue,
+    TypedValue,
     read_record,
 )
 from assayd.model.finding import Finding, Layer, has_errors
@@ -46,7 +46,7 @@ _MAY_HOLD_A_RECORD = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO, Cause.POL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class JudgedUnit:
     """The result of one call. `value` is set only if the call returned and no other fact contradicts this.
 
     `again` contains the results of repeated calls, which affect only warnings.
@@ -54,31 +54,33 @@ class Tried:
 
     case: Case
     findings: tuple[Finding, ...] = ()
-    value: Value | None = None
+    value: TypedValue | None = None
     again: tuple[JsonValue, ...] = ()
 
 
-def judge_call(name: str, unit: UnitResult | None, *, text: str, function: str) -> Tried:
+def judge_call(name: str, unit: UnitResult | None, *, text: str, function: str) -> JudgedUnit:
     """Judge a unit that called `function` of `text`; `unit` is None if it never started."""
     if unit is None:
-        return Tried(case=Case(name=name, status=CaseStatus.SKIPPED, message="never started"))
-    events = tuple(event_findings(unit.events, text))
+        return JudgedUnit(case=Case(name=name, status=CaseStatus.SKIPPED, message="never started"))
+    events = tuple(iter_event_findings(unit.events, text))
     try:
-        record = _record(unit)
+        record = _parse_record(unit)
     except GuestJsonError as problem:
         finding = cause_finding(Cause.PROTOCOL_VIOLATION, "The code", str(problem))
-        return Tried(case=case_of(unit, CaseStatus.ERROR, finding.message), findings=(*events, finding))
-    if unit.outcome.completed and isinstance(record, Returned) and not has_errors(events):
-        case = case_of(unit, CaseStatus.PASSED, None, record.value.value)
-        return Tried(case=case, findings=events, value=record.value, again=record.again)
+        return JudgedUnit(
+            case=build_case(unit, CaseStatus.ERROR, finding.message), findings=(*events, finding)
+        )
+    if unit.outcome.completed and isinstance(record, ReturnedValue) and not has_errors(events):
+        case = build_case(unit, CaseStatus.PASSED, None, record.value.value)
+        return JudgedUnit(case=case, findings=events, value=record.value, again=record.again)
     if has_errors(events) and (unit.outcome.cause in _MAY_HOLD_A_RECORD):
         refused = next(event for event in events if event.is_error)
-        return Tried(case=_failed(unit, record, refused.message), findings=events)
-    finding = _failure(unit, record, text, function)
-    return Tried(case=_failed(unit, record, finding.message), findings=(*events, finding))
+        return JudgedUnit(case=_failed_case(unit, record, refused.message), findings=events)
+    finding = _failure_finding(unit, record, text, function)
+    return JudgedUnit(case=_failed_case(unit, record, finding.message), findings=(*events, finding))
 
 
-def case_of(unit: UnitResult, status: CaseStatus, message: str | None, value: JsonValue = None) -> Case:
+def build_case(unit: UnitResult, status: CaseStatus, message: str | None, value: JsonValue = None) -> Case:
     """Return the case of a unit; its duration is measured by the runner, not by the guest."""
     return Case(
         name=unit.name,
@@ -92,33 +94,33 @@ def case_of(unit: UnitResult, status: CaseStatus, message: str | None, value: Js
     )
 
 
-def _record(unit: UnitResult) -> Record | None:
+def _parse_record(unit: UnitResult) -> Record | None:
     """Parse the child's record, if the way in which the child ended allows a record."""
     if unit.outcome.cause not in _MAY_HOLD_A_RECORD or len(unit.results) != 1 or unit.malformed is not None:
         return None
     return read_record(unit.results[0])
 
 
-def _failure(unit: UnitResult, record: Record | None, text: str, function: str) -> Finding:
+def _failure_finding(unit: UnitResult, record: Record | None, text: str, function: str) -> Finding:
     match record:
-        case Raised():
-            return raised_finding(record, text)
-        case NotCompiled():
-            return not_compiled_finding(record, text)
-        case NoFunction():
+        case RaisedException():
+            return exception_finding(record, text)
+        case CompileFailure():
+            return compile_error_finding(record, text)
+        case MissingFunction():
             return no_function_finding(function)
         case _ if unit.outcome.completed:
             return cause_finding(Cause.PROTOCOL_VIOLATION, "The code", "not the record of a call")
         case _ if unit.outcome.cause is Cause.TIMEOUT:
-            return add_endless_parts(timeout_finding(unit, "The code"), text)
+            return name_endless_parts(timeout_finding(unit, "The code"), text)
         case _:
-            return cause_finding(unit.outcome.cause, "The code", limit_details(unit))
+            return cause_finding(unit.outcome.cause, "The code", describe_limit(unit))
 
 
-def _failed(unit: UnitResult, record: Record | None, message: str) -> Case:
-    at_fault = isinstance(record, Returned | Raised | NotCompiled | NoFunction)
-    case = case_of(unit, CaseStatus.FAILED if at_fault else CaseStatus.ERROR, message)
-    if not isinstance(record, Raised):
+def _failed_case(unit: UnitResult, record: Record | None, message: str) -> Case:
+    at_fault = isinstance(record, ReturnedValue | RaisedException | CompileFailure | MissingFunction)
+    case = build_case(unit, CaseStatus.FAILED if at_fault else CaseStatus.ERROR, message)
+    if not isinstance(record, RaisedException):
         return case
     return replace(
         case,
@@ -140,7 +142,7 @@ _MORE_RAISED = Finding(
 )
 
 
-class EachJudge:
+class RepeatedCallJudge:
     """A judge of the units of one attempt, which reports a failure of many calls only once."""
 
     def __init__(self, *, text: str, function: str) -> None:
@@ -148,9 +150,9 @@ class EachJudge:
         self._function = function
         self._raised: dict[tuple[str, int | None], Finding] = {}
 
-    def judge(self, names: Sequence[str], unit: UnitResult | None) -> list[Tried]:
+    def judge_unit(self, names: Sequence[str], unit: UnitResult | None) -> list[JudgedUnit]:
         """Return the result of each call, with its name; `unit` is None if the unit never started."""
-        events = () if unit is None else tuple(event_findings(unit.events, self._text))
+        events = () if unit is None else tuple(iter_event_findings(unit.events, self._text))
         found = None if unit is None or has_errors(events) else _parse_results(unit)
         if unit is not None and found is not None and len(found) == len(names):
             return [
@@ -159,7 +161,7 @@ class EachJudge:
             ]
         return list(self._expand_failure(names, unit))
 
-    def _expand_failure(self, names: Sequence[str], unit: UnitResult | None) -> Iterator[Tried]:
+    def _expand_failure(self, names: Sequence[str], unit: UnitResult | None) -> Iterator[JudgedUnit]:
         whole = judge_call("", unit, text=self._text, function=self._function)
         message, status, findings = whole.case.message, whole.case.status, whole.findings
         if status is CaseStatus.PASSED:  # the record of a single call
@@ -174,12 +176,12 @@ class EachJudge:
                 error_type=whole.case.error_type,
                 line=whole.case.line,
             )
-            yield Tried(case=case, findings=findings)
+            yield JudgedUnit(case=case, findings=findings)
 
-    def _judge_result(self, name: str, cause: Cause, result: Value | Raised) -> Tried:
-        if isinstance(result, Value):
+    def _judge_result(self, name: str, cause: Cause, result: TypedValue | RaisedException) -> JudgedUnit:
+        if isinstance(result, TypedValue):
             case = Case(name=name, status=CaseStatus.PASSED, cause=cause, result=result.value)
-            return Tried(case=case, value=result)
+            return JudgedUnit(case=case, value=result)
         case = Case(
             name=name,
             status=CaseStatus.FAILED,
@@ -190,11 +192,11 @@ class EachJudge:
         )
         key = (result.error_type, result.line)
         if key not in self._raised and len(self._raised) < _MOST_RAISED:
-            self._raised[key] = raised_finding(result, self._text)
-        return Tried(case=case, findings=(self._raised.get(key, _MORE_RAISED),))
+            self._raised[key] = exception_finding(result, self._text)
+        return JudgedUnit(case=case, findings=(self._raised.get(key, _MORE_RAISED),))
 
 
-def _parse_results(unit: UnitResult) -> tuple[Value | Raised, ...] | None:
+def _parse_results(unit: UnitResult) -> tuple[TypedValue | RaisedException, ...] | None:
     """Return the results of a unit; None if it didn't complete or has no valid record of call results."""
     if not unit.outcome.completed or len(unit.results) != 1 or unit.malformed is not None:
         return None

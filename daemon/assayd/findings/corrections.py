@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from assayd.findings.source_text import line_at
+from assayd.findings.source_text import get_line
 from assayd.model.finding import Finding
 
 _LINE_CHARS = 110
 _HINT_CHARS = 240
 
 
-def with_correction(finding: Finding, text: str) -> Finding:
+def add_correction(finding: Finding, text: str) -> Finding:
     """Return the finding; add the corrected line to its hint unless the hint already contains the line.
 
     Args:
@@ -22,7 +22,7 @@ def with_correction(finding: Finding, text: str) -> Finding:
         text: the text to which the edit applies.
     """
     edit = finding.edit
-    old = line_at(text, edit.start_line) if edit is not None else None
+    old = get_line(text, edit.start_line) if edit is not None else None
     if edit is None or old is None or edit.start_line != edit.end_line:
         return finding
     new = edit.replacement.strip()

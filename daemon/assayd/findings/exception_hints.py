@@ -16,11 +16,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from assayd.findings.line_hints import hint_by_expression, hint_by_values
-from assayd.findings.source_text import line_at
-from assayd.guest_results.record import Raised
+from assayd.findings.line_hints import suggest_fix_by_expression, suggest_fix_by_values
+from assayd.findings.source_text import get_line
+from assayd.guest_results.record import RaisedException
 from assayd.model.finding import Edit
-from assayd.model.text_limits import EDITED_LINE_CHARS, shorten
+from assayd.model.text_limits import EDITED_LINE_CHARS, shorten_text
 
 _HINTS: Mapping[str, str] = {
     "AttributeError": "Check the type of the value before this line.",
@@ -148,19 +148,19 @@ _QUOTES = "\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}"
 _NO_QUOTES = str.maketrans(dict.fromkeys(_QUOTES, '"'))
 
 
-def hint_by_type(error_type: str) -> str:
+def suggest_fix_by_type(error_type: str) -> str:
     """Return the fix for exceptions of this type."""
     return _HINTS.get(error_type.rpartition(".")[2], _NO_HINT)
 
 
-def exception_hint(record: Raised, text: str = "") -> str:
+def suggest_exception_fix(record: RaisedException, text: str = "") -> str:
     """Return the fix for this exception, with the values on its line. Args: `text` is the source."""
     seen = "; ".join(f"{name} = {value}" for name, value in record.values)
-    there = f" Values on this line: {_QUOTES[0]}{_one_line(seen)}{_QUOTES[1]}." if seen else ""
+    there = f" Values on this line: {_QUOTES[0]}{_to_one_line(seen)}{_QUOTES[1]}." if seen else ""
     return _choose_hint(record, text) + there
 
 
-def _choose_hint(record: Raised, text: str) -> str:
+def _choose_hint(record: RaisedException, text: str) -> str:
     error_type = record.error_type.rpartition(".")[2]
     if record.meant is not None:
         if "[" in record.meant:
@@ -168,20 +168,20 @@ def _choose_hint(record: Raised, text: str) -> str:
         other = " Otherwise use a key that exists." if error_type == "KeyError" else ""
         return f"Did you mean '{record.meant}'?{other}"
     if error_type in {"AttributeError", "TypeError"} and _NONE.search(record.message):
-        return f"The value is None: {_explain_none(record, text)}"
+        return f"The value is None: {_explain_none_value(record, text)}"
     by_text = (hint for name, seen, hint in _BY_TEXT if name == error_type and seen.search(record.message))
     return (
         _hint_by_line(record, error_type, text)
-        or hint_by_expression(record, error_type, line_at(text, record.line) or "")
-        or hint_by_values(record, error_type, text)
+        or suggest_fix_by_expression(record, error_type, get_line(text, record.line) or "")
+        or suggest_fix_by_values(record, error_type, text)
         or next(by_text, None)
-        or hint_by_type(record.error_type)
+        or suggest_fix_by_type(record.error_type)
     )
 
 
-def _hint_by_line(record: Raised, error_type: str, text: str) -> str | None:
+def _hint_by_line(record: RaisedException, error_type: str, text: str) -> str | None:
     """Return the fix that follows from the line and its values rather than from the message."""
-    line = line_at(text, record.line) or ""
+    line = get_line(text, record.line) or ""
     if error_type == "FileNotFoundError" and _STARTS_PROGRAM.search(line):
         told = "The image doesn't have this program."
         return f"{told} {_SUPPLY_OUTPUT if _READS_OUTSIDE.search(record.message) else _DO_IN_PYTHON}"
@@ -194,7 +194,7 @@ def _hint_by_line(record: Raised, error_type: str, text: str) -> str | None:
     return None
 
 
-def _explain_none(record: Raised, text: str) -> str:
+def _explain_none_value(record: RaisedException, text: str) -> str:
     """Return the origin of a None value; include the line that assigned it, if this is known."""
     lines = text.split("\n", _MOST_LINES)[: min((record.line or 1) - 1, _MOST_LINES)]
     for name in (each for each, value in record.values if value == "None"):
@@ -207,29 +207,29 @@ def _explain_none(record: Raised, text: str) -> str:
         if given:
             number, line = given[-1]
             pattern = _PATTERN_USED.search(line)
-            cause = _NONE_COMES_FROM if pattern is None else _no_match(pattern[1], lines, name)
-            return f"{name} was assigned in line {number} ({_shown(line)}). {cause}"
+            cause = _NONE_COMES_FROM if pattern is None else _explain_no_match(pattern[1], lines, name)
+            return f"{name} was assigned in line {number} ({_quote_line(line)}). {cause}"
     return _NONE_COMES_FROM
 
 
-def _no_match(pattern: str, lines: Sequence[str], name: str) -> str:
+def _explain_no_match(pattern: str, lines: Sequence[str], name: str) -> str:
     """Return the fix for a pattern that doesn't match; include the line that compiles the pattern."""
     bound = re.compile(rf"\s*+{re.escape(pattern)}\s*+=")
     made = next((n for n, line in enumerate(lines, 1) if bound.match(line)), None)
-    where = f" in line {made} ({_shown(lines[made - 1])})" if made else ""
+    where = f" in line {made} ({_quote_line(lines[made - 1])})" if made else ""
     return f"The pattern{where} doesn't match the string. Fix the pattern, or check {name} for None first."
 
 
-def _shown(line: str) -> str:
-    return shorten(line.strip(), 100)
+def _quote_line(line: str) -> str:
+    return shorten_text(line.strip(), 100)
 
 
-def _pydantic_v1_hint(record: Raised) -> str | None:
+def _pydantic_v1_hint(record: RaisedException) -> str | None:
     found = _MISSING.search(record.message)
     return None if found is None else _FIRST_PYDANTIC.get(found[1] or found[2] or "")
 
 
-def _similar_field_hint(record: Raised) -> str | None:
+def _similar_field_hint(record: RaisedException) -> str | None:
     """Return the fix for a model's missing field, if a value with a similar name was passed."""
     missing = re.findall(r"^(\w{3,60})\n +field required", record.message, re.MULTILINE)
     given = [key for _, value in record.values for key in re.findall(r"'(\w{3,60})':", value)]
@@ -242,14 +242,14 @@ def _similar_field_hint(record: Raised) -> str | None:
     return None
 
 
-def _one_line(text: str) -> str:
+def _to_one_line(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split()).translate(_NO_QUOTES)
 
 
-def misspelling_edit(record: Raised, text: str) -> Edit | None:
+def find_misspelling_edit(record: RaisedException, text: str) -> Edit | None:
     """Return the edit of a misspelled name, if it is certain and the name occurs only once in the line."""
-    line = line_at(text, record.line)
-    wrong = _misspelled_name(record)
+    line = get_line(text, record.line)
+    wrong = _find_misspelled_name(record)
     if record.meant is None or not record.certain or line is None or wrong is None or record.line is None:
         return None
     if len(line) > EDITED_LINE_CHARS:
@@ -267,7 +267,7 @@ def misspelling_edit(record: Raised, text: str) -> Edit | None:
     return Edit(start_line=record.line, end_line=record.line, replacement=changed)
 
 
-def _misspelled_name(record: Raised) -> str | None:
+def _find_misspelled_name(record: RaisedException) -> str | None:
     if record.error_type == "KeyError":
         found = re.fullmatch(r"'([^'\\]{1,80})'", record.message)
         return None if found is None else found[1]

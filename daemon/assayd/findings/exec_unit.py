@@ -10,13 +10,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 
-from assayd.findings.call_unit import Tried, case_of
-from assayd.findings.runs import cause_finding, quoted_end, timeout_finding
-from assayd.guest_results.record import GuestJsonError, NotExecuted, read_record
+from assayd.findings.call_unit import JudgedUnit, build_case
+from assayd.findings.runs import cause_finding, quote_stderr_end, timeout_finding
+from assayd.guest_results.record import ExecFailure, GuestJsonError, read_record
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, UnitResult
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 
 NOT_EXECUTED_RULE = Rule(
     id="sandbox.not_executed",
@@ -40,7 +40,7 @@ _REASONS: Mapping[str, tuple[str, str]] = {
 _AT_FAULT = frozenset({Cause.EXITED_NONZERO, Cause.SIGNALLED})
 
 
-def judge_exec(name: str, unit: UnitResult | None, *, program: str, offer: str = "") -> Tried:
+def judge_exec(name: str, unit: UnitResult | None, *, program: str, offer: str = "") -> JudgedUnit:
     """Judge a unit that should have run `program`; `unit` is None if it never started.
 
     Args:
@@ -50,34 +50,34 @@ def judge_exec(name: str, unit: UnitResult | None, *, program: str, offer: str =
         offer: a sentence that lists the programs in the image.
     """
     if unit is None:
-        return Tried(case=Case(name=name, status=CaseStatus.SKIPPED, message="never started"))
+        return JudgedUnit(case=Case(name=name, status=CaseStatus.SKIPPED, message="never started"))
     if unit.outcome.completed:
-        return Tried(case=_case(unit, CaseStatus.PASSED, None))
-    finding = _finding(unit, program)
+        return JudgedUnit(case=_build_case(unit, CaseStatus.PASSED, None))
+    finding = _exec_finding(unit, program)
     if offer and finding.rule == NOT_EXECUTED_RULE.id:
         finding = replace(finding, suggestion=f"{finding.suggestion} {offer}")
     at_fault = unit.outcome.cause in _AT_FAULT
-    case = _case(unit, CaseStatus.FAILED if at_fault else CaseStatus.ERROR, finding.message)
-    return Tried(case=case, findings=(finding,))
+    case = _build_case(unit, CaseStatus.FAILED if at_fault else CaseStatus.ERROR, finding.message)
+    return JudgedUnit(case=case, findings=(finding,))
 
 
-def exit_code(unit: UnitResult) -> int | None:
+def own_exit_code(unit: UnitResult) -> int | None:
     """Return the exit code of a process that exited by itself; otherwise None."""
     status = unit.wait_status
     return os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else None
 
 
-def _case(unit: UnitResult, status: CaseStatus, message: str | None) -> Case:
-    return replace(case_of(unit, status, message), exit_code=exit_code(unit))
+def _build_case(unit: UnitResult, status: CaseStatus, message: str | None) -> Case:
+    return replace(build_case(unit, status, message), exit_code=own_exit_code(unit))
 
 
-def _finding(unit: UnitResult, program: str) -> Finding:
+def _exec_finding(unit: UnitResult, program: str) -> Finding:
     cause = unit.outcome.cause
     if cause is Cause.EXITED_NONZERO:
         if unit.results:
             return _not_executed_finding(unit.results[0], program)
-        found = cause_finding(cause, "The program", f"exit code {exit_code(unit)}")
-        return replace(found, context=quoted_end(unit.stderr.text()))
+        found = cause_finding(cause, "The program", f"exit code {own_exit_code(unit)}")
+        return replace(found, context=quote_stderr_end(unit.stderr.text()))
     if cause is Cause.TIMEOUT:
         return timeout_finding(unit, "The program")
     return cause_finding(cause, "The program", str(unit.outcome.evidence.get("signal", "")))
@@ -88,13 +88,13 @@ def _not_executed_finding(body: bytes, program: str) -> Finding:
         record = read_record(body)
     except GuestJsonError as problem:
         return cause_finding(Cause.PROTOCOL_VIOLATION, "The program", str(problem))
-    if not isinstance(record, NotExecuted):
+    if not isinstance(record, ExecFailure):
         return cause_finding(Cause.PROTOCOL_VIOLATION, "The program", "not a program's record")
     why, remedy = _REASONS.get(record.error, (f"wasn't started ({record.message})", "Start another program."))
     return Finding(
         rule=NOT_EXECUTED_RULE.id,
         category="runtime",
-        message=f"{shorten(program, 200)!a} {why}.",
+        message=f"{shorten_text(program, 200)!a} {why}.",
         layer=Layer.RUNTIME,
         suggestion=remedy,
     )

@@ -17,13 +17,13 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.findings.call_unit import Tried
-from assayd.findings.runs import grouped
+from assayd.findings.call_unit import JudgedUnit
+from assayd.findings.runs import merge_similar_findings
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import CapturedOutput
 from assayd.model.submission import JsonValue
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 
 CASES = 100
 NAME_CHARS = 128
@@ -85,14 +85,20 @@ def require_unique_names(cases: Sequence[ExpectedCase]) -> None:
         seen.add(case.name)
 
 
-def difference(expected: object, received: object, compare: Compare, place: str = "") -> Difference | None:
+def find_difference(
+    expected: object, received: object, compare: Compare, place: str = ""
+) -> Difference | None:
     """Return the first difference between a received and an expected value; None if they are equal."""
     if isinstance(expected, dict):
-        return _field_difference(expected, received, compare, place)
+        return _find_field_difference(expected, received, compare, place)
     if isinstance(expected, list):
-        return _element_difference(expected, received, compare, place)
+        return _find_element_difference(expected, received, compare, place)
     same = _is_same_leaf(expected, received, compare)
-    return None if same else Difference(place=place, expected=_shown(expected), received=_shown(received))
+    return (
+        None
+        if same
+        else Difference(place=place, expected=_render_value(expected), received=_render_value(received))
+    )
 
 
 def find_text_difference(expected: str, received: str, compare: Compare) -> Difference | None:
@@ -106,36 +112,43 @@ def find_text_difference(expected: str, received: str, compare: Compare) -> Diff
     lines = zip_longest(expected.splitlines(), received.splitlines())
     for number, (wanted, given) in enumerate(lines, 1):
         if wanted is None or given is None or not _is_same_text(wanted, given, compare):
-            return Difference(place=f"line {number}", expected=_shown(wanted), received=_shown(given))
-    return Difference(place="", expected=_shown(expected), received=_shown(received))
+            return Difference(
+                place=f"line {number}", expected=_render_value(wanted), received=_render_value(given)
+            )
+    return Difference(place="", expected=_render_value(expected), received=_render_value(received))
 
 
-def judge_value(tried: Tried, wanted: ExpectedCase, expected: JsonValue) -> Tried:
+def judge_expected_value(tried: JudgedUnit, wanted: ExpectedCase, expected: JsonValue) -> JudgedUnit:
     """Compare the result of a completed case with the expected result; return other cases unchanged."""
     tried = _add_expectation(tried, wanted, expected)
     if tried.case.status is not CaseStatus.PASSED:
         return tried
-    found = difference(expected, tried.case.result, wanted.compare)
-    return tried if found is None else _fail_with(tried, _difference_finding(wanted.name, found, "result"))
+    found = find_difference(expected, tried.case.result, wanted.compare)
+    return tried if found is None else _add_failure(tried, _difference_finding(wanted.name, found, "result"))
 
 
-def judge_output(tried: Tried, wanted: ExpectedCase, expected: str, stdout: CapturedOutput) -> Tried:
+def judge_expected_output(
+    tried: JudgedUnit, wanted: ExpectedCase, expected: str, stdout: CapturedOutput
+) -> JudgedUnit:
     """Compare the output of a completed case with the expected output; return other cases unchanged."""
     tried = _add_expectation(tried, wanted, expected)
     if tried.case.status is not CaseStatus.PASSED:
         return tried
     if stdout.truncated:
-        return _fail_with(tried, _truncated_finding(wanted.name, stdout))
+        return _add_failure(tried, _truncated_finding(wanted.name, stdout))
     found = find_text_difference(expected, stdout.text(), wanted.compare)
-    return tried if found is None else _fail_with(tried, _difference_finding(wanted.name, found, "output"))
+    return tried if found is None else _add_failure(tried, _difference_finding(wanted.name, found, "output"))
 
 
-def together(tries: Sequence[Tried]) -> tuple[Finding, ...]:
+def merge_findings(tries: Sequence[JudgedUnit]) -> tuple[Finding, ...]:
     """Return the findings of all runs; merge findings that several runs share."""
     if len(tries) == 1:
         return tries[0].findings
     alike = [(one.case.name, finding) for one in tries for finding in one.findings if not finding.context]
-    return (*grouped(alike), *(finding for one in tries for finding in one.findings if finding.context))
+    return (
+        *merge_similar_findings(alike),
+        *(finding for one in tries for finding in one.findings if finding.context),
+    )
 
 
 _VALUES = 'Cases compare values: 10 equals 10.0, but neither "10" nor true; more fields may exist.'
@@ -155,32 +168,33 @@ TEXTS_COMPARED: Mapping[str, str] = {
 def describe_cases(cases: Iterable[tuple[ExpectedCase, object, object]]) -> str:
     """Return the cases for a model, one per line: name, comparison unless exact, input, expected result."""
     return "\n".join(
-        f"{shorten(case.name, NAME_CHARS)}{_mode_text(case.compare)}: {_shown(given)} -> {_shown(expected)}"
+        f"{shorten_text(case.name, NAME_CHARS)}{_describe_mode(case.compare)}: "
+        f"{_render_value(given)} -> {_render_value(expected)}"
         for case, given, expected in cases
     )
 
 
-def _mode_text(compare: Compare) -> str:
+def _describe_mode(compare: Compare) -> str:
     return "" if compare is Compare.EXACT else f" ({compare.value})"
 
 
-def _add_expectation(tried: Tried, wanted: ExpectedCase, expected: JsonValue) -> Tried:
+def _add_expectation(tried: JudgedUnit, wanted: ExpectedCase, expected: JsonValue) -> JudgedUnit:
     return replace(tried, case=replace(tried.case, name=wanted.name, expected=expected))
 
 
-def _fail_with(tried: Tried, finding: Finding) -> Tried:
+def _add_failure(tried: JudgedUnit, finding: Finding) -> JudgedUnit:
     case: Case = replace(tried.case, status=CaseStatus.FAILED, message=finding.message)
     return replace(tried, case=case, findings=(finding,))
 
 
 def _difference_finding(name: str, found: Difference, what: str) -> Finding:
-    where = f" at {shorten(found.place, _PLACE_CHARS)}" if found.place else ""
+    where = f" at {shorten_text(found.place, _PLACE_CHARS)}" if found.place else ""
     return Finding(
         rule=DIFFERS_RULE.id,
         category="case",
         message=(
             f"The case {name!r} gave another {what} than it expects{where}: "
-            f"expected {shorten(found.expected, 200)}, received {shorten(found.received, 200)}"
+            f"expected {shorten_text(found.expected, 200)}, received {shorten_text(found.received, 200)}"
         ),
         layer=Layer.RUNTIME,
         context=f"expected{where}: {found.expected}\nreceived: {found.received}",
@@ -201,25 +215,25 @@ def _truncated_finding(name: str, stdout: CapturedOutput) -> Finding:
     )
 
 
-def _field_difference(
+def _find_field_difference(
     expected: dict[str, object], received: object, compare: Compare, place: str
 ) -> Difference | None:
     if not isinstance(received, dict):
-        return Difference(place=place, expected=_shown(expected), received=_shown(received))
+        return Difference(place=place, expected=_render_value(expected), received=_render_value(received))
     for name, wanted in expected.items():
         inner = f"{place}.{name}" if place else name
-        if (found := difference(wanted, received.get(name, _NOTHING), compare, inner)) is not None:
+        if (found := find_difference(wanted, received.get(name, _NOTHING), compare, inner)) is not None:
             return found
     return None
 
 
-def _element_difference(
+def _find_element_difference(
     expected: list[object], received: object, compare: Compare, place: str
 ) -> Difference | None:
     if not isinstance(received, list) or len(received) != len(expected):
-        return Difference(place=place, expected=_shown(expected), received=_shown(received))
+        return Difference(place=place, expected=_render_value(expected), received=_render_value(received))
     for number, (wanted, given) in enumerate(zip(expected, received, strict=True)):
-        if (found := difference(wanted, given, compare, f"{place}[{number}]")) is not None:
+        if (found := find_difference(wanted, given, compare, f"{place}[{number}]")) is not None:
             return found
     return None
 
@@ -259,11 +273,11 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _shown(value: object) -> str:
+def _render_value(value: object) -> str:
     if value is _NOTHING or value is None:
         return "nothing" if value is _NOTHING else "null"
     text = "".join(_truncate_pieces(json.JSONEncoder(ensure_ascii=False, sort_keys=True).iterencode(value)))
-    return shorten(text, _SHOWN_CHARS)
+    return shorten_text(text, _SHOWN_CHARS)
 
 
 def _truncate_pieces(encoded: Iterable[str]) -> Iterator[str]:
@@ -278,4 +292,4 @@ def _truncate_pieces(encoded: Iterable[str]) -> Iterator[str]:
 
 def _shorten_end(text: str) -> str:
     """Return a shortened string that keeps its end, because whitespace often differs there."""
-    return _shown(text if len(text) <= _PLACE_CHARS else "…" + text[-_PLACE_CHARS:])
+    return _render_value(text if len(text) <= _PLACE_CHARS else "…" + text[-_PLACE_CHARS:])

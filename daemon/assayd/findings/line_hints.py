@@ -24,8 +24,8 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from assayd.findings.source_text import line_at
-from assayd.guest_results.record import Raised
+from assayd.findings.source_text import get_line
+from assayd.guest_results.record import RaisedException
 
 _MOST_CHARS = 200
 _UNPACKED = re.compile(r"(not enough|too many) values to unpack \(expected (\d{1,4})[,)]")
@@ -37,15 +37,15 @@ _DECIMAL = re.compile(r"[+-]?\d{1,40}\.\d{1,40}")
 _UNREADABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, OverflowError)
 
 
-def hint_by_expression(record: Raised, error_type: str, line: str) -> str | None:
+def suggest_fix_by_expression(record: RaisedException, error_type: str, line: str) -> str | None:
     """Return the fix; None if it can't be derived from the line."""
     match error_type:
         case "ValueError" if (found := _UNPACKED.match(record.message)) is not None:
-            return _unpacking(parse_line(line), int(found[2]), is_short=found[1] == "not enough")
+            return _suggest_unpacking_fix(parse_line(line), int(found[2]), is_short=found[1] == "not enough")
         case "TypeError" if _WITH_STRING.match(record.message):
-            return _string_operand(parse_line(line), dict(record.values))
+            return _suggest_operand_fix(parse_line(line), dict(record.values))
         case "JSONDecodeError" if record.message.startswith("Extra data: line 2 column 1 "):
-            return _json_lines(parse_line(line))
+            return _suggest_json_lines_fix(parse_line(line))
         case _:
             return None
 
@@ -61,7 +61,7 @@ def parse_line(line: str) -> ast.Module:
     return ast.Module(body=[], type_ignores=[])
 
 
-def integer_of(node: ast.expr | None, values: Mapping[str, str]) -> int | None:
+def evaluate_integer(node: ast.expr | None, values: Mapping[str, str]) -> int | None:
     """Return the value of an integer expression of constants, names with a value, sums and differences."""
     match node:
         case ast.Constant(value=int(number)):
@@ -70,10 +70,10 @@ def integer_of(node: ast.expr | None, values: Mapping[str, str]) -> int | None:
             text = values.get(name, "")
             return int(text) if re.fullmatch(r"-?\d{1,15}", text) else None
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            inner = integer_of(operand, values)
+            inner = evaluate_integer(operand, values)
             return None if inner is None else -inner
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as sign, right=right):
-            one, other = integer_of(left, values), integer_of(right, values)
+            one, other = evaluate_integer(left, values), evaluate_integer(right, values)
             if one is None or other is None:
                 return None
             return one + other if isinstance(sign, ast.Add) else one - other
@@ -81,7 +81,7 @@ def integer_of(node: ast.expr | None, values: Mapping[str, str]) -> int | None:
             return None
 
 
-def _unpacking(tree: ast.Module, names: int, *, is_short: bool) -> str | None:
+def _suggest_unpacking_fix(tree: ast.Module, names: int, *, is_short: bool) -> str | None:
     match tree.body:
         case [ast.Assign(targets=[ast.Tuple(elts=targets)], value=value)] if len(targets) == names:
             if any(isinstance(target, ast.Starred) for target in targets):
@@ -90,7 +90,7 @@ def _unpacking(tree: ast.Module, names: int, *, is_short: bool) -> str | None:
             return None
     match value:
         case ast.Subscript(value=ast.Name(id=name), slice=ast.Slice(step=None) as bounds):
-            return _slice(name, bounds, names)
+            return _suggest_slice_fix(name, bounds, names)
         case ast.Call(
             func=ast.Attribute(value=of, attr="split"), args=[ast.Constant() as separator], keywords=[]
         ) if not is_short:
@@ -100,10 +100,10 @@ def _unpacking(tree: ast.Module, names: int, *, is_short: bool) -> str | None:
             return None
 
 
-def _slice(name: str, bounds: ast.Slice, names: int) -> str | None:
+def _suggest_slice_fix(name: str, bounds: ast.Slice, names: int) -> str | None:
     """Return the fix for a slice with constant bounds that has too few or too many elements."""
-    low = 0 if bounds.lower is None else integer_of(bounds.lower, {})
-    high = integer_of(bounds.upper, {})
+    low = 0 if bounds.lower is None else evaluate_integer(bounds.lower, {})
+    high = evaluate_integer(bounds.upper, {})
     shown = f"[{ast.unparse(bounds)}]"
     if low is None or (bounds.upper is not None and high is None):
         return None
@@ -123,12 +123,12 @@ def _slice(name: str, bounds: ast.Slice, names: int) -> str | None:
     return f"The slice `{shown}` gives at most {values} for {names} names. Write `{name}{wider}`."
 
 
-def _string_operand(tree: ast.Module, values: Mapping[str, str]) -> str | None:
+def _suggest_operand_fix(tree: ast.Module, values: Mapping[str, str]) -> str | None:
     """Return the fix if exactly one operand of the line is a string that contains a number."""
     strings = {
         ast.unparse(node): found
-        for node in _operands(tree)
-        if isinstance(found := _value_of(node, values), str)
+        for node in _iter_operands(tree)
+        if isinstance(found := _lookup_value(node, values), str)
     }
     if len(strings) != 1:
         return None
@@ -137,7 +137,7 @@ def _string_operand(tree: ast.Module, values: Mapping[str, str]) -> str | None:
     return None if kind is None else f"`{shown}` is the string {found!r}. Write `{kind}({shown})`."
 
 
-def _operands(tree: ast.Module) -> Iterator[ast.expr]:
+def _iter_operands(tree: ast.Module) -> Iterator[ast.expr]:
     for node in ast.walk(tree):
         if isinstance(node, ast.BinOp):
             yield from (node.left, node.right)
@@ -145,7 +145,7 @@ def _operands(tree: ast.Module) -> Iterator[ast.expr]:
             yield from (node.target, node.value)
 
 
-def _value_of(node: ast.expr, values: Mapping[str, str]) -> object:
+def _lookup_value(node: ast.expr, values: Mapping[str, str]) -> object:
     """Return the value of a name, or of the name's item with a constant key; None if it is unknown."""
     try:
         match node:
@@ -158,20 +158,20 @@ def _value_of(node: ast.expr, values: Mapping[str, str]) -> object:
     return None
 
 
-def _json_lines(tree: ast.Module) -> str | None:
+def _suggest_json_lines_fix(tree: ast.Module) -> str | None:
     for node in ast.walk(tree):
         match node:
             case ast.Call(
                 func=ast.Attribute(value=ast.Name(id="json"), attr="load" | "loads" as name), args=[source]
             ):
-                lines = _lines_of(source, is_file=name == "load")
+                lines = _lines_expression(source, is_file=name == "load")
                 return (
                     f"The input has one JSON value per line. Write `[json.loads(line) for line in {lines}]`."
                 )
     return None
 
 
-def _lines_of(source: ast.expr, *, is_file: bool) -> str:
+def _lines_expression(source: ast.expr, *, is_file: bool) -> str:
     match source:
         case ast.Call(func=ast.Attribute(value=of, attr="read"), args=[]):
             return ast.unparse(of)
@@ -189,29 +189,29 @@ _NOT_INTEGER = re.compile(r"invalid literal for int\(\) with base 10: ('[^'\\]{1
 _DEF = re.compile(r"[ \t]*+(?:async )?def (\w{1,80})\(")
 
 
-def hint_by_values(record: Raised, error_type: str, text: str) -> str | None:
+def suggest_fix_by_values(record: RaisedException, error_type: str, text: str) -> str | None:
     """Return the fix that the values indicate; None if they indicate none. Args: `text` is the source."""
     match error_type:
         case "IndexError":
-            return _index(record, line_at(text, record.line) or "")
+            return _suggest_index_fix(record, get_line(text, record.line) or "")
         case "TypeError" if "offset-naive and offset-aware" in record.message:
             return _without_zone(record)
         case "ValueError":
-            return _short_path(record)
+            return _suggest_path_fix(record)
         case "RecursionError":
-            return _endless(record, text)
+            return _suggest_recursion_fix(record, text)
         case _:
             return None
 
 
-def _without_zone(record: Raised) -> str | None:
+def _without_zone(record: RaisedException) -> str | None:
     naive = [name for name, value in record.values if _NAIVE.fullmatch(value)]
     if len(naive) != 1 or not any(_AWARE.fullmatch(value) for _, value in record.values):
         return None
     return f"{naive[0]} has no time zone. Add one: {naive[0]}.replace(tzinfo=timezone.utc)."
 
 
-def _short_path(record: Raised) -> str | None:
+def _suggest_path_fix(record: RaisedException) -> str | None:
     """Return the fix if a string that isn't a number is a file name at the end of a split path."""
     found = _NOT_INTEGER.fullmatch(record.message)
     if found is None or "." not in found[1] or not found[1].isprintable():
@@ -225,7 +225,7 @@ def _short_path(record: Raised) -> str | None:
     return None
 
 
-def _endless(record: Raised, text: str) -> str | None:
+def _suggest_recursion_fix(record: RaisedException, text: str) -> str | None:
     """Return the fix if the function has a base case, i.e. a `return` without a recursive call."""
     if record.line is None:
         return None
@@ -248,11 +248,11 @@ def _endless(record: Raised, text: str) -> str | None:
     )
 
 
-def _index(record: Raised, line: str) -> str | None:
+def _suggest_index_fix(record: RaisedException, line: str) -> str | None:
     """Return the fix for an index out of range, naming the requested and the last index."""
     values = dict(record.values)
-    for node in _subscripts(line):
-        index, length = integer_of(node.slice, values), _length(values.get(node.value.id, ""))
+    for node in _find_subscripts(line):
+        index, length = evaluate_integer(node.slice, values), _length(values.get(node.value.id, ""))
         if index is not None and length is not None and not -length <= index < length:
             name = node.value.id
             if not length:
@@ -271,7 +271,7 @@ class _Subscript(ast.Subscript):
     value: ast.Name
 
 
-def _subscripts(line: str) -> list[_Subscript]:
+def _find_subscripts(line: str) -> list[_Subscript]:
     """Return the subscripts of plain names in a line; empty if the line isn't a complete statement."""
     nodes = (node for node in ast.walk(parse_line(line)) if isinstance(node, ast.Subscript))
     return [node for node in nodes if isinstance(node.value, ast.Name)]  # type: ignore[misc]

@@ -204,7 +204,7 @@ TROUBLES: Mapping[NetworkTrouble, str] = {
 }
 
 
-def hook_rule(mode: NetworkMode) -> NetworkRule:
+def select_hook_rule(mode: NetworkMode) -> NetworkRule:
     """Return the rule under which the runtime policy, in the guest's process, denies an access."""
     return NetworkRule.NOT_PROXIED if mode is NetworkMode.ALLOWLIST else NetworkRule.BLOCKED
 
@@ -241,7 +241,7 @@ _IN_TESTS = {
 """How to mock the responses of each client library."""
 
 
-def network_hint(error_type: str, message: str, text: str = "") -> str | None:
+def suggest_network_fix(error_type: str, message: str, text: str = "") -> str | None:
     """Return the fix for a network exception; None for other exceptions.
 
     Args:
@@ -261,7 +261,7 @@ def network_hint(error_type: str, message: str, text: str = "") -> str | None:
 
 
 def is_network_hint(suggestion: str | None) -> bool:
-    """Return whether `network_hint` produced this suggestion."""
+    """Return whether `suggest_network_fix` produced this suggestion."""
     return suggestion is not None and suggestion.startswith(_REACHES)
 
 
@@ -286,7 +286,7 @@ _SET_TIMEOUT = "Set a client timeout that is shorter than the unit's, and handle
 def add_network_facts(judgement: Judgement, result: RunResult) -> Judgement:
     """Return the judgement of a run under an allowlist; add the relay's facts to its suggestions."""
     waited = _last_or_none(
-        event for event in _late_accesses(result) if not event.finished or event.trouble in _WAITED
+        event for event in _iter_timed_out_accesses(result) if not event.finished or event.trouble in _WAITED
     )
     failed = _last_or_none(
         event for unit in result.units for event in unit.network if event.trouble is not None
@@ -306,7 +306,7 @@ def _reword_finding(finding: Finding, waited: NetworkEvent | None, failed: Netwo
     return finding
 
 
-def _late_accesses(result: RunResult) -> Iterator[NetworkEvent]:
+def _iter_timed_out_accesses(result: RunResult) -> Iterator[NetworkEvent]:
     """Yield the accesses of the units that timed out."""
     for unit in result.units:
         if unit.outcome.cause is Cause.TIMEOUT:

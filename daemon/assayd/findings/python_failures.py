@@ -21,12 +21,12 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from assayd.did_you_mean import close_names
-from assayd.findings.runs import RAISED_RULE, raised_finding
-from assayd.guest.near import MOST_CHARS, edit_distance, max_edit_distance
-from assayd.guest_results.record import Raised
+from assayd.did_you_mean import find_close_names
+from assayd.findings.runs import RAISED_RULE, exception_finding
+from assayd.guest.near import MOST_CHARS, compute_edit_distance, max_edit_distance
+from assayd.guest_results.record import RaisedException
 from assayd.model.finding import Finding, Rule
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 
 _MOST_COMPARED = 400
 
@@ -39,7 +39,7 @@ class NearestName:
     certain: bool
 
 
-def nearest_name(
+def find_nearest_name(
     name: str, circles: Sequence[Iterable[str]], fitting: Iterable[str] = ()
 ) -> NearestName | None:
     """Return the name that was most likely meant; None if all names are too different.
@@ -62,7 +62,7 @@ def nearest_name(
             if compared >= _MOST_COMPARED:
                 break
             compared += 1
-            steps = edit_distance(name, other)
+            steps = compute_edit_distance(name, other)
             if steps <= most:
                 ranked[other] = (steps, bool(fits) and other not in fits, circle)
     if not ranked:
@@ -170,25 +170,27 @@ class ExceptionContext:
     awaited: Collection[str] = ()
 
 
-def failure_finding(record: Raised, around: ExceptionContext) -> Finding:
+def build_failure_finding(record: RaisedException, around: ExceptionContext) -> Finding:
     """Return the finding for an uncaught exception of the submitted code or of its kind's harness."""
     if is_harness_error(record, around):
         return _harness_finding(record)
     if record.file is not None and record.file in around.files:
         own = replace(around, text=around.files[record.file], files={})
-        return replace(failure_finding(record, own), file=record.file)
-    plain = raised_finding(record, around.text)
+        return replace(build_failure_finding(record, own), file=record.file)
+    plain = exception_finding(record, around.text)
     for error_type, pattern, explain in _EXPLANATIONS:
         found = pattern.fullmatch(record.message) if record.error_type == error_type else None
         if found is not None:
             rule, message, suggestion = explain(found, around)
             if record.meant is not None:
                 suggestion = f"Did you mean '{record.meant}'?"
-            return replace(plain, rule=rule, message=shorten(message), suggestion=shorten(suggestion))
+            return replace(
+                plain, rule=rule, message=shorten_text(message), suggestion=shorten_text(suggestion)
+            )
     return plain
 
 
-def is_harness_error(record: Raised, around: ExceptionContext) -> bool:
+def is_harness_error(record: RaisedException, around: ExceptionContext) -> bool:
     """Return whether the kind's harness raised the exception: code in another file or after the text."""
     if record.file is not None and around.files:
         return record.file not in around.files
@@ -196,24 +198,24 @@ def is_harness_error(record: Raised, around: ExceptionContext) -> bool:
     return bool(text) and record.line is not None and record.line > text.count("\n") + 1
 
 
-def _harness_finding(record: Raised) -> Finding:
+def _harness_finding(record: RaisedException) -> Finding:
     """Return the finding for an exception raised by the kind's harness.
 
     The finding has no line numbers, because the author can't see the harness.
     """
-    plain = raised_finding(record, "")
+    plain = exception_finding(record, "")
     return replace(
         plain,
         line=None,
         snippet=None,
-        message=shorten(f"The kind's own code failed: {plain.message}"),
+        message=shorten_text(f"The kind's own code failed: {plain.message}"),
         suggestion="Check the types and values that the code returns. If they are right, report this to the "
         "author of the kind.",
         edit=None,
     )
 
 
-def _undefined(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
+def _explain_undefined(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     name = found[1]
     if name in around.awaited:
         message = f"'{name}' is declared as an input, but has no value."
@@ -232,8 +234,8 @@ def _suggest_definition(name: str, text: str) -> str:
     if name in _TYPING:
         return f"Put at the top: from typing import {name}"
     if name in _USUAL_ALIASES:
-        return f"The image has no {_USUAL_ALIASES[name]}; use {instead_of(_USUAL_ALIASES[name])}."
-    close = nearest_name(name, [dict.fromkeys(_IDENTIFIER.findall(text[:_SCANNED_CHARS])), _BUILTINS])
+        return f"The image has no {_USUAL_ALIASES[name]}; use {describe_replacement(_USUAL_ALIASES[name])}."
+    close = find_nearest_name(name, [dict.fromkeys(_IDENTIFIER.findall(text[:_SCANNED_CHARS])), _BUILTINS])
     if close is not None:
         return f"Did you mean '{close.name}'? Otherwise define '{name}' before it is used."
     return f"Define or import '{name}' before it is used."
@@ -246,7 +248,7 @@ def _explain_unbound(found: re.Match[str], around: ExceptionContext) -> tuple[st
     return "sandbox.name_unbound", message, remedy
 
 
-def _explain_free(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
+def _explain_free_variable(found: re.Match[str], around: ExceptionContext) -> tuple[str, str, str]:
     name = found[1]
     message = f"'{name}' of the enclosing function is read before it has a value."
     return "sandbox.name_unbound", message, f"Assign '{name}' before calling the inner function."
@@ -267,7 +269,7 @@ def _explain_no_module(found: re.Match[str], around: ExceptionContext) -> tuple[
     )
     known = f" ({asked})" if around.required else ""
     message = f"The image has no module '{top}'{known}; it offers {around.offer}."
-    return "sandbox.module_missing", message, f"Use {instead_of(top)} instead of '{top}'."
+    return "sandbox.module_missing", message, f"Use {describe_replacement(top)} instead of '{top}'."
 
 
 def guess_module(distribution: str) -> str:
@@ -276,12 +278,12 @@ def guess_module(distribution: str) -> str:
     return _MODULES.get(name.lower(), name)
 
 
-def instead_of(module: str) -> str:
+def describe_replacement(module: str) -> str:
     """Return a description of the replacement for a missing module."""
     if module in _INSTEAD:
         return _INSTEAD[module]
     public = sorted(name for name in IMAGE_MODULES if not name.startswith("_"))
-    close = close_names(module, public)
+    close = find_close_names(module, public)
     return f"'{close[0]}', if you meant that," if close else "an equivalent in the standard library"
 
 
@@ -305,11 +307,11 @@ def _current_module(name: str) -> str | None:
 _NAME = r"'([^']{1,200})'"
 _Explain = Callable[[re.Match[str], ExceptionContext], tuple[str, str, str]]
 _EXPLANATIONS: tuple[tuple[str, re.Pattern[str], _Explain], ...] = (
-    ("NameError", re.compile(rf"name {_NAME} is not defined"), _undefined),
+    ("NameError", re.compile(rf"name {_NAME} is not defined"), _explain_undefined),
     (
         "NameError",
         re.compile(rf"cannot access free variable {_NAME} where .* in enclosing scope"),
-        _explain_free,
+        _explain_free_variable,
     ),
     (
         "UnboundLocalError",

@@ -9,19 +9,19 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from assayd.findings.call_unit import Tried, case_of
-from assayd.findings.exec_unit import exit_code
-from assayd.findings.python_failures import ExceptionContext, failure_finding, is_harness_error
+from assayd.findings.call_unit import JudgedUnit, build_case
+from assayd.findings.exec_unit import own_exit_code
+from assayd.findings.python_failures import ExceptionContext, build_failure_finding, is_harness_error
 from assayd.findings.runs import (
-    add_endless_parts,
     cause_finding,
-    event_findings,
-    limit_details,
-    not_compiled_finding,
-    quoted_end,
+    compile_error_finding,
+    describe_limit,
+    iter_event_findings,
+    name_endless_parts,
+    quote_stderr_end,
     timeout_finding,
 )
-from assayd.guest_results.record import GuestJsonError, NotCompiled, Raised, Record, read_record
+from assayd.guest_results.record import CompileFailure, GuestJsonError, RaisedException, Record, read_record
 from assayd.model.finding import Finding, has_errors
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, UnitResult
@@ -30,9 +30,9 @@ _TELLING = frozenset({Cause.COMPLETED, Cause.EXITED_NONZERO, Cause.POLICY_VIOLAT
 _CODE_AT_FAULT = frozenset({Cause.EXITED_NONZERO, Cause.SIGNALLED, Cause.POLICY_VIOLATION})
 
 
-def never_started(name: str) -> Tried:
+def build_not_started_result(name: str) -> JudgedUnit:
     """Return the result for a unit that never started."""
-    return Tried(case=Case(name=name, status=CaseStatus.SKIPPED, message="never started"))
+    return JudgedUnit(case=Case(name=name, status=CaseStatus.SKIPPED, message="never started"))
 
 
 def read(unit: UnitResult) -> Record | None:
@@ -45,7 +45,7 @@ def read(unit: UnitResult) -> Record | None:
     return read_record(unit.results[0])
 
 
-def judge_end(unit: UnitResult, around: ExceptionContext, *, what: str) -> Tried:
+def judge_python_unit(unit: UnitResult, around: ExceptionContext, *, what: str) -> JudgedUnit:
     """Return the result of a unit; it passes if it succeeded and the policy refused nothing.
 
     Args:
@@ -53,42 +53,43 @@ def judge_end(unit: UnitResult, around: ExceptionContext, *, what: str) -> Tried
         around: the context for explaining an exception.
         what: the subject of the sentences, e.g. ``The script``.
     """
-    events = tuple(event_findings(unit.events, around.files or around.text))
+    events = tuple(iter_event_findings(unit.events, around.files or around.text))
     if unit.outcome.completed and not has_errors(events):
-        return Tried(case=_case(unit, CaseStatus.PASSED, None), findings=events)
+        return JudgedUnit(case=_build_case(unit, CaseStatus.PASSED, None), findings=events)
     if has_errors(events) and unit.outcome.cause in _TELLING:
         refused = next(event for event in events if event.is_error)
-        return Tried(case=_case(unit, CaseStatus.FAILED, refused.message), findings=events)
+        return JudgedUnit(case=_build_case(unit, CaseStatus.FAILED, refused.message), findings=events)
     try:
         record = read(unit)
     except GuestJsonError:
         record = None
     finding = _failure_finding(unit, record, around, what)
-    finding = replace(finding, context=finding.context or quoted_end(unit.stderr.text()))
+    finding = replace(finding, context=finding.context or quote_stderr_end(unit.stderr.text()))
     status = CaseStatus.FAILED if unit.outcome.cause in _CODE_AT_FAULT else CaseStatus.ERROR
-    return Tried(
-        case=_explain_case(_case(unit, status, finding.message), record, around), findings=(*events, finding)
+    return JudgedUnit(
+        case=_explain_case(_build_case(unit, status, finding.message), record, around),
+        findings=(*events, finding),
     )
 
 
-def _case(unit: UnitResult, status: CaseStatus, message: str | None) -> Case:
-    return replace(case_of(unit, status, message), exit_code=exit_code(unit))
+def _build_case(unit: UnitResult, status: CaseStatus, message: str | None) -> Case:
+    return replace(build_case(unit, status, message), exit_code=own_exit_code(unit))
 
 
 def _failure_finding(unit: UnitResult, record: Record | None, around: ExceptionContext, what: str) -> Finding:
     cause = unit.outcome.cause
     match record:
-        case Raised():
-            return failure_finding(record, around)
-        case NotCompiled():
-            return not_compiled_finding(record, around.text)
+        case RaisedException():
+            return build_failure_finding(record, around)
+        case CompileFailure():
+            return compile_error_finding(record, around.text)
         case _ if cause is Cause.EXITED_NONZERO:
-            found = cause_finding(cause, what, f"exit code {exit_code(unit)}")
+            found = cause_finding(cause, what, f"exit code {own_exit_code(unit)}")
             return replace(found, suggestion=_exit_status_hint(unit, around.text))
         case _ if cause is Cause.TIMEOUT:
-            return add_endless_parts(timeout_finding(unit, what), around.text)
+            return name_endless_parts(timeout_finding(unit, what), around.text)
         case _:
-            return cause_finding(cause, what, limit_details(unit))
+            return cause_finding(cause, what, describe_limit(unit))
 
 
 def _exit_status_hint(unit: UnitResult, text: str) -> str:
@@ -110,7 +111,7 @@ _ARGUMENTS = re.compile(r"error: the following arguments are required|error: unr
 
 
 def _explain_case(case: Case, record: Record | None, around: ExceptionContext) -> Case:
-    if not isinstance(record, Raised):
+    if not isinstance(record, RaisedException):
         return case
     of_harness = is_harness_error(record, around)
     return replace(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from assayd.model.finding import Edit, Finding, Layer, Severity
 from assayd.model.merge import is_quality_finding
 from assayd.model.prompting import EditedPart, PromptContext, RepairContext, RetryBenefit, SourcePart
-from assayd.model.text_limits import RETRY_CONTEXT_BYTES, RETRY_FINDINGS, shorten
+from assayd.model.text_limits import RETRY_CONTEXT_BYTES, RETRY_FINDINGS, shorten_text
 
 _FIELD_CHARS = 1500
 _QUOTES = "\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}"
@@ -26,21 +26,21 @@ PASSED = "complete"
 """The stage that an attempt reaches if no stage failed."""
 
 
-def headline_of(headlines: Mapping[str, str], stage: str) -> str:
+def select_headline(headlines: Mapping[str, str], stage: str) -> str:
     """Return the headline: either the failed stage, or that the submission passed with quality findings."""
     if stage == PASSED:
         return "The submission passed, but its result may be of little use:"
     return headlines.get(stage, f"The submission failed at {stage}:")
 
 
-def retry_context(findings: Sequence[Finding], *, headline: str, reminders: Sequence[str] = ()) -> str:
+def build_retry_context(findings: Sequence[Finding], *, headline: str, reminders: Sequence[str] = ()) -> str:
     """Return the retry context with errors and quality findings; if there are neither, with warnings."""
     told = [f for f in findings if f.is_error or is_quality_finding(f)]
     told = told or [f for f in findings if f.severity is Severity.WARNING]
     lines = [headline, ""]
     groups = _group_findings(told)
     for number, group in enumerate(groups[:RETRY_FINDINGS], 1):
-        lines.extend(_describe(number, group))
+        lines.extend(_describe_group(number, group))
     more = len(groups) - RETRY_FINDINGS
     if more > 0:
         lines.append(f"… and {more} more.")
@@ -49,7 +49,7 @@ def retry_context(findings: Sequence[Finding], *, headline: str, reminders: Sequ
     return _truncate("\n".join(lines).rstrip() + "\n")
 
 
-def without_reminders(text: str) -> str:
+def strip_reminders(text: str) -> str:
     """Return a retry context without reminders, for a prompt that states them separately.
 
     No finding can contain the line that begins the reminders, because each field of a finding follows fixed
@@ -76,7 +76,7 @@ def _format_lines(group: Sequence[Finding]) -> str | None:
     return f"lines {shown}" + (f" and {more} more" if more > 0 else "")
 
 
-def _describe(number: int, group: Sequence[Finding]) -> Iterator[str]:
+def _describe_group(number: int, group: Sequence[Finding]) -> Iterator[str]:
     finding = group[0]
     parts = (finding.file, _format_lines(group))
     place = _to_single_line(", ".join(part for part in parts if part is not None))
@@ -100,7 +100,7 @@ def _to_single_line(text: str) -> str:
     seen = text
     if not text.isprintable():
         seen = "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text)
-    return shorten(" ".join(seen.split()), _FIELD_CHARS)
+    return shorten_text(" ".join(seen.split()), _FIELD_CHARS)
 
 
 def _truncate(text: str) -> str:
@@ -122,7 +122,7 @@ Report = Mapping[str, object]
 Hint = Mapping[str, object]
 
 
-def repair_context(  # noqa: PLR0913  (each says another thing of the request)
+def build_repair_context(  # noqa: PLR0913  (each says another thing of the request)
     passage: SourcePart,
     report: Report,
     *,
@@ -141,12 +141,12 @@ def repair_context(  # noqa: PLR0913  (each says another thing of the request)
     """
     return RepairContext(
         passage=passage,
-        failure=without_reminders(str(report.get("retry_context") or "It was refused.")),
+        failure=strip_reminders(str(report.get("retry_context") or "It was refused.")),
         instructions=tuple(instructions),
-        surroundings=(*_stderr_surrounding(report), *surroundings),
-        worth=_worth(report, runtime_stages),
-        edits=tuple(_edits(report, about)),
-        others=tuple(_edited_passages(report, others)),
+        surroundings=(*_iter_stderr_context(report), *surroundings),
+        worth=_estimate_retry_benefit(report, runtime_stages),
+        edits=tuple(_iter_edits(report, about)),
+        others=tuple(_iter_edited_passages(report, others)),
         title=title,
         other_forms=tuple(other_forms),
     )
@@ -163,36 +163,38 @@ _LOCAL = re.compile(
 
 def is_unreadable(report: Report) -> bool:
     """Return whether all errors report that code isn't valid in its language: nothing more was checked."""
-    rules = [str(finding.get("rule")) for finding in errors_of(report)]
+    rules = [str(finding.get("rule")) for finding in list_errors(report)]
     return bool(rules) and all(map(_UNREADABLE.match, rules))
 
 
-def needs_allowances(report: Report, runtime_stages: Sequence[str]) -> bool:
+def depends_on_allowances(report: Report, runtime_stages: Sequence[str]) -> bool:
     """Return whether a fix may depend on the allowed modules and commands.
 
     This is the case if the approach may be wrong, or if not all errors are known to be unrelated to names.
     """
-    rules = [str(finding.get("rule")) for finding in errors_of(report)]
-    return _worth(report, runtime_stages) is RetryBenefit.MEDIUM or not all(map(_LOCAL.match, rules))
+    rules = [str(finding.get("rule")) for finding in list_errors(report)]
+    return _estimate_retry_benefit(report, runtime_stages) is RetryBenefit.MEDIUM or not all(
+        map(_LOCAL.match, rules)
+    )
 
 
-def _worth(report: Report, runtime_stages: Sequence[str]) -> RetryBenefit:
+def _estimate_retry_benefit(report: Report, runtime_stages: Sequence[str]) -> RetryBenefit:
     """Return MEDIUM for a wrong result or an exceeded limit, since other failures are local faults."""
-    rules = [str(finding.get("rule")) for finding in errors_of(report)]
+    rules = [str(finding.get("rule")) for finding in list_errors(report)]
     ran = report.get("stage_reached") in runtime_stages
     return RetryBenefit.MEDIUM if ran and any(map(_APPROACH.match, rules)) else RetryBenefit.HIGH
 
 
-def _edited_passages(
+def _iter_edited_passages(
     report: Report, others: Sequence[tuple[SourcePart, Callable[[Hint], bool]]]
 ) -> Iterator[EditedPart]:
     """Yield the passages that are edited by a hint."""
     for passage, about in others:
-        if edits := tuple(_edits(report, about)):
+        if edits := tuple(_iter_edits(report, about)):
             yield EditedPart(passage=passage, edits=edits)
 
 
-def _stderr_surrounding(report: Report) -> Iterator[PromptContext]:
+def _iter_stderr_context(report: Report) -> Iterator[PromptContext]:
     """Yield the end of the standard error of the first failed case, if there is any."""
     results = report.get("runtime_results")
     cases = _get_objects(results, "cases") if isinstance(results, dict) else []
@@ -203,12 +205,12 @@ def _stderr_surrounding(report: Report) -> Iterator[PromptContext]:
         yield PromptContext(title=title, text=stderr[-STDERR_CHARS:])
 
 
-def errors_of(report: Report) -> list[Mapping[str, object]]:
+def list_errors(report: Report) -> list[Mapping[str, object]]:
     """Return the findings that failed the submission."""
     return [finding for finding in _get_objects(report, "findings") if finding.get("severity") == "error"]
 
 
-def _edits(report: Report, about: Callable[[Hint], bool]) -> Iterator[Edit]:
+def _iter_edits(report: Report, about: Callable[[Hint], bool]) -> Iterator[Edit]:
     for hint in _get_objects(report, "fix_hints"):
         edit = hint.get("edit")
         if isinstance(edit, dict) and about(hint):
@@ -220,7 +222,7 @@ def _get_objects(report: Report, name: str) -> list[Mapping[str, object]]:
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 
-def strip_layout(text: str, comment: str) -> bytes:
+def normalize_source(text: str, comment: str) -> bytes:
     """Return a source's words, without whole-line comments and layout, for comparisons."""
     lines = (" ".join(line.split()) for line in text.splitlines())
     kept = (line for line in lines if line and not line.startswith(comment))

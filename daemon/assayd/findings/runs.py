@@ -3,7 +3,7 @@
 This module makes no decisions; the sandbox determines the cause. The guest controls an exception's type and
 message, which are therefore shown truncated, but never trusted.
 
-A timeout's message tells how the unit spent its time: computing, waiting, or in run-queue delay.
+A timeout's message reports how the unit spent its time: computing, waiting, or in run-queue delay.
 
     while True: pass        … ran out of time (limit 5 s): it used 5 s of processor time.
     time.sleep(60)          … (limit 5 s): it waited 5 s without computing.
@@ -20,27 +20,27 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from assayd.findings.exception_hints import exception_hint, misspelling_edit
-from assayd.findings.network_rules import WORDINGS, NetworkRule, network_hint
-from assayd.findings.source_text import snippet
-from assayd.guest_results.record import NotCompiled, Raised
+from assayd.findings.exception_hints import find_misspelling_edit, suggest_exception_fix
+from assayd.findings.network_rules import WORDINGS, NetworkRule, suggest_network_fix
+from assayd.findings.source_text import get_snippet
+from assayd.guest_results.record import CompileFailure, RaisedException
 from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.run import Cause, PolicyEvent, RunResult, UnitEnd, UnitResult
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 
 _LINES = 5
 _LINE_CHARS = 200
 
 
-def last_lines(text: str) -> str | None:
+def truncate_to_last_lines(text: str) -> str | None:
     """Return the last non-empty lines of an output, truncated; None if there are none."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()][-_LINES:]
-    return "\n".join(shorten(line, _LINE_CHARS) for line in lines) or None
+    return "\n".join(shorten_text(line, _LINE_CHARS) for line in lines) or None
 
 
-def quoted_end(text: str) -> str | None:
+def quote_stderr_end(text: str) -> str | None:
     """Return a sentence that quotes the last lines of standard error; None if standard error is empty."""
-    lines = last_lines(text)
+    lines = truncate_to_last_lines(text)
     return None if lines is None else f"standard error ended with:\n{lines}"
 
 
@@ -104,20 +104,20 @@ def cause_finding(cause: Cause, what: str, details: str = "") -> Finding:
     return Finding(
         rule=f"sandbox.{cause}",
         category="runtime",
-        message=shorten(f"{what} {words}{f' ({details})' if details else ''}."),
+        message=shorten_text(f"{what} {words}{f' ({details})' if details else ''}."),
         layer=Layer.RUNTIME,
         suggestion=hint,
     )
 
 
-def unfinished(result: RunResult, what: str) -> tuple[Finding, ...]:
+def unfinished_findings(result: RunResult, what: str) -> tuple[Finding, ...]:
     """Return the finding for a run that claims to be complete although a unit returned no result."""
     if not result.outcome.completed:
         return ()  # This end has its own wording.
     return (cause_finding(Cause.PROTOCOL_VIOLATION, what, "a part of it was never run"),)
 
 
-def limit_details(unit: UnitResult) -> str:
+def describe_limit(unit: UnitResult) -> str:
     """Return the details of the limit that a unit reached; for time limits, see `timeout_finding`."""
     evidence = unit.outcome.evidence
     limit = evidence.get("limit_bytes")
@@ -128,31 +128,34 @@ def limit_details(unit: UnitResult) -> str:
     return str(evidence.get("signal", ""))
 
 
-def raised_finding(record: Raised, text: str) -> Finding:
+def exception_finding(record: RaisedException, text: str) -> Finding:
     """Return the finding for an exception, with the submitted line that raised it."""
     message = f"{record.error_type}: {record.message}".removesuffix(": ")
     return Finding(
         rule=RAISED_RULE.id,
         category="runtime",
-        message=shorten(message + (" (while the file was imported)" if record.phase == "import" else "")),
+        message=shorten_text(
+            message + (" (while the file was imported)" if record.phase == "import" else "")
+        ),
         layer=Layer.RUNTIME,
-        line=record.line if snippet(text, record.line) is not None else None,
-        snippet=snippet(text, record.line),
-        suggestion=network_hint(record.error_type, record.message, text) or exception_hint(record, text),
-        edit=misspelling_edit(record, text),
+        line=record.line if get_snippet(text, record.line) is not None else None,
+        snippet=get_snippet(text, record.line),
+        suggestion=suggest_network_fix(record.error_type, record.message, text)
+        or suggest_exception_fix(record, text),
+        edit=find_misspelling_edit(record, text),
     )
 
 
-def not_compiled_finding(record: NotCompiled, text: str) -> Finding:
+def compile_error_finding(record: CompileFailure, text: str) -> Finding:
     """Return the finding for source that is rejected only by the container's Python."""
     return Finding(
         rule=NOT_COMPILED_RULE.id,
         category="syntax",
-        message=shorten(f"{record.error_type} in the container: {record.message}"),
+        message=shorten_text(f"{record.error_type} in the container: {record.message}"),
         layer=Layer.RUNTIME,
-        line=record.line if snippet(text, record.line) is not None else None,
+        line=record.line if get_snippet(text, record.line) is not None else None,
         column=record.column,
-        snippet=snippet(text, record.line),
+        snippet=get_snippet(text, record.line),
         suggestion="Use syntax that the Python of the image knows.",
     )
 
@@ -168,7 +171,7 @@ def no_function_finding(function: str) -> Finding:
     )
 
 
-def event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str, str]) -> Iterator[Finding]:
+def iter_event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str, str]) -> Iterator[Finding]:
     """Yield a finding for every violation; violations that were only observed are informational.
 
     Args:
@@ -185,11 +188,11 @@ def event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str, str]
         file = None if isinstance(texts, str) else event.file
         text = texts if isinstance(texts, str) else texts.get(event.file or "", "")
         known = event.kind in {"import", "network"}
-        place = snippet(text, event.line)
+        place = get_snippet(text, event.line)
         yield Finding(
             rule=f"policy.{event.kind}" if known else "policy.operation",
             category="policy",
-            message=shorten(_event_message(event), 400),
+            message=shorten_text(_describe_event(event), 400),
             severity=Severity.ERROR if event.enforced else Severity.INFO,
             layer=Layer.RUNTIME,
             file=file if place is not None else None,
@@ -203,13 +206,13 @@ def event_findings(events: Iterable[PolicyEvent], texts: str | Mapping[str, str]
         yield Finding(
             rule="policy.import",
             category="policy",
-            message=shorten(f"Recorded only: import of {modules}; the policy doesn't list that.", 400),
+            message=shorten_text(f"Recorded only: import of {modules}; the policy doesn't list that.", 400),
             severity=Severity.INFO,
             layer=Layer.RUNTIME,
         )
 
 
-def file_events(
+def iter_file_events(
     file: str, events: Iterable[PolicyEvent], texts: Mapping[str, str]
 ) -> Iterator[tuple[PolicyEvent, Finding]]:
     """Yield every violation with its finding, for kinds with several files.
@@ -220,12 +223,12 @@ def file_events(
         texts: the submitted texts by file name.
     """
     for event in events:
-        for finding in event_findings([event], texts):
+        for finding in iter_event_findings([event], texts):
             category = _EVENT_CATEGORIES.get(event.kind, finding.category)
             yield event, replace(finding, category=category, file=finding.file or file)
 
 
-def grouped(found: Iterable[tuple[str, Finding]]) -> tuple[Finding, ...]:
+def merge_similar_findings(found: Iterable[tuple[str, Finding]]) -> tuple[Finding, ...]:
     """Merge findings of the same kind on the same line into the first, which counts the other cases.
 
     Text after a colon, such as an exception's message, is ignored, because it often differs between cases.
@@ -236,25 +239,25 @@ def grouped(found: Iterable[tuple[str, Finding]]) -> tuple[Finding, ...]:
         key = (finding.rule, finding.file, finding.line, finding.message.partition(":")[0])
         first.setdefault(key, finding)
         names.setdefault(key, []).append(name)
-    return tuple(replace(finding, context=among(names[key])) for key, finding in first.items())
+    return tuple(replace(finding, context=describe_case_group(names[key])) for key, finding in first.items())
 
 
-def among(cases: Sequence[str]) -> str:
+def describe_case_group(cases: Sequence[str]) -> str:
     """Return the name of the first case and the number of further cases."""
     distinct = list(dict.fromkeys(cases))
     more = len(distinct) - 1
-    return shorten(distinct[0], 400) + (f" and {more} more" if more else "")
+    return shorten_text(distinct[0], 400) + (f" and {more} more" if more else "")
 
 
-def _event_message(event: PolicyEvent) -> str:
+def _describe_event(event: PolicyEvent) -> str:
     if event.kind == "network":
         # Even if the policy only records the access, the container blocks it.
         why = f" ({event.rule}: {event.reason})" if event.rule else ""
-        return f"The policy refused access to the network: {shorten(event.detail, 300)}{why}."
+        return f"The policy refused access to the network: {shorten_text(event.detail, 300)}{why}."
     what = (
         f"import of {event.detail}"
         if event.kind == "import"
-        else f"{shorten(event.kind, 60)}: {event.detail}"
+        else f"{shorten_text(event.kind, 60)}: {event.detail}"
     )
     if event.enforced:
         return f"The policy refused {what}."
@@ -305,20 +308,20 @@ def timeout_finding(unit: UnitResult, what: str) -> Finding:
     """Return the finding for a unit that reached its time limit. Args: `what` is the sentence's subject."""
     return replace(
         cause_finding(Cause.TIMEOUT, what),
-        message=shorten(f"{what} ran out of time ({_format_limit(unit)}){describe_time_use(unit)}."),
-        suggestion=time_hint(unit),
+        message=shorten_text(f"{what} ran out of time ({_format_limit(unit)}){describe_time_use(unit)}."),
+        suggestion=suggest_timeout_fix(unit),
     )
 
 
 def describe_time_use(unit: UnitResult) -> str:
     """Return a description of how the time was spent, as the end of a sentence; empty if unknown."""
-    said = [spent.words.format(f"{spent.seconds:.2g} s") for spent in _time_shares(unit)]
+    said = [spent.words.format(f"{spent.seconds:.2g} s") for spent in _iter_time_shares(unit)]
     return f": it {' and '.join(said)}" if said else ""
 
 
-def time_hint(unit: UnitResult) -> str:
+def suggest_timeout_fix(unit: UnitResult) -> str:
     """Return the fix for a timeout, based on what took most of the time."""
-    return next((spent.hint for spent in _time_shares(unit)), COMPUTING)
+    return next((spent.hint for spent in _iter_time_shares(unit)), COMPUTING)
 
 
 def _format_limit(unit: UnitResult) -> str:
@@ -328,7 +331,7 @@ def _format_limit(unit: UnitResult) -> str:
     return f"limit of the whole attempt{',' * bool(said)}{said}" if whole else f"limit{said}"
 
 
-def _time_shares(unit: UnitResult) -> Iterator[TimeShare]:
+def _iter_time_shares(unit: UnitResult) -> Iterator[TimeShare]:
     """Yield the largest shares of the time in descending order; computing precedes run-queue delay."""
     usage = unit.usage
     parts: tuple[TimeShare, ...] = (
@@ -352,16 +355,16 @@ def _time_shares(unit: UnitResult) -> Iterator[TimeShare]:
             yield part
 
 
-def add_endless_parts(finding: Finding, text: str) -> Finding:
+def name_endless_parts(finding: Finding, text: str) -> Finding:
     """Add the parts of a Python source that can run endlessly: its `while` loops or its threads."""
     if finding.suggestion == WAITING and "threading.Thread(" in text:
         return replace(finding, suggestion=_THREADS)
     if text.count("\n") >= _MOST_LINES:
         return finding
-    return add_loops(finding, text, [n for n, line in enumerate(text.split("\n"), 1) if _LOOP.match(line)])
+    return name_loops(finding, text, [n for n, line in enumerate(text.split("\n"), 1) if _LOOP.match(line)])
 
 
-def add_loops(finding: Finding, text: str, lines: Sequence[int]) -> Finding:
+def name_loops(finding: Finding, text: str, lines: Sequence[int]) -> Finding:
     """Name the loops on `lines` of `text` as the first cause, and place the finding at the only one."""
     if not lines and finding.suggestion == SLOWED:
         return replace(finding, suggestion=STARVED)
@@ -375,4 +378,4 @@ def add_loops(finding: Finding, text: str, lines: Sequence[int]) -> Finding:
     if after is not None:
         ends, does = ("ends", "it does") if one else ("end", "they do")
         words = f"Check that the {shown} {ends}. If {does}, {after}."
-    return replace(finding, suggestion=words, line=line, snippet=snippet(text, line))
+    return replace(finding, suggestion=words, line=line, snippet=get_snippet(text, line))

@@ -4,8 +4,8 @@ import gc
 import os
 import sys
 
-gc.disable()  # what is made until the first fork stays
-# Set by images whose libraries lie outside the interpreter's own folder, which -S leaves out.
+gc.disable()  # objects that exist before the first fork stay
+# Set by images whose libraries are outside the interpreter's folder, which -S omits.
 sys.path += [folder for folder in os.environ.get("ASSAYD_PYTHON_PATH", "").split(":") if folder]
 
 from .startup import defer_fork_handlers  # noqa: E402 - the path and the collector come first

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 
 from . import private
-from .failures import ShownText, clean, told
-from .peer import Peer, PeerFault, PeerGone
+from .failures import ShownText, clean_text, told
+from .peer import InvalidPeerMessage, Peer, PeerExited
 from .transfer import MessageEncoder, TransferError
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .policy import RuntimePolicy
     from .shown import Texts
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 MODULE = "solution"
 CODE, CONTEXT = "solution.py", "context.py"
@@ -39,7 +39,7 @@ _mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 _qualname: Callable[[type], object] = type.__dict__["__qualname__"].__get__
 
 
-def serve(document: Mapping[str, object], policy: RuntimePolicy, reading: int, writing: int) -> None:
+def serve_solution(document: Mapping[str, object], policy: RuntimePolicy, reading: int, writing: int) -> None:
     """Import the solution, send the names that it defines, and handle requests until the tests are done."""
     code, context, entry = (str(document[name]) for name in ("code", "context", "entry_point"))
     texts = {CODE: ShownText(CODE, code), CONTEXT: ShownText(CONTEXT, context)}
@@ -47,21 +47,21 @@ def serve(document: Mapping[str, object], policy: RuntimePolicy, reading: int, w
         reading,
         writing,
         represent=_make_callback,
-        describe=_describe,
-        perform=perform,
-        explain=lambda problem, operation, name: _explain(problem, operation, name, texts),
+        describe=_describe_value,
+        perform=perform_operation,
+        explain=lambda problem, operation, name: _describe_exception(problem, operation, name, texts),
     )
     try:
         module = _load_module(code, context, policy, peer)
     except BaseException as problem:  # noqa: BLE001 - guest code, which may raise whatever it likes
         peer.send("broken", told(problem, texts))
         return
-    peer.send("ready", _offer(module, entry, peer))
+    peer.send("ready", _number_definitions(module, entry, peer))
     while True:
         try:
             _, asked = peer.receive()
             peer.answer(asked)
-        except (PeerGone, PeerFault):
+        except (PeerExited, InvalidPeerMessage):
             return
 
 
@@ -74,12 +74,12 @@ def _load_module(code: str, context: str, policy: RuntimePolicy, peer: Peer) -> 
     sys.modules[MODULE] = module
     sys.argv = [CODE]
     exec(compile(context, CONTEXT, "exec", dont_inherit=True), names)  # noqa: S102 - what the container is for
-    peer.classes = own_classes(names)
+    peer.classes = find_own_classes(names)
     exec(compile(code, CODE, "exec", dont_inherit=True), names)  # noqa: S102 - what the container is for
     return module
 
 
-def own_classes(names: Mapping[str, object]) -> dict[str, type]:
+def find_own_classes(names: Mapping[str, object]) -> dict[str, type]:
     """Return the plain classes that a context defines, whose instances are passed as copies."""
     return {
         name: value
@@ -91,11 +91,11 @@ def own_classes(names: Mapping[str, object]) -> dict[str, type]:
     }
 
 
-def _offer(module: ModuleType, entry: str, peer: Peer) -> list[object]:
+def _number_definitions(module: ModuleType, entry: str, peer: Peer) -> list[object]:
     """Return the functions and classes that the module defines, each with a number."""
     offered: list[object] = []
     for name, value in list(module.__dict__.items()):
-        described = _describe(value) if type(name) is str else None
+        described = _describe_value(value) if type(name) is str else None
         public = name == entry or (name[:1] != "_" and len(offered) < _MOST_NAMES)
         if not public or described is None or described[0] not in {"function", "class"}:
             continue
@@ -105,20 +105,20 @@ def _offer(module: ModuleType, entry: str, peer: Peer) -> list[object]:
     return offered
 
 
-def _describe(value: Any, kept: bool = False) -> tuple[str, list[str]] | None:
+def _describe_value(value: Any, kept: bool = False) -> tuple[str, list[str]] | None:
     kind: type = type(value)
     if issubclass(kind, _BUILT_IN) and not kept:
-        return None  # goes as what its built-in part holds
+        return None  # is sent as its built-in part
     if issubclass(kind, type):
-        return "class", _qualified_names(_mro(value))
+        return "class", _list_qualified_names(_mro(value))
     if kind.__name__ == "coroutine":
         return "coroutine", []
     if kind.__name__ in {"function", "method", "builtin_function_or_method", "_lru_cache_wrapper", "partial"}:
         return "function", [str(getattr(value, "__name__", ""))[:100]]
-    return "object", _qualified_names(_mro(kind))
+    return "object", _list_qualified_names(_mro(kind))
 
 
-def _qualified_names(kinds: tuple[type, ...]) -> list[str]:
+def _list_qualified_names(kinds: tuple[type, ...]) -> list[str]:
     return [name[:100] for kind in kinds[:_MOST_BASES] if type(name := _qualname(kind)) is str]
 
 
@@ -132,7 +132,7 @@ def _make_callback(peer: Peer, number: int, _: str, names: list[str]) -> Callabl
     return call
 
 
-def _explain(problem: BaseException, operation: str, name: str, texts: Texts) -> Raised:
+def _describe_exception(problem: BaseException, operation: str, name: str, texts: Texts) -> Raised:
     """Return the description of an exception as its nearest built-in type; the text is only for display."""
     kind = type(problem)
     silent = issubclass(kind, NOT_RAISED) and not (
@@ -145,8 +145,8 @@ def _explain(problem: BaseException, operation: str, name: str, texts: Texts) ->
     shown = f"{described['error_type']}: {described['message']}" if silent else described["message"]
     raised: Raised = {
         "type": base.__name__,
-        "names": _qualified_names(_mro(kind)),
-        "message": clean(str(shown)),
+        "names": _list_qualified_names(_mro(kind)),
+        "message": clean_text(str(shown)),
         "told": described,
     }
     if not silent and kind is base:
@@ -163,12 +163,12 @@ def _refuse_value(_: object) -> None:
     raise TransferError("not a plain value")
 
 
-def perform(
+def perform_operation(
     operation: str, value: object, name: str, args: list[object], kwargs: dict[str, object]
 ) -> object:
     """Perform one operation on one of the solution's values."""
     if operation not in _OPERATIONS:
-        raise PeerFault("an operation that doesn't exist")
+        raise InvalidPeerMessage("an operation that doesn't exist")
     return _OPERATIONS[operation](value, name, args, kwargs)
 
 
@@ -176,7 +176,7 @@ def _call_special_method(value: object, name: str, args: list[object], _: object
     return _SPECIAL[name](value, *args) if name in _SPECIAL else getattr(type(value), name)(value, *args)
 
 
-def _awaited(value: Any, _name: str, _args: object, _kwargs: object) -> object:
+def _await_value(value: Any, _name: str, _args: object, _kwargs: object) -> object:
     import asyncio
 
     return asyncio.run(value)
@@ -187,7 +187,7 @@ _OPERATIONS: Mapping[str, Callable[[Any, str, Any, Any], object]] = {
     "get": lambda value, name, _args, _kwargs: getattr(value, name),
     "set": lambda value, name, args, _: setattr(value, name, args[0]),
     "delete": lambda value, name, _args, _kwargs: delattr(value, name),
-    "await": _awaited,
+    "await": _await_value,
     "special": _call_special_method,
 }
 _SPECIAL: Mapping[str, Callable[..., object]] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from . import json_text
-from .frames import Decoder, FrameError, encode
+from .frames import FrameDecoder, FrameError, encode_frame
 from .selector import READ, WRITE
 from .suppress import suppress
 
@@ -34,12 +34,12 @@ _FROM_TESTS = frozenset({"ask", "answer"})
 _FROM_SOLUTION = frozenset({"ready", "broken", "ask", "answer"})
 
 
-class _Endpoint:
+class _ProcessEndpoint:
     """One of the two processes, with the data received from it and the data to send to it."""
 
     def __init__(self, reading: int, writing: int, kinds: frozenset[str]) -> None:
         self.reading, self.writing, self.kinds = reading, writing, kinds
-        self.decoder = Decoder()
+        self.decoder = FrameDecoder()
         self.unsent = bytearray()
         self.taken = 0
         self.watched = False
@@ -60,8 +60,8 @@ class TestSession:
         self._nursery, self._serial = nursery, solution.serial
         self._selector = selector
         self._call_s, self._clock_s = call_s, clock_s
-        self._tests = _Endpoint(tests.asking, tests.answering, _FROM_TESTS)
-        self._solution = _Endpoint(solution.answers, solution.calls, _FROM_SOLUTION)
+        self._tests = _ProcessEndpoint(tests.asking, tests.answering, _FROM_TESTS)
+        self._solution = _ProcessEndpoint(solution.answers, solution.calls, _FROM_SOLUTION)
         self._turn = self._solution
         self._since_s = clock_s()
         self._pid: int | None = None
@@ -69,16 +69,16 @@ class TestSession:
         self._told = False
         for end, other in ((self._tests, self._solution), (self._solution, self._tests)):
             self._register(end, other)
-        selector.register(nursery.descriptor, READ, self._read_news)
+        selector.register(nursery.descriptor, READ, self._read_notices)
 
-    def until_s(self) -> float | None:
+    def call_timeout_at(self) -> float | None:
         """Return when the current call times out, by the unit's clock; None while the tests compute."""
         waits = self._turn is self._solution and not self._told
         return self._since_s + self._call_s if waits else None
 
-    def look(self) -> None:
+    def enforce_timeout(self) -> None:
         """End a solution whose current call has timed out."""
-        until_s = self.until_s()
+        until_s = self.call_timeout_at()
         if until_s is not None and self._clock_s() >= until_s:
             self._end_solution(f"a call took more than {self._call_s:g} s")
 
@@ -93,13 +93,13 @@ class TestSession:
             os.close(end.reading)
             os.close(end.writing)
 
-    def _register(self, end: _Endpoint, other: _Endpoint) -> None:
+    def _register(self, end: _ProcessEndpoint, other: _ProcessEndpoint) -> None:
         os.set_blocking(end.reading, False)
         os.set_blocking(end.writing, False)
         end.watched = True
         self._selector.register(end.reading, READ, lambda: self._read_frames(end, other))
 
-    def _read_frames(self, end: _Endpoint, other: _Endpoint) -> None:
+    def _read_frames(self, end: _ProcessEndpoint, other: _ProcessEndpoint) -> None:
         try:
             content = os.read(end.reading, _READ_BYTES)
         except BlockingIOError:
@@ -117,7 +117,7 @@ class TestSession:
         except FrameError:
             self._end_solution("it sent bytes that aren't a message")
 
-    def _forward(self, header: Header, body: bytes, end: _Endpoint, other: _Endpoint) -> None:
+    def _forward(self, header: Header, body: bytes, end: _ProcessEndpoint, other: _ProcessEndpoint) -> None:
         more = header.get("more") is True
         if self._told:
             if end is self._tests and not more:
@@ -129,9 +129,9 @@ class TestSession:
             self._turn, self._since_s = other, self._clock_s()
         self._queue_frame(other, {"type": header["type"], "more": more}, body)
 
-    def _queue_frame(self, end: _Endpoint, header: Header, body: bytes) -> None:
+    def _queue_frame(self, end: _ProcessEndpoint, header: Header, body: bytes) -> None:
         idle = not end.unsent
-        end.unsent += encode(header, body)
+        end.unsent += encode_frame(header, body)
         if len(end.unsent) > _MOST_UNSENT:
             raise FrameError("too much")
         if idle:
@@ -139,12 +139,12 @@ class TestSession:
             if end.unsent:
                 self._selector.register(end.writing, WRITE, lambda: self._continue_writing(end))
 
-    def _continue_writing(self, end: _Endpoint) -> None:
+    def _continue_writing(self, end: _ProcessEndpoint) -> None:
         self._write_pending(end)
         if not end.unsent:
             self._selector.unregister(end.writing)
 
-    def _write_pending(self, end: _Endpoint) -> None:
+    def _write_pending(self, end: _ProcessEndpoint) -> None:
         with suppress(BlockingIOError):
             try:
                 while end.unsent:
@@ -152,8 +152,8 @@ class TestSession:
             except BrokenPipeError:
                 end.unsent.clear()
 
-    def _read_news(self) -> None:
-        for kind, serial, number in self._nursery.news():
+    def _read_notices(self) -> None:
+        for kind, serial, number in self._nursery.read_messages():
             if serial != self._serial:
                 continue
             if kind == "pid":
@@ -182,7 +182,9 @@ class TestSession:
 
     def _send_ended(self) -> None:
         with suppress(FrameError):
-            self._queue_frame(self._tests, {"type": "ended", "more": False}, json_text.dumps(self._why))
+            self._queue_frame(
+                self._tests, {"type": "ended", "more": False}, json_text.serialize_json(self._why)
+            )
 
 
 def _describe_status(status: int) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
     from _datetime import date, datetime, time, timedelta, timezone
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 _MOST_NAMES = 5
 _MOST_CHARS = 160
@@ -33,7 +33,7 @@ _BRACKETS: dict[type, str] = {list: "[]", tuple: "()", set: "{}", frozenset: "{}
 _PATHS = ("PurePosixPath", "PureWindowsPath", "PosixPath", "PurePath")
 
 
-def failing_line(problem: BaseException, texts: Texts) -> tuple[FrameType, str] | None:
+def find_failing_line(problem: BaseException, texts: Texts) -> tuple[FrameType, str] | None:
     """Return the last frame of a submitted text through which an exception passed, and the line in it."""
     found: tuple[FrameType, int] | None = None
     traceback = problem.__traceback__
@@ -48,7 +48,7 @@ def failing_line(problem: BaseException, texts: Texts) -> tuple[FrameType, str] 
     return (frame, lines[number - 1]) if 0 < number <= len(lines) else None
 
 
-def names_of(line: str) -> Iterator[str]:
+def iter_names(line: str) -> Iterator[str]:
     """Return the words of a line that can be names consisting of ASCII characters."""
     plain = "".join(
         letter if letter.isascii() and (letter.isalnum() or letter == "_") else " " for letter in line
@@ -56,15 +56,15 @@ def names_of(line: str) -> Iterator[str]:
     return (word for word in plain.split() if not word[0].isdigit())
 
 
-def values_at(problem: BaseException, texts: Texts) -> dict[str, str]:
+def render_line_values(problem: BaseException, texts: Texts) -> dict[str, str]:
     """Return the values of the names in the failing line, if they can be displayed."""
     found: dict[str, str] = {}
     try:
-        place = failing_line(problem, texts)
+        place = find_failing_line(problem, texts)
         if place is None:
             return found
         frame, line = place
-        for name in dict.fromkeys(names_of(line)):
+        for name in dict.fromkeys(iter_names(line)):
             space = next((one for one in (frame.f_locals, frame.f_globals) if name in one), None)
             text = None if space is None or name[:2] == "__" else _render_value(space[name], 0)
             if text is not None:

@@ -22,13 +22,13 @@ from types import (
 )
 
 from . import private
-from .values import is_a
+from .values import is_real_subclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 _getattr, _hasattr, _setattr, _delattr = getattr, hasattr, setattr, delattr
 _vars = builtins.vars
@@ -77,39 +77,39 @@ class AttributeGuard:
     def __init__(self) -> None:
         self._names: Mapping[str, frozenset[str]] = {}
 
-    def allow(self, names: Mapping[str, frozenset[str]]) -> None:
+    def set_allowed_names(self, names: Mapping[str, frozenset[str]]) -> None:
         """Set, for each module, the names that may be accessed as computed names."""
         self._names = names
 
-    def functions(self) -> dict[str, Callable[..., object]]:
+    def guarded_functions(self) -> dict[str, Callable[..., object]]:
         """Return the guarded functions by the names of the built-in functions that they replace."""
 
         def getattr(value: object, name: str, default: object = _ABSENT, /) -> object:  # noqa: A001
-            name = self._checked(value, name)
+            name = self._require_allowed(value, name)
             return _getattr(value, name) if default is _ABSENT else _getattr(value, name, default)
 
         def hasattr(value: object, name: str, /) -> bool:  # noqa: A001
-            return _hasattr(value, self._checked(value, name))
+            return _hasattr(value, self._require_allowed(value, name))
 
         def setattr(value: object, name: str, to: object, /) -> None:  # noqa: A001
-            _setattr(value, self._changed(value, name), to)
+            _setattr(value, self._require_changeable(value, name), to)
 
         def delattr(value: object, name: str, /) -> None:  # noqa: A001
-            _delattr(value, self._changed(value, name))
+            _delattr(value, self._require_changeable(value, name))
 
         return {
             "getattr": getattr,
             "hasattr": hasattr,
             "setattr": setattr,
             "delattr": delattr,
-            "vars": _fields,
+            "vars": _get_fields,
         }
 
     def guard_formatter(self) -> None:
         """Make ``string.Formatter`` follow only attributes that `getattr` allows."""
         string = __import__("string")
         split = string._string.formatter_field_name_split
-        checked = self._checked
+        checked = self._require_allowed
 
         def get_field(self: object, field_name: str, args: object, kwargs: object) -> tuple[object, object]:
             first, rest = split(field_name)
@@ -120,43 +120,43 @@ class AttributeGuard:
 
         string.Formatter.get_field = get_field
 
-    def _checked(self, value: object, name: object) -> str:
+    def _require_allowed(self, value: object, name: object) -> str:
         """Return the name as plain text. Raises: TypeError or PermissionError, if the name is refused."""
-        if not is_a(name, str):
+        if not is_real_subclass(name, str):
             raise TypeError("attribute name must be string")
         plain = str.__str__(name)
         if plain in _SPECIAL:
             return plain
         if plain in _LEADING_ON or plain in _INTERNALS:
             raise PermissionError(f"the attribute {plain!r} can't be accessed by a computed name")
-        if is_a(value, ModuleType):
+        if is_real_subclass(value, ModuleType):
             module = _vars(value).get("__name__")
             if type(module) is not str or plain not in self._names.get(module, ()):
                 raise PermissionError(f"{module}.{plain} isn't allowed")
-        elif _touches_files(value, plain):
+        elif _accesses_files(value, plain):
             raise PermissionError(f"{plain!r} accesses files, which don't exist here")
         return plain
 
-    def _changed(self, value: object, name: object) -> str:
-        if is_a(value, ModuleType):
+    def _require_changeable(self, value: object, name: object) -> str:
+        if is_real_subclass(value, ModuleType):
             raise PermissionError("a module can't be changed")
-        plain = self._checked(value, name)
+        plain = self._require_allowed(value, name)
         if plain in _SPECIAL:
             raise PermissionError(f"the attribute {plain!r} can't be changed")
         return plain
 
 
-def _fields(value: object, /) -> dict[str, object]:
+def _get_fields(value: object, /) -> dict[str, object]:
     """Return the fields of an object like ``vars(x)``; refuse the fields of modules and classes."""
-    if is_a(value, ModuleType) or is_a(value, type):
+    if is_real_subclass(value, ModuleType) or is_real_subclass(value, type):
         raise PermissionError("vars() of a module or class isn't allowed")
     return _vars(value)
 
 
-def _touches_files(value: object, name: str) -> bool:
+def _accesses_files(value: object, name: str) -> bool:
     """Return whether a path's method accesses files, or whether a stream's attribute leads to its file."""
     pathlib, io = sys.modules.get("pathlib"), sys.modules.get("io")
-    kind = value if is_a(value, type) else type(value)
+    kind = value if is_real_subclass(value, type) else type(value)
     if pathlib is not None and issubclass(kind, pathlib.PurePath):
         return (
             name not in _OF_THE_CONTAINER

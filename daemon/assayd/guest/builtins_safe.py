@@ -52,13 +52,13 @@ def guest_builtins(
     if kind not in _LEFT_OUT:
         raise ValueError(f"builtins must be 'safe' or 'full', not {kind!r}")
     names = _collected.pop(kind, None) or _collect(kind)
-    names["__import__"] = opaque(guarded_import)
+    names["__import__"] = make_opaque(guarded_import)
     if kind == "safe":
-        names.update((name, opaque(function)) for name, function in guarded.items())
+        names.update((name, make_opaque(function)) for name, function in guarded.items())
     return names
 
 
-def opaque(function: Callable[..., _T]) -> Callable[..., _T]:
+def make_opaque(function: Callable[..., _T]) -> Callable[..., _T]:
     """Wrap a function so that its module and closure aren't accessible as attributes.
 
     The wrapper is a cache of size 0, which calls the function every time and stores nothing.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Capture:
+class OutputCapture:
     """A byte counter that returns the first half of `kept_bytes` at once, and keeps the last half.
 
     The tail never overlaps the head.

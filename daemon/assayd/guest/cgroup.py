@@ -40,7 +40,7 @@ class Cgroup:
             )
         self._oom, self._pids, self._current, self._peak = (_open_or_none(f"{root}/{name}") for name in names)
 
-    def counters(self) -> Counters:
+    def read_counters(self) -> Counters:
         """Return the current values of both counters."""
         return Counters(
             oom_kills=_read_field(self._oom, b"oom_kill"), pids_refused=_read_field(self._pids, b"max")

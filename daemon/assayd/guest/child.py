@@ -16,10 +16,10 @@ import sys
 from . import json_text, kernel, private
 from .ending import end_program, newest_module
 from .policy import RuntimePolicy
-from .processes import Unconfined
+from .processes import UnconfinedChild
 from .programs import Context
 from .reporter import Reporter
-from .seccomp import REPORT, cached_filters, separated
+from .seccomp import REPORT, add_isolation_rules, get_filters
 from .value import Value
 
 TYPE_CHECKING = False
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 ORDER = REPORT + 1
 """Descriptor on which a child receives its request; closed before submitted code runs."""
@@ -89,12 +89,12 @@ class Confinement(Value):
     proxies: Mapping[str, str]
 
 
-def order(program: str, arguments: bytes, *, has_input: bool) -> bytes:
+def encode_request(program: str, arguments: bytes, *, has_input: bool) -> bytes:
     """Return the request to write to `ORDER`; without input, standard input is empty."""
     return b"%s %d\n%s" % (program.encode(), has_input, arguments)
 
 
-def confine(
+def prepare_confinement(
     attempt: BeginFrame, work_path: str, environment: Mapping[str, str], proxies: Mapping[str, str]
 ) -> Confinement:
     """Prepare the confinement of an attempt's children, and load the filter that they inherit.
@@ -102,9 +102,9 @@ def confine(
     Raises: Unconfined.
     """
     reporter = Reporter(REPORT)
-    shared, own = cached_filters(allow_exec=attempt.allow_exec, allow_inet=attempt.allow_inet)
+    shared, own = get_filters(allow_exec=attempt.allow_exec, allow_inet=attempt.allow_inet)
     return Confinement(
-        rlimits=tuple(_rlimits(attempt.limits)),
+        rlimits=tuple(_iter_rlimits(attempt.limits)),
         policy=RuntimePolicy(attempt, work_path, reporter),
         reporter=reporter,
         filters=(own,) if _share_filter(attempt, shared) else (shared, own),
@@ -124,7 +124,7 @@ def _share_filter(attempt: BeginFrame, shared: bytes) -> bool:
         kernel.forbid_new_privileges()
         kernel.load_filter(shared)
     except OSError as problem:
-        raise Unconfined(f"the seccomp filter couldn't be loaded: {problem}") from problem
+        raise UnconfinedChild(f"the seccomp filter couldn't be loaded: {problem}") from problem
     return True
 
 
@@ -134,36 +134,36 @@ def become(
     """Turn this fork of the runner into a unit's process, and run the request. This call never returns."""
     status = _BROKEN
     try:
-        separate(descriptors)
+        detach_from_runner(descriptors)
         null = -1 if descriptors.paired is None else os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        drop_rights(confinement, None if descriptors.paired is None else TESTS)
+        drop_privileges(confinement, None if descriptors.paired is None else TESTS)
         os.write(REPORT, CONFINED)
         if descriptors.paired is not None:
             _discard_output(null)
         told = _read_request()
-        # None: this child gets no unit.
+        # None means that this child gets no unit.
         status = _run_request(told, confinement, programs) if told else 0
     except BaseException:  # noqa: BLE001 - guest code ran; nothing may get back into the runner's code
-        from traceback import format_exc  # takes longer than all that a child does, and is hardly ever needed
+        from traceback import format_exc  # rarely needed, and slower than all else in a child
 
         os.write(2, format_exc().encode("utf-8", "backslashreplace"))
     finally:
         _exit(status)
 
 
-class Apart(Value):
+class ProcessIsolation(Value):
     """The isolation of a process from a concurrent process of the same user."""
 
     killable: bytes
     writes: bool
 
 
-TESTS = Apart(killable=b"500", writes=False)
+TESTS = ProcessIsolation(killable=b"500", writes=False)
 """A tests' process leaves nothing in files, and memory that runs out takes the solution before it."""
-SOLUTION = Apart(killable=_MOST_KILLABLE, writes=True)
+SOLUTION = ProcessIsolation(killable=_MOST_KILLABLE, writes=True)
 
 
-def drop_rights(confinement: Confinement, apart: Apart | None) -> None:
+def drop_privileges(confinement: Confinement, apart: ProcessIsolation | None) -> None:
     """Drop the privileges of this process that a child must not have."""
     for kind, value in confinement.rlimits:
         resource.setrlimit(kind, (value, value))
@@ -173,7 +173,7 @@ def drop_rights(confinement: Confinement, apart: Apart | None) -> None:
     *shared, own = confinement.filters
     for program in shared:
         kernel.load_filter(program)
-    kernel.load_filter(own if apart is None else separated(own, os.getpid(), writes=apart.writes))
+    kernel.load_filter(own if apart is None else add_isolation_rules(own, os.getpid(), writes=apart.writes))
 
 
 def _discard_output(null: int) -> None:
@@ -202,17 +202,17 @@ def _run_request(told: bytearray, confinement: Confinement, programs: Mapping[st
     program = programs[name]
     if program.IN_PYTHON:
         confinement.policy.install()
-        gc.freeze()  # or the collector would go through, and so copy, what the runner has made since `begin`
+        gc.freeze()  # otherwise, the collector would visit, and so copy, the runner's objects since `begin`
         gc.enable()
     else:
-        # CPython ignores these two; all others are at their defaults in the runner.
+        # CPython ignores these two; the runner has defaults for all others.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     context = Context(
         policy=confinement.policy, reporter=confinement.reporter, environment=confinement.environment
     )
     newest = newest_module()
-    return _finish(program.run(arguments, context), confinement, newest)
+    return _send_record(program.run(arguments, context), confinement, newest)
 
 
 def _empty_input() -> None:
@@ -221,7 +221,7 @@ def _empty_input() -> None:
     os.close(null)
 
 
-def separate(descriptors: Descriptors) -> None:
+def detach_from_runner(descriptors: Descriptors) -> None:
     """Leave the runner's session, descriptors, working directory and signal settings."""
     os.setsid()
     os.fchdir(descriptors.work)
@@ -240,7 +240,7 @@ def separate(descriptors: Descriptors) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
 
-def _rlimits(limits: GuestLimits) -> Iterator[tuple[int, int]]:
+def _iter_rlimits(limits: GuestLimits) -> Iterator[tuple[int, int]]:
     """Yield each rlimit with its value, which is at most this process's limit."""
     for kind, value in (
         (resource.RLIMIT_NOFILE, limits.open_files),
@@ -263,20 +263,20 @@ def _make_killable(how: bytes) -> None:
     kernel.set_dumpable(False)
 
 
-def _finish(record: Record, confinement: Confinement, newest: str) -> int:
-    # The guest may have left a recursion limit in which nothing works any more.
+def _send_record(record: Record, confinement: Confinement, newest: str) -> int:
+    # The guest may have set a recursion limit at which nothing works.
     _set_recursion_limit(_RECURSION_LIMIT)
     for stream in ("stdout", "stderr", "__stdout__", "__stderr__"):
-        _flush(stream)
+        _flush_stream(stream)
     exit_code = record.get("exit_code")
-    # The end of a program runs guest code once more.
+    # Ending a program runs guest code again.
     confinement.reporter.result(record, last=type(exit_code) is not int)
     if type(exit_code) is int:
         end_program(exit_code, newest=newest, libraries=confinement.policy.libraries)
     return _EXITS.get(record["status"], _FAILED)
 
 
-def _flush(stream: str) -> None:
+def _flush_stream(stream: str) -> None:
     """Flush the guest's object that has the name of an output stream; ignore all errors."""
     try:
         getattr(sys, stream).flush()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .tasks import KernelTask
 
-    class Below(Protocol):
+    class UnitTasks(Protocol):
         """The tasks of a unit, and their CPU time."""
 
         def tasks(self) -> Iterable[KernelTask]:
@@ -61,7 +61,7 @@ class UnitClock:
     def __init__(
         self,
         limit_s: float,
-        below: Below,
+        below: UnitTasks,
         kept_s: Callable[[], float] = lambda: 0.0,
         now: Callable[[], float] = time.monotonic,
         tasks: Iterable[KernelTask] | None = None,
@@ -79,18 +79,18 @@ class UnitClock:
         self._owed_s = 0.0
         self.used_s = self.starved_s = 0.0
 
-    def next_at(self) -> float:
+    def next_check_at(self) -> float:
         """Return the monotonic time of the next check: the next reading, or when the unit may time out."""
         return min(self._next_look, self._expires_at())
 
     def is_over(self) -> bool:
         """Return whether the unit has timed out. Take a reading if it is due, or the time may be up."""
-        if self._now() < self.next_at():
+        if self._now() < self.next_check_at():
             return False
-        self.look()
+        self.take_reading()
         return self.used_s >= self._limit_s or self._looked >= self._expires_at()
 
-    def look(self) -> None:
+    def take_reading(self) -> None:
         """Take a reading, and add the times since the last one."""
         now = self._now()
         passed_s = now - self._looked
@@ -98,7 +98,7 @@ class UnitClock:
         idle_s = max(passed_s - (used_s - self.used_s), 0.0)
         self._owed_s += self._waited_s(passed_s) + self._kept_s()
         starved_s = min(self._owed_s, idle_s)
-        # What is known late is made good, but waiting of several at once is no stock to draw on.
+        # Late measurements are corrected, but several tasks that wait at once don't accumulate credit.
         self._owed_s = min(self._owed_s - starved_s, _MOST_OWED_S)
         self.used_s, self._looked = used_s, now
         self.starved_s += starved_s
@@ -123,7 +123,7 @@ class UnitClock:
     ) -> float:
         """Return one task's run-queue delay; `ahead_s` of it was counted before the kernel reported it."""
         if before is None:
-            # Those like it that came and went between two looks left no trace, so it speaks for them.
+            # Similar tasks that came and went between two samples left no trace, so this one represents them.
             return passed_s if task.is_runnable() else min(task.waited_s, passed_s)
         told_s = task.waited_s - before.waited_s
         stood_still = (task.slices, task.ran_s) == (before.slices, before.ran_s)

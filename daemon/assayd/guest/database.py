@@ -30,20 +30,20 @@ class AttemptDatabase:
         self._given += body
 
     @property
-    def changed(self) -> bytes | None:
+    def changed_content(self) -> bytes | None:
         """Return the database if it differs from the initial database; otherwise None."""
         return None if self._content is None or self._content == self._given else self._content
 
-    def stage(self, work: WorkDirectory) -> None:
+    def create_file(self, work: WorkDirectory) -> None:
         """Create the database file; on failure, leave nothing of it. Raises: OSError."""
         work.remove(FOLDER)
         try:
-            work.stage(FILE, self._given if self._content is None else self._content)
+            work.write_file(FILE, self._given if self._content is None else self._content)
         except OSError:
             work.remove(FOLDER)
             raise
 
-    def take(self, work: WorkDirectory, *, keep: bool) -> str | None:
+    def remove_file(self, work: WorkDirectory, *, keep: bool) -> str | None:
         """Remove the file; if requested, keep its content. Return the problem with the file, if any."""
         try:
             content = work.read(FILE, self.most_bytes) if keep else None

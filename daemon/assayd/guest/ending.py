@@ -18,7 +18,7 @@ from atexit import _run_exitfuncs
 from gc import collect
 
 from . import kernel, private
-from .failures import message_of
+from .failures import exception_message
 from .suppress import suppress
 from .values import type_name
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     _Names = dict[str, object]
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 _NOT_FLUSHED = 120
 """Exit status of a Python program whose output could not be written to the end."""
@@ -67,11 +67,11 @@ def end_program(status: int, *, newest: str, libraries: tuple[str, ...]) -> NoRe
         libraries: the folders of modules that are not cleared.
     """
     flushed = True
-    with suppress(BaseException):  # what it has put there
+    with suppress(BaseException):  # registered by the guest
         _join_threads()
     with suppress(BaseException):
         _run_exitfuncs()
-    if _count_threads():  # of daemons, which would see names vanish
+    if _count_threads():  # daemon threads, which would see names disappear
         _end_interpreter(status)
     with suppress(BaseException):
         flushed = _flush_streams()
@@ -100,7 +100,8 @@ def _flush_streams() -> bool:
                 stream.flush()
         except BaseException as problem:  # noqa: BLE001 - the guest may have put anything there
             flushed = False
-            said = f"Exception ignored when {name} was flushed: {type_name(problem)}: {message_of(problem)}\n"
+            raised = f"{type_name(problem)}: {exception_message(problem)}"
+            said = f"Exception ignored when {name} was flushed: {raised}\n"
             with suppress(OSError):
                 _write(2, said.encode())
     return flushed
@@ -133,7 +134,7 @@ def _own_modules(newest: str, libraries: tuple[str, ...]) -> list[str]:
 
 def _is_of_image(names: _Names, libraries: tuple[str, ...]) -> bool:
     file = names.get("__file__")
-    # What is built into the interpreter has no file.
+    # Built-in modules have no file.
     return file.startswith(libraries) if type(file) is str else names.get("__spec__") is not None
 
 
@@ -143,7 +144,7 @@ def _delete_modules(modules: list[str]) -> None:
     Modules without other references are finalised while their names are still bound. In other modules (e.g.
     if a library references one of their functions), the names are unbound, as in an interpreter's exit.
     """
-    # What is reachable gets into the order of who holds whom, and so is finalised: a text, then its file.
+    # Collecting puts reachable objects in finalisation order: a text stream before its file.
     collect()
     marks = list(_mark_modules(modules))
     collect()

@@ -11,7 +11,7 @@ import sys
 from sys import _getframe
 
 from . import private
-from .builtins_safe import opaque
+from .builtins_safe import make_opaque
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .frames_above import FrameClassifier
     from .reporter import Reporter
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 _MAKERS = ("_init_fn", "_repr_fn", "_frozen_get_del_attr", "_tuple_str", "_hash_fn")
 """The functions of the library that make text of fields; each is given them in a list or tuple.
@@ -42,7 +42,7 @@ def check_field_names(places: FrameClassifier, reporter: Reporter) -> bool:
     dataclasses = sys.modules.get("dataclasses")
     if dataclasses is None:
         return False
-    from keyword import iskeyword  # which the library imports, too
+    from keyword import iskeyword  # which the library imports as well
 
     def refuse() -> None:
         place = places.locate(_getframe(2))
@@ -61,9 +61,11 @@ def check_field_names(places: FrameClassifier, reporter: Reporter) -> bool:
 
     builder = getattr(dataclasses, "_FuncBuilder", None)
     if builder is not None:
-        builder.add_fn = opaque(_check_caller_fields(builder.add_fn, is_named, refuse))
+        builder.add_fn = make_opaque(_check_caller_fields(builder.add_fn, is_named, refuse))
     for name in _MAKERS if builder is None else filter(dataclasses.__dict__.__contains__, _MAKERS):
-        setattr(dataclasses, name, opaque(_check_arguments(getattr(dataclasses, name), is_named, refuse)))
+        setattr(
+            dataclasses, name, make_opaque(_check_arguments(getattr(dataclasses, name), is_named, refuse))
+        )
     return True
 
 
@@ -84,7 +86,7 @@ def _check_caller_fields(
 ) -> Callable[..., Any]:
     def checked(*arguments: Any, **named: Any) -> Any:
         above = _getframe(1).f_locals
-        fields = above[_FIELDS]  # whoever adds text has them: a library that is built otherwise adds none
+        fields = above[_FIELDS]  # added text contains them; a library that is built differently adds none
         fields = (*(fields.values() if type(fields) is dict else fields), *above.get(_LISTED, ()))
         if not all(map(is_named, fields)):
             refuse()

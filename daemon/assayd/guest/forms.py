@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from . import private
-from .arrays import array_form
+from .arrays import build_array_form
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
     from _datetime import date, datetime, time, timedelta
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 TAG = "$py"
 VALUE = "value"
@@ -40,23 +40,23 @@ class ValueForm:
         self.tag, self.value, self.kind, self.of, self.nested = tag, value, kind, of, nested
 
 
-def form_of(value: object) -> ValueForm | None:
+def build_form(value: object) -> ValueForm | None:
     """Return the form of a value; None if the value has no form.
 
     Raises: any exception that code of the value's class raises; for example, a time zone may be guest code.
     """
     kind = type(value)
-    if (found := array_form(value)) is not None:
+    if (found := build_array_form(value)) is not None:
         tag, inner, of = found
         return ValueForm(tag, inner, kind, of=of, nested=True)
     for base, tag, write in _WRITERS:
         if issubclass(kind, base):
             return ValueForm(tag, write(value), base)
     for module, name, tag, read in _LOADED:
-        known = _loaded_class(module, name)
+        known = _get_loaded_class(module, name)
         if known is not None and issubclass(kind, known):
             return ValueForm(tag, read(value), kind)
-    known = _loaded_class("enum", "Enum")
+    known = _get_loaded_class("enum", "Enum")
     if known is not None and issubclass(kind, known):
         member = object.__getattribute__(value, "_name_")
         of = f"{_name(kind)}.{str.__str__(member)}" if type(member) is str else _name(kind)
@@ -75,13 +75,13 @@ _namespace = type.__dict__["__dict__"].__get__
 
 
 def _is_plain_field(field: object) -> bool:
-    known = _loaded_class("dataclasses", "Field")
+    known = _get_loaded_class("dataclasses", "Field")
     if known is None or type(field) is not known:
         return False
     return repr(object.__getattribute__(field, "_field_type")) == "_FIELD"
 
 
-def _loaded_class(module: str, name: str) -> type | None:
+def _get_loaded_class(module: str, name: str) -> type | None:
     loaded = sys.modules.get(module)
     found = None if loaded is None else vars(loaded).get(name)
     return found if isinstance(found, type) else None
@@ -93,7 +93,7 @@ def _name(kind: type) -> str:
 
 
 def _base64(value: bytes | bytearray) -> str:
-    from binascii import b2a_base64  # only where there are bytes
+    from binascii import b2a_base64  # imported only for bytes
 
     return b2a_base64(value, newline=False).decode()
 

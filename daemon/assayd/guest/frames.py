@@ -31,29 +31,29 @@ class FrameError(ValueError):
     """An exception raised for bytes that aren't a frame, or for a frame that exceeds the limits."""
 
 
-def encode(header: Header, body: bytes = b"") -> bytes:
+def encode_frame(header: Header, body: bytes = b"") -> bytes:
     """Return the bytes of one frame.
 
     Raises: FrameError, if the header or the body exceeds its cap.
     """
-    head = json_text.dumps(header)
+    head = json_text.serialize_json(header)
     if len(head) > MAX_HEADER or len(body) > MAX_BODY:
         raise FrameError(f"frame too large to send: header {len(head)}, body {len(body)} bytes")
     return b"".join((len(head).to_bytes(4, "big"), len(body).to_bytes(4, "big"), head, body))
 
 
-def cost(piece: bytes) -> int:
+def window_cost(piece: bytes) -> int:
     """Return the number of bytes that a piece of a relayed stream uses of the window."""
     return max(len(piece), LEAST_COST)
 
 
-def chunks(content: bytes, size: int = MAX_BODY) -> Iterator[bytes]:
+def split_into_bodies(content: bytes, size: int = MAX_BODY) -> Iterator[bytes]:
     """Split content into frame bodies; for empty content, return a single empty body."""
     for start in range(0, max(len(content), 1), size):
         yield content[start : start + size]
 
 
-class Decoder:
+class FrameDecoder:
     """A decoder of frames from pieces of any size. Between feeds, it buffers at most one frame."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Decoder:
         return _LENGTHS_BYTES + int.from_bytes(head, "big") + int.from_bytes(body, "big") - held
 
     @property
-    def pending(self) -> int:
+    def buffered_bytes(self) -> int:
         """Return the number of buffered bytes of an incomplete frame."""
         return len(self._buffer)
 

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 _IMPORT_SYSTEM = "<frozen importlib"
 _IMPORT_MODULES = frozenset({"_frozen_importlib", "importlib", "importlib._bootstrap", "pkgutil"})

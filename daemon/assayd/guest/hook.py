@@ -13,7 +13,7 @@ from sys import _getframe
 from . import private
 from .frames_above import CallerLocation
 from .value import Value
-from .values import is_a, type_name
+from .values import is_real_subclass, type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from .frames_above import FrameClassifier
     from .reporter import Reporter
 
-    Judge = Callable[[str, tuple[object, ...], CallerLocation], "Act | None"]
+    Judge = Callable[[str, tuple[object, ...], CallerLocation], "JudgedEvent | None"]
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 Arguments = tuple[object, ...]
 
@@ -78,7 +78,7 @@ class HookRules(Value):
     allow_native: bool
 
 
-class Act:
+class JudgedEvent:
     """A judged event, with its description and whether the policy allows it."""
 
     __slots__ = ("allowed", "detail", "kind")
@@ -138,43 +138,43 @@ class AuditHook:
             judges.update(dict.fromkeys(events, judge))
         return judges
 
-    def _judge_code(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
+    def _judge_code(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
         """Judge code created at run time and inspection of frames, which guest code itself must not do."""
-        return Act(event, event, False) if place.direct else None
+        return JudgedEvent(event, event, False) if place.direct else None
 
-    def _judge_attribute(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
+    def _judge_attribute(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
         """Judge access to frames by guest code, and replacement of code, also by a library on its behalf."""
-        name = _text(arguments[1])
+        name = _to_text(arguments[1])
         if event == "object.__setattr__":
-            return Act(event, name, False) if name == "__code__" and not place.importing else None
-        return Act(event, name, False) if name in _FRAME_ATTRIBUTES and place.direct else None
+            return JudgedEvent(event, name, False) if name == "__code__" and not place.importing else None
+        return JudgedEvent(event, name, False) if name in _FRAME_ATTRIBUTES and place.direct else None
 
-    def _judge_program(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
-        return Act(event, _text(arguments[0]), self._rules.allow_exec)
+    def _judge_program(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
+        return JudgedEvent(event, _to_text(arguments[0]), self._rules.allow_exec)
 
-    def _judge_reload(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
+    def _judge_reload(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
         """Judge a second load of a module, which would restore names that were removed from the first."""
-        return Act(event, _NEVER_ANEW, False)
+        return JudgedEvent(event, _NEVER_ANEW, False)
 
-    def _judge_fork(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
-        return Act(event, event, self._rules.allow_fork)
+    def _judge_fork(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
+        return JudgedEvent(event, event, self._rules.allow_fork)
 
-    def _judge_native(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
+    def _judge_native(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
         """Judge calls of C functions, but ignore those by modules that are being loaded (e.g. `ctypes`)."""
         if place.importing:
             return None
         named = event.startswith("ctypes.dl") and arguments
-        return Act(
+        return JudgedEvent(
             event,
-            _text(arguments[-1 if "dlsym" in event else 0]) if named else event,
+            _to_text(arguments[-1 if "dlsym" in event else 0]) if named else event,
             self._rules.allow_native,
         )
 
-    def _judge_file(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
+    def _judge_file(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
         """Judge a literal path: in the work directory, a harmless device, or any other path."""
         if type(arguments[0]) is int:
             return None
-        path = _text(arguments[0])
+        path = _to_text(arguments[0])
         if event == "sqlite3.connect" and path in {"", ":memory:"}:
             return None
         full = _resolve(path)
@@ -184,43 +184,43 @@ class AuditHook:
         if reads and full.startswith(_READ_BY_ANYONE):
             return None
         fine = (_SHARED_MEMORY, *_READ_BY_LIBRARIES, *self._places.libraries) if reads else _SHARED_MEMORY
-        return None if not place.direct and f"{full}/".startswith(fine) else Act(event, full, False)
+        return None if not place.direct and f"{full}/".startswith(fine) else JudgedEvent(event, full, False)
 
-    def _judge_lookup(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
+    def _judge_lookup(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
         port = arguments[1] if event == "socket.getaddrinfo" else None
         return self._judge_destination(arguments[0], port)
 
-    def _judge_address(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
+    def _judge_address(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
         address = arguments[1]
-        if not is_a(address, tuple) or tuple.__len__(address) < 2:
+        if not is_real_subclass(address, tuple) or tuple.__len__(address) < 2:
             return None
         return self._judge_destination(tuple.__getitem__(address, 0), tuple.__getitem__(address, 1))
 
-    def _judge_socket(self, event: str, arguments: Arguments, place: CallerLocation) -> Act | None:
+    def _judge_socket(self, event: str, arguments: Arguments, place: CallerLocation) -> JudgedEvent | None:
         if place.importing:
-            return None  # a library that finds out what there is; the system call filter answers it
+            return None  # a library that probes for features; the system call filter answers it
         family = arguments[1]
         if type(family) is not int:
-            family = int.__index__(family) if is_a(family, int) else 0
+            family = int.__index__(family) if is_real_subclass(family, int) else 0
         if family in {_AF_OF_DESCRIPTOR, _AF_UNIX} or self._rules.allow_inet:
             return None
-        return Act("network", f"socket family {family}", False)
+        return JudgedEvent("network", f"socket family {family}", False)
 
-    def _judge_destination(self, host: object, port: object) -> Act | None:
+    def _judge_destination(self, host: object, port: object) -> JudgedEvent | None:
         """Judge a network destination; under an allowlist, guest code can reach only the proxy."""
-        name = "" if host is None else _text(host)
+        name = "" if host is None else _to_text(host)
         if self._rules.allow_inet and name in _LOOPBACK:
             return None
-        return Act("network", name if port is None else f"{name}:{_text(port)}", False)
+        return JudgedEvent("network", name if port is None else f"{name}:{_to_text(port)}", False)
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
     """Return any value as a string, without running code of its class."""
-    if is_a(value, str):
+    if is_real_subclass(value, str):
         return str.__str__(value)
-    if is_a(value, bytes):
+    if is_real_subclass(value, bytes):
         return bytes.decode(value, "utf-8", "backslashreplace")
-    if is_a(value, int):
+    if is_real_subclass(value, int):
         return int.__repr__(value) if -(10**12) < int.__index__(value) < 10**12 else "a large number"
     return f"a {type_name(value)}"
 

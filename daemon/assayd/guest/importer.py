@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     _Asked = tuple[str, _Names, _Names, Sequence[str] | None, int]
     """What ``__import__`` was called with: name, global names, local names, wanted names, level."""
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 _real_import = builtins.__import__
 _bootstrap: Any = _frozen_importlib
@@ -72,11 +72,11 @@ class ImportGuard:
 
     def share(self) -> None:
         """Prepare for calls of `shared`, before any guest code runs."""
-        from opcode import opmap  # only where built-in names are shared
+        from opcode import opmap  # imported only if built-in names are shared
 
         self._import_statement = opmap["IMPORT_NAME"]
 
-    def guest_begins(self) -> None:
+    def start_judging_names(self) -> None:
         """Judge modules that are imported by name from now on; earlier names aren't guest code's choice."""
         self._begun = True
 
@@ -88,7 +88,7 @@ class ImportGuard:
             return module in self._rules.allowed
         return _covers(self._rules.allowed, module)
 
-    def guarded(
+    def import_guarded(
         self,
         name: str,
         globals: Mapping[str, object] | None = None,  # noqa: A002 - the names of the function it replaces
@@ -99,7 +99,7 @@ class ImportGuard:
         """Import a module in the place of ``__import__``. Raises: ImportError, if the policy refuses it."""
         return self._guard_import(_getframe(1), (name, globals, locals, fromlist, level))
 
-    def shared(
+    def import_shared(
         self,
         name: str,
         globals: Mapping[str, object] | None = None,  # noqa: A002 - the names of the function it replaces
@@ -119,7 +119,7 @@ class ImportGuard:
             self._judge_by_name(str.__str__(name), caller)
         return _real_import(*asked)
 
-    def by_name(self, name: str, package: str | None = None, level: int = 0) -> object:
+    def import_by_name(self, name: str, package: str | None = None, level: int = 0) -> object:
         """Import a module for ``importlib.import_module``. Raises: ImportError, if it is refused."""
         if not level:
             self._judge_by_name(str.__str__(name), _getframe(1))
@@ -140,7 +140,7 @@ class ImportGuard:
     def _guard_import(self, frame: FrameType, asked: _Asked) -> object:
         name, names, local_names, fromlist, level = asked
         by_c = type(fromlist) is list and not fromlist
-        # Plain copies: a subclass could say one thing here and another to the import itself.
+        # Plain copies, because a subclass could give the import a different answer.
         wanted = tuple(str.__str__(item) for item in fromlist or ())
         name = str.__str__(name)
         if name not in _FREE and not (by_c and name in _IMPORTED_BY_C):

@@ -6,7 +6,7 @@ from _json import encode_basestring_ascii, make_encoder, make_scanner
 
 from . import private
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 
 class _ScannerRules:
@@ -43,6 +43,6 @@ def loads(text: bytes | bytearray) -> object:
     return value
 
 
-def dumps(value: object) -> bytes:
+def serialize_json(value: object) -> bytes:
     """Return a value as ASCII JSON. Raises: ValueError or TypeError, if JSON can't express the value."""
     return "".join(_encode(value, 0)).encode()

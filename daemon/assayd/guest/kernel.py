@@ -95,7 +95,7 @@ def flush_c_streams() -> None:
     _fflush_function(None)
 
 
-def child_signals() -> int:
+def open_child_signals() -> int:
     """Return a descriptor that becomes readable when a child exits; block SIGCHLD from now on.
 
     The signal is blocked and read from a descriptor, so that PID 1 needs no signal handlers: processes in

@@ -13,7 +13,7 @@ from os import getpid
 from sys import _getframe
 
 from . import private
-from .builtins_safe import opaque
+from .builtins_safe import make_opaque
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from .frames_above import FrameClassifier
     from .reporter import Reporter
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 _leave = os._exit
 
 
-def refuse_to_leave(places: FrameClassifier, reporter: Reporter) -> None:
+def block_os_exit(places: FrameClassifier, reporter: Reporter) -> None:
     """Replace ``os._exit``, in this process only, with a function that refuses and reports the call."""
     ours = getpid()
 
@@ -38,4 +38,4 @@ def refuse_to_leave(places: FrameClassifier, reporter: Reporter) -> None:
         reporter.event("os._exit", "os._exit", allowed=False, enforced=True, file=place.file, line=place.line)
         raise PermissionError("os._exit is not allowed by the policy: let the code end by itself")
 
-    os._exit = posix._exit = opaque(refuse)
+    os._exit = posix._exit = make_opaque(refuse)

@@ -8,13 +8,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 MOST_CHARS = 40
 _MOST_COMPARED = 2000
 
 
-def edit_distance(one: str, other: str) -> int:
+def compute_edit_distance(one: str, other: str) -> int:
     """Return the number of letters to change, add, remove or swap; 1 if only letter case differs."""
     if one.lower() == other.lower():
         return 1
@@ -30,7 +30,7 @@ def edit_distance(one: str, other: str) -> int:
     return last[-1]
 
 
-def _without_digits(name: str) -> str:
+def _strip_digits(name: str) -> str:
     """Return a name without its digits, since e.g. level_3 isn't a misspelling of level_0."""
     return "".join(letter for letter in name if not letter.isdigit()) if any(map(str.isdigit, name)) else name
 
@@ -40,7 +40,7 @@ def max_edit_distance(name: str) -> int:
     return 1 if len(name) <= 4 else 2
 
 
-def nearest(name: str, names: Iterable[str]) -> tuple[str, bool] | None:
+def find_nearest(name: str, names: Iterable[str]) -> tuple[str, bool] | None:
     """Return the nearest name, and whether only this name is one edit away; None if no name is near."""
     most, found = max_edit_distance(name), dict[str, int]()
     if len(name) > MOST_CHARS:
@@ -51,9 +51,9 @@ def nearest(name: str, names: Iterable[str]) -> tuple[str, bool] | None:
         if (
             other != name
             and abs(len(other) - len(name)) <= most
-            and _without_digits(other) != _without_digits(name)
+            and _strip_digits(other) != _strip_digits(name)
         ):
-            steps = edit_distance(name, other)
+            steps = compute_edit_distance(name, other)
             if steps <= most:
                 found[other] = steps
     if not found:

@@ -15,7 +15,7 @@ import gc
 import os
 
 from . import child, json_text
-from .answering import serve
+from .answering import serve_solution
 from .seccomp import REPORT
 from .value import Value
 
@@ -77,8 +77,8 @@ class SolutionForkServer:
             os.set_blocking(one, False)
         return found
 
-    def news(self) -> list[tuple[str, int, int]]:
-        """Return the nursery's messages: ``pid`` or ``end``, serial number, and PID or wait status."""
+    def read_messages(self) -> list[tuple[str, int, int]]:
+        """Return the fork server's messages: ``pid`` or ``end``, serial number, and PID or wait status."""
         found: list[tuple[str, int, int]] = []
         while True:
             try:
@@ -148,7 +148,7 @@ def _run_solution(
     status = _BROKEN
     try:
         stdin, stdout, stderr, report, calls, answers = _duplicate_above(passed)
-        child.separate(
+        child.detach_from_runner(
             child.Descriptors(
                 stdin=stdin,
                 stdout=stdout,
@@ -159,12 +159,12 @@ def _run_solution(
                 paired=(calls, answers),
             )
         )
-        child.drop_rights(confinement, child.SOLUTION)
+        child.drop_privileges(confinement, child.SOLUTION)
         os.close(child.ORDER)
         given: Mapping[str, object] = json_text.loads(document)  # type: ignore[assignment]  # the daemon wrote it
         confinement.policy.install()
         gc.enable()
-        serve(given, confinement.policy, READING, WRITING)
+        serve_solution(given, confinement.policy, READING, WRITING)
         status = 0
     except BaseException:  # noqa: BLE001 - guest code ran; nothing may get back into our own
         from traceback import format_exc

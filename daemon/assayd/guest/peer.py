@@ -10,7 +10,7 @@ from __future__ import annotations
 from os import read, write
 
 from . import json_text, private
-from .frames import Decoder, chunks, encode
+from .frames import FrameDecoder, encode_frame, split_into_bodies
 from .suppress import suppress
 from .transfer import MessageDecoder, MessageEncoder, TransferError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .frames import Header
     from .transfer import Classes, Form
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 MOST_BYTES = 8 * 2**20
 """The size of one message."""
@@ -32,15 +32,15 @@ _MOST_DEEP = 50
 Raised = dict[str, object]
 
 
-class PeerGone(Exception):
+class PeerExited(Exception):
     """An exception raised when the peer has exited; the message is the reason."""
 
 
-class PeerFault(Exception):
+class InvalidPeerMessage(Exception):
     """An exception raised when the peer sent an invalid message, or when a value can't be transferred."""
 
 
-class RemoteRaised(Exception):
+class RemoteException(Exception):
     """An exception raised when the peer's code raised an exception, which `told` describes."""
 
     def __init__(self, told: Raised, args: object) -> None:
@@ -73,7 +73,7 @@ class Peer:
         self._reading, self._writing = reading, writing
         self._represent, self._describe = represent, describe
         self._perform, self._explain = perform, explain
-        self._decoder = Decoder()
+        self._decoder = FrameDecoder()
         self._waiting: list[tuple[Header, bytes]] = []
         self.classes: Classes = {}
         self.kept: list[object] = []
@@ -89,7 +89,7 @@ class Peer:
             self.kept.append(value)
         return number
 
-    def adopt(self, number: int, value: object) -> None:
+    def register_proxy(self, number: int, value: object) -> None:
         """Register a proxy for the peer's value with this number."""
         self._theirs[number] = value
         self._their_numbers[id(value)] = number
@@ -119,9 +119,9 @@ class Peer:
             incoming.add(_require_list(nodes))
             args, kwargs = (incoming.value(form) for form in _require_parts(given, 2))
         except TransferError as problem:
-            raise PeerFault(str(problem)) from None
+            raise InvalidPeerMessage(str(problem)) from None
         if type(args) is not list or type(kwargs) is not dict or not _is_index(number, self.kept):
-            raise PeerFault("a call of nothing")
+            raise InvalidPeerMessage("a call of nothing")
         asked_of = self.kept[number]
         value, raised = self._perform_request(str(operation), asked_of, str(name), args, kwargs)
         self._send_answer(value, raised, incoming.objects, _require_list(nodes), (str(operation), str(name)))
@@ -129,44 +129,44 @@ class Peer:
     def send(self, kind: str, content: object) -> None:
         """Send a message. Raises: TransferError, if the message is too large; PeerGone."""
         try:
-            body = json_text.dumps(content)
+            body = json_text.serialize_json(content)
         except (TypeError, ValueError, RecursionError) as problem:
             raise TransferError(f"a value can't be transferred: {problem}") from None
         if len(body) > MOST_BYTES:
             raise TransferError(f"a value of {len(body)} bytes is too large to be transferred")
-        parts = list(chunks(body))
+        parts = list(split_into_bodies(body))
         for number, part in enumerate(parts, 1):
-            rest = memoryview(encode({"type": kind, "more": number < len(parts)}, part))
+            rest = memoryview(encode_frame({"type": kind, "more": number < len(parts)}, part))
             try:
                 while rest:
                     rest = rest[write(self._writing, rest) :]
             except BrokenPipeError:
-                raise PeerGone("it has ended") from None
+                raise PeerExited("it has ended") from None
 
     def receive(self) -> tuple[str, object]:
         """Return the next message. Raises: PeerGone, PeerFault."""
         kind, body = "", bytearray()
         while True:
             header, part = self._read_frame()
-            if header["type"] == "ended":  # said by the runner, perhaps in the middle of a message
-                raise PeerGone(str(json_text.loads(part)))
+            if header["type"] == "ended":  # sent by the runner, perhaps in the middle of a message
+                raise PeerExited(str(json_text.loads(part)))
             body += part
             if len(body) > MOST_BYTES or (kind and header["type"] != kind):
-                raise PeerFault("a message that is too large, or mixed up")
+                raise InvalidPeerMessage("a message that is too large, or mixed up")
             kind = str(header["type"])
             if header.get("more") is not True:
                 break
         try:
             content = json_text.loads(body)
         except (ValueError, RecursionError):
-            raise PeerFault("a message that isn't JSON") from None
+            raise InvalidPeerMessage("a message that isn't JSON") from None
         return kind, content
 
     def _read_frame(self) -> tuple[Header, bytes]:
         while not self._waiting:
             content = read(self._reading, _READ_BYTES)
             if not content:
-                raise PeerGone("it has ended")
+                raise PeerExited("it has ended")
             self._waiting = list(self._decoder.feed(content))
         return self._waiting.pop(0)
 
@@ -186,7 +186,7 @@ class Peer:
             raise ValueError("no handle")
         if number not in self._theirs:
             found = self._represent(self, number, kind, [name for name in names if type(name) is str])
-            self.adopt(number, found)
+            self.register_proxy(number, found)
         return self._theirs[number]
 
     def _perform_request(
@@ -197,9 +197,9 @@ class Peer:
             _check_depth(self._deep)
             made = self._perform(operation, value, name, args, kwargs)
             if operation == "call" and issubclass(type(value), type) and type(made) is value:
-                self.keep(made)  # an instance that was asked for stays one, whatever its base class
+                self.keep(made)  # a requested instance stays an instance, whatever its base class
             return made, None
-        except (PeerGone, PeerFault):
+        except (PeerExited, InvalidPeerMessage):
             raise
         except BaseException as problem:  # noqa: BLE001 - foreign code, which may raise whatever it likes
             return None, self._explain(problem, operation, name)
@@ -229,7 +229,7 @@ class Peer:
 
     def _read_result(self, kind: str, answer: object, objects: list[object]) -> object:
         if kind != "answer":
-            raise PeerFault(f"a message {kind[:20]!r} in the place of an answer")
+            raise InvalidPeerMessage(f"a message {kind[:20]!r} in the place of an answer")
         form, nodes, changes, raised = _require_parts(answer, 4)
         incoming = MessageDecoder(self._from_handle, self.classes, objects)
         try:
@@ -238,9 +238,9 @@ class Peer:
             incoming.update(changes)
             if raised is not None:
                 told = raised if type(raised) is dict else {}
-                raise RemoteRaised(told, self._exception_arguments(told))
+                raise RemoteException(told, self._exception_arguments(told))
         except TransferError as problem:
-            raise PeerFault(str(problem)) from None
+            raise InvalidPeerMessage(str(problem)) from None
         return value
 
     def _exception_arguments(self, told: Raised) -> object:
@@ -257,13 +257,13 @@ def _check_depth(deep: int) -> None:
 
 def _require_parts(content: object, count: int) -> list[object]:
     if type(content) is not list or len(content) != count:
-        raise PeerFault("a message of another form")
+        raise InvalidPeerMessage("a message of another form")
     return content
 
 
 def _require_list(content: object) -> list[object]:
     if type(content) is not list:
-        raise PeerFault("a message of another form")
+        raise InvalidPeerMessage("a message of another form")
     return content
 
 

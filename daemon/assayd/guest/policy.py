@@ -12,12 +12,12 @@ import sys
 
 from . import private
 from .attributes import AttributeGuard
-from .builtins_safe import guest_builtins, opaque
+from .builtins_safe import guest_builtins, make_opaque
 from .field_names import check_field_names
 from .frames_above import FrameClassifier
 from .hook import AuditHook, HookRules
 from .importer import ImportGuard
-from .leaving import refuse_to_leave
+from .leaving import block_os_exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .reporter import Reporter
     from .requests import BeginFrame
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 
 class RuntimePolicy:
@@ -45,9 +45,9 @@ class RuntimePolicy:
         )
         self._hook = AuditHook(rules, self._places, reporter)
         self.attributes = AttributeGuard()
-        guarded = self.attributes.functions()
+        guarded = self.attributes.guarded_functions()
         self._builtins = {
-            kind: guest_builtins(kind, self._imports.guarded, guarded) for kind in ("safe", "full")
+            kind: guest_builtins(kind, self._imports.import_guarded, guarded) for kind in ("safe", "full")
         }
 
     @property
@@ -79,13 +79,13 @@ class RuntimePolicy:
         if not check_field_names(places, reporter):
             self._imports.call_until_true(lambda: check_field_names(places, reporter))
 
-    def refuse_to_leave(self) -> None:
+    def block_os_exit(self) -> None:
         """Refuse calls of ``os._exit`` in this process, so that the program always sends its record."""
-        refuse_to_leave(self._places, self._reporter)
+        block_os_exit(self._places, self._reporter)
 
-    def guest_begins(self) -> None:
+    def start_attributing(self) -> None:
         """Record that submitted code now begins to run; earlier operations aren't attributed to it."""
-        self._imports.guest_begins()
+        self._imports.start_judging_names()
 
     def share_builtins(self, submitted: Mapping[str, str]) -> dict[str, object]:
         """Add the guarded importer to the interpreter's built-in names, and return these names.
@@ -98,6 +98,6 @@ class RuntimePolicy:
         """
         self._places.submitted.update(submitted)
         self._imports.share()
-        vars(builtins)["__import__"] = opaque(self._imports.shared)
-        vars(_frozen_importlib)["_gcd_import"] = opaque(self._imports.by_name)
+        vars(builtins)["__import__"] = make_opaque(self._imports.import_shared)
+        vars(_frozen_importlib)["_gcd_import"] = make_opaque(self._imports.import_by_name)
         return vars(builtins)

@@ -8,7 +8,7 @@ NAMES = dict(vars(builtins))
 """One copy for all of our modules, made before any guest code runs."""
 
 
-def isolate(module: dict[str, object]) -> None:
+def isolate_builtins(module: dict[str, object]) -> None:
     """Give a module a copy of the built-in names, for functions defined after the call.
 
     In these functions, `builtins.len = …` in guest code has no effect.

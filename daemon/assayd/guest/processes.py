@@ -12,7 +12,7 @@ import time
 
 from . import kernel
 from .suppress import suppress
-from .tasks import read_tasks, used_s
+from .tasks import read_cpu_time_s, read_tasks
 from .value import Value
 
 TYPE_CHECKING = False
@@ -43,11 +43,11 @@ class ProcessesRemain(RuntimeError):
     """An exception raised when killed processes didn't exit in time."""
 
 
-class Unconfined(RuntimeError):
+class UnconfinedChild(RuntimeError):
     """An exception raised when a child ended before it dropped its privileges and received its request."""
 
 
-class Processes:
+class DescendantProcesses:
     """The descendants of this process."""
 
     def __init__(self, cgroup: Cgroup) -> None:
@@ -58,7 +58,7 @@ class Processes:
         if not self._is_init:
             kernel.become_subreaper()
 
-    def spare(self, pid: int) -> None:
+    def exclude(self, pid: int) -> None:
         """Exclude a trusted process, which lives as long as the attempt, from counting and killing."""
         self._spared.add(pid)
 
@@ -71,8 +71,8 @@ class Processes:
 
     def has_no_processes(self) -> bool:
         """Return whether no process remains, running or unreaped; ignore spared processes."""
-        # In this order: a process that ends between the two looks is found by the second.
-        if self._spared and self._running():
+        # In this order, so that the second check finds a process that ends between the two.
+        if self._spared and self._find_running():
             return False
         try:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -82,9 +82,9 @@ class Processes:
 
     def tasks(self) -> Iterator[KernelTask]:
         """Return the kernel's data about the tasks of all descendants."""
-        return read_tasks(self._pids())
+        return read_tasks(self._list_pids())
 
-    def _pids(self) -> list[int]:
+    def _list_pids(self) -> list[int]:
         """Return the PIDs of all descendants, including unreaped ones."""
         if self._is_init:
             return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
@@ -98,11 +98,11 @@ class Processes:
         """
         if self._is_init and (counted_s := self._cgroup.cpu_s()) is not None:
             return counted_s - time.process_time()
-        return self._reaped_s + used_s(self._pids())
+        return self._reaped_s + read_cpu_time_s(self._list_pids())
 
     def count(self) -> int:
         """Return the number of running descendants, including stopped ones."""
-        return 0 if self.has_no_processes() else len(self._running())
+        return 0 if self.has_no_processes() else len(self._find_running())
 
     def kill_all(self) -> Iterator[ReapedProcess]:
         """Kill and reap all processes; yield the reaped processes.
@@ -119,15 +119,15 @@ class Processes:
 
     def _kill_once(self) -> None:
         if self._is_init and not self._spared:
-            # One call reaches them all: a fork on its way fails when the signal is pending.
+            # One call kills them all, because a concurrent fork fails while the signal is pending.
             with suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)
             return
-        for pid in self._running():
+        for pid in self._find_running():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    def _running(self) -> set[int]:
+    def _find_running(self) -> set[int]:
         parents = {pid: parent for pid, parent, state in _iter_processes() if state not in _DEAD}
         found = set(parents) - {1} if self._is_init else _find_descendants(os.getpid(), parents)
         return found - self._spared

@@ -14,8 +14,8 @@ import socket
 import struct
 from collections import deque
 
-from .frames import LEAST_COST, WINDOW, cost
-from .requests import Fault, RelayCaps, get
+from .frames import LEAST_COST, WINDOW, window_cost
+from .requests import InvalidRequest, RelayCaps, get
 from .selector import READ, WRITE
 from .suppress import suppress
 
@@ -80,7 +80,7 @@ class GuestRelay:
 
     def open(self, caps: RelayCaps) -> Mapping[str, str]:
         """Start the listener; return environment variables with the proxy's address. Raises: OSError."""
-        # In a container always the same port, so that equal code runs the same; elsewhere it may be taken.
+        # In a container, always the same port, so that runs are reproducible; elsewhere, it may be in use.
         port = PORT if os.getpid() == 1 else 0
         self._caps = caps
         self._listener = socket.create_server(("127.0.0.1", port), backlog=_QUEUE)
@@ -104,11 +104,11 @@ class GuestRelay:
         while self._listener is not None and (waiting := self._accept_one()) is not None:
             waiting.close()
 
-    def take(self, header: Header, body: bytes) -> None:
+    def process_frame(self, header: Header, body: bytes) -> None:
         """Process a frame from the daemon; ignore a frame for a closed connection. Raises: Fault."""
         number = get(header, "stream", int)
         if self._listener is None or not 0 <= number < self._next:
-            raise Fault(f"stream {number} doesn't exist")
+            raise InvalidRequest(f"stream {number} doesn't exist")
         connection = self._connections.get(number)
         if connection is None:
             return
@@ -116,7 +116,7 @@ class GuestRelay:
             case "stream_data":
                 connection.unsent += body
                 if len(connection.unsent) > WINDOW:
-                    raise Fault(f"stream {number} got more than it gave credit for")
+                    raise InvalidRequest(f"stream {number} got more than it gave credit for")
             case "stream_end":
                 connection.daemon_ended = True
             case "stream_credit":
@@ -126,7 +126,7 @@ class GuestRelay:
                 self._close_connection(connection)
                 return
             case other:
-                raise Fault(f"{other} was not expected")
+                raise InvalidRequest(f"{other} was not expected")
         self._transfer(connection)
 
     def _listen(self) -> None:
@@ -160,7 +160,7 @@ class GuestRelay:
         except (BlockingIOError, ConnectionAbortedError):
             return None
         except OSError:
-            # No descriptor is left: the next that is closed, or the next unit, takes this up again.
+            # No descriptor is available: listening restarts when one is closed, or with the next unit.
             self._stop_listening()
             return None
 
@@ -187,7 +187,7 @@ class GuestRelay:
         self._update_events(connection)
 
     def _on_ready(self, connection: _Connection) -> None:
-        # Its descriptor may be another connection's by now.
+        # Its descriptor may belong to another connection by now.
         if self._connections.get(connection.number) is connection:
             self._transfer(connection)
 
@@ -222,7 +222,7 @@ class GuestRelay:
         most = min(connection.credit, _READ_BYTES)
         content = _or_none_if_blocking(lambda: connection.socket.recv(most))
         if content:
-            connection.credit -= cost(content)
+            connection.credit -= window_cost(content)
             self._send_frame("stream_data", connection, content)
         elif content is not None:
             connection.guest_ended = True

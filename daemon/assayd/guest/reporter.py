@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Record = Mapping[str, object]
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 MAX_DETAIL = 200
 MAX_FILE = 100
@@ -70,7 +70,7 @@ class Reporter:
                 b"",
             )
 
-    def progress(self, record: Record) -> None:
+    def report_progress(self, record: Record) -> None:
         """Write a line of the result, before the result record."""
         content = _encode_utf8("".join((*self._encode(record, 0), "\n")))
         with self._lock:
@@ -96,7 +96,7 @@ class Reporter:
 
 
 def _encode_utf8(text: str) -> bytes:
-    # Half a surrogate pair becomes the escape that JSON has for it.
+    # Half a surrogate pair becomes its JSON escape.
     return text.encode("utf-8", "backslashreplace")
 
 

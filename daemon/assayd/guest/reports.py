@@ -5,7 +5,7 @@ This module counts, limits and forwards the data. The daemon decides whether a r
 
 from __future__ import annotations
 
-from .frames import Decoder, FrameError
+from .frames import FrameDecoder, FrameError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _MAX_FILE = 100
 _EVENT_FIELDS = ("kind", "detail", "allowed", "enforced", "file", "line")
 
 
-class Reports:
+class ReportReader:
     """A reader of the report frames from a child's pipe."""
 
     def __init__(self, unit: int, result_bytes: int) -> None:
@@ -37,7 +37,7 @@ class Reports:
         self.passes_events = True
         self._unit = unit
         self._cap = result_bytes
-        self._decoder = Decoder()
+        self._decoder = FrameDecoder()
         self._read_bytes = 0
         self._result_bytes = 0
         self._events = 0
@@ -59,7 +59,7 @@ class Reports:
 
     def finish(self) -> Iterator[tuple[Header, bytes]]:
         """Process the end of the stream; return the frame that ends an incomplete result of the child."""
-        if self.malformed is None and (self._decoder.pending or self._in_result):
+        if self.malformed is None and (self._decoder.buffered_bytes or self._in_result):
             self.malformed = "the report ends in the middle of a frame or result"
         if self._in_result and self.results < _RESULTS_PASSED:
             yield {"type": "result", "unit": self._unit, "index": self.results, "last": True}, b""
@@ -101,7 +101,7 @@ class SolutionReportReader:
     """A reader of a solution's report frames that returns only policy events."""
 
     def __init__(self, unit: int, result_bytes: int) -> None:
-        self._reports = Reports(unit, result_bytes)
+        self._reports = ReportReader(unit, result_bytes)
 
     def feed(self, content: bytes) -> Iterator[tuple[Header, bytes]]:
         """Return the policy events in the received frames."""

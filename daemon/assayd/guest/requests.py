@@ -22,7 +22,7 @@ _MAX_NAME = 255
 _MAX_DEPTH = 16
 
 
-class Fault(Exception):
+class InvalidRequest(Exception):
     """A request that the runner cannot fulfil. The error ends the connection to the daemon."""
 
 
@@ -94,17 +94,17 @@ class UnitRequest(Value):
 
 def read_attempt(header: Header) -> BeginFrame:
     """Parse the header of a `begin` frame. Raises: Fault."""
-    limits = mapping(header, "limits")
+    limits = get_object(header, "limits")
     return BeginFrame(
         limits=GuestLimits(**{name: _get_positive_int(limits, name) for name in GuestLimits.__slots__}),
-        imports=_read_import_rules(mapping(header, "imports")),
-        relay=_read_relay_caps(mapping(header, "network")),
+        imports=_read_import_rules(get_object(header, "imports")),
+        relay=_read_relay_caps(get_object(header, "network")),
         allow_exec=get(header, "allow_exec", bool),
-        folders=tuple(_check_path(folder) for folder in texts(header, "folders")),
-        collect=texts(header, "collect"),
+        folders=tuple(_check_path(folder) for folder in get_strings(header, "folders")),
+        collect=get_strings(header, "collect"),
         changed_only=get(header, "changed_only", bool),
-        programs=texts(header, "programs"),
-        preload=texts(header, "preload"),
+        programs=get_strings(header, "programs"),
+        preload=get_strings(header, "preload"),
     )
 
 
@@ -112,7 +112,7 @@ def read_unit(header: Header) -> UnitRequest:
     """Parse the header of a `unit` frame. Raises: Fault."""
     deadline = header.get("deadline_s")
     if not isinstance(deadline, int | float) or isinstance(deadline, bool) or not deadline > 0:
-        raise Fault("deadline_s is not a positive number")
+        raise InvalidRequest("deadline_s is not a positive number")
     return UnitRequest(
         index=get(header, "unit", int),
         name=get(header, "name", str),
@@ -133,21 +133,21 @@ def get(header: Mapping[str, object], name: str, kind: type[_T]) -> _T:
     """Return a header field. Raises: Fault, if its type isn't exactly the given type."""
     value = header.get(name)
     if type(value) is not kind:
-        raise Fault(f"{name} is not a {kind.__name__}")
+        raise InvalidRequest(f"{name} is not a {kind.__name__}")
     return value
 
 
-def mapping(header: Mapping[str, object], name: str) -> dict[str, object]:
+def get_object(header: Mapping[str, object], name: str) -> dict[str, object]:
     """Return a header field. Raises: Fault, if it isn't an object."""
     return get(header, name, dict)
 
 
-def texts(header: Mapping[str, object], name: str) -> tuple[str, ...]:
+def get_strings(header: Mapping[str, object], name: str) -> tuple[str, ...]:
     """Return a header field. Raises: Fault, if it isn't an array of strings."""
     values: list[object] = get(header, name, list)
     found = tuple(value for value in values if isinstance(value, str))
     if len(found) != len(values):
-        raise Fault(f"{name} is not a list of strings")
+        raise InvalidRequest(f"{name} is not a list of strings")
     return found
 
 
@@ -162,11 +162,11 @@ def _read_relay_caps(network: Mapping[str, object]) -> RelayCaps | None:
 def _check_path(path: str) -> str:
     parts = path.split("/")
     if len(parts) > _MAX_DEPTH or len(path.encode("utf-8", "surrogatepass")) > _MAX_PATH:
-        raise Fault("a file's path is too long")
+        raise InvalidRequest("a file's path is too long")
     if not path.isprintable() or any(not part or part in {".", ".."} for part in parts):
-        raise Fault(f"not a relative path inside the work directory: {path!a}")
+        raise InvalidRequest(f"not a relative path inside the work directory: {path!a}")
     if any(len(part.encode()) > _MAX_NAME for part in parts):
-        raise Fault("a file's name is too long")
+        raise InvalidRequest("a file's name is too long")
     return path
 
 
@@ -174,8 +174,8 @@ def _read_import_rules(imports: Mapping[str, object]) -> ImportRules:
     enforce_forbidden = get(imports, "enforce_forbidden", bool)
     return ImportRules(
         enforce=_get_choice(imports, "mode", "enforce", "observe") == "enforce",
-        allowed=frozenset(texts(imports, "allowed")),
-        denied=frozenset(texts(imports, "denied") if enforce_forbidden else ()),
+        allowed=frozenset(get_strings(imports, "allowed")),
+        denied=frozenset(get_strings(imports, "denied") if enforce_forbidden else ()),
         exact=_get_choice(imports, "submodules", "inherit", "exact") == "exact",
     )
 
@@ -183,12 +183,12 @@ def _read_import_rules(imports: Mapping[str, object]) -> ImportRules:
 def _get_positive_int(header: Mapping[str, object], name: str) -> int:
     value = get(header, name, int)
     if value < 1:
-        raise Fault(f"{name} is not positive")
+        raise InvalidRequest(f"{name} is not positive")
     return value
 
 
 def _get_choice(header: Mapping[str, object], name: str, *choices: str) -> str:
     value = get(header, name, str)
     if value not in choices:
-        raise Fault(f"{name} is none of {', '.join(choices)}")
+        raise InvalidRequest(f"{name} is none of {', '.join(choices)}")
     return value

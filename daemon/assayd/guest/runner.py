@@ -14,10 +14,10 @@ import time
 
 from . import kernel
 from .cgroup import Cgroup
-from .frames import PROTOCOL, Decoder, FrameError, encode
-from .processes import Processes, ProcessesRemain, Unconfined
+from .frames import PROTOCOL, FrameDecoder, FrameError, encode_frame
+from .processes import DescendantProcesses, ProcessesRemain, UnconfinedChild
 from .programs import PROGRAMS, load_programs
-from .requests import Fault, get, read_attempt, read_unit, texts
+from .requests import InvalidRequest, get, get_strings, read_attempt, read_unit
 from .selector import HANG_UP, READ, Selector
 from .startup import (
     create_text_streams,
@@ -32,9 +32,9 @@ from .startup import (
     stop_deferring_handlers,
 )
 from .suppress import suppress
-from .tasks import OwnProcessorWait
+from .tasks import RunQueueDelayMeter
 from .unit import RunnerContext
-from .workdir import NotEmptied, WorkDirectory
+from .workdir import WorkDirectory, WorkDirectoryNotEmptied
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def main(work: str = WORK) -> NoReturn:
 def prepare() -> None:
     """Load everything that any attempt can need; a template calls this function before it is cloned."""
     from .builtins_safe import collect_builtins
-    from .seccomp import cached_filters
+    from .seccomp import get_filters
 
     load_session()
     load_programs(PROGRAMS)
@@ -77,7 +77,7 @@ def prepare() -> None:
     extract_environment()
     collect_builtins()
     for allow_exec in (False, True):
-        cached_filters(allow_exec=allow_exec, allow_inet=False)
+        get_filters(allow_exec=allow_exec, allow_inet=False)
     record_own_modules()
 
 
@@ -94,13 +94,13 @@ class Runner:
     def __init__(self, source: int, sink: int, work: str, environment: Mapping[str, str]) -> None:
         self._source = source
         self._sink = sink
-        self._decoder = Decoder()
-        self._children = kernel.child_signals()
+        self._decoder = FrameDecoder()
+        self._children = kernel.open_child_signals()
         cgroup = Cgroup()
         self._around = RunnerContext(
             selector=Selector(),
-            processes=Processes(cgroup),
-            waiting=OwnProcessorWait(),
+            processes=DescendantProcesses(cgroup),
+            waiting=RunQueueDelayMeter(),
             cgroup=cgroup,
             work=WorkDirectory(work),
             environment=environment,
@@ -123,9 +123,9 @@ class Runner:
         try:
             while self._exit is None:
                 self._run_once()
-        except Unconfined as problem:
+        except UnconfinedChild as problem:
             self._send_fault("unconfined", str(problem))
-        except (Fault, FrameError, ProcessesRemain, NotEmptied, OSError) as problem:
+        except (InvalidRequest, FrameError, ProcessesRemain, WorkDirectoryNotEmptied, OSError) as problem:
             self._send_fault("fault", f"{type(problem).__name__}: {problem}")
         with suppress(OSError):  # the daemon has disconnected
             self._flush()
@@ -141,7 +141,7 @@ class Runner:
 
     def _run_once(self) -> None:
         self._wait_for_events()
-        if self._unit is not None and self._unit.turn():
+        if self._unit is not None and self._unit.check():
             more = self._unit.request.more
             self._unit = None
             self._update_read_events()
@@ -151,7 +151,7 @@ class Runner:
 
     def _wait_for_events(self) -> None:
         """Wait for events; before a potentially long wait, send the buffered output."""
-        wait_s = self._unit.wait_s() if self._unit is not None else None
+        wait_s = self._unit.max_wait_s() if self._unit is not None else None
         if self._unsent:
             keep_s = self._send_at - time.monotonic()
             if keep_s > 0 and wait_s is not None and not self._has_relay:
@@ -179,7 +179,7 @@ class Runner:
     def _read_frames(self) -> None:
         """Read up to the end of a frame, without consuming bytes of the next frame."""
         if self._unit is not None and self._session is not None and not self._has_relay:
-            self._exit = 0  # nothing is read now, so this is the end of the stream
+            self._exit = 0  # nothing is being read, so this is the end of the stream
             return
         while True:
             content = os.read(self._source, min(self._decoder.missing, _READ_BYTES))
@@ -188,7 +188,7 @@ class Runner:
                 return
             for header, body in self._decoder.feed(content):
                 self._handle_frame(header, body)
-            if not self._decoder.pending or self._unit is not None or self._exit is not None:
+            if not self._decoder.buffered_bytes or self._unit is not None or self._exit is not None:
                 return
 
     def _drain_signals(self) -> None:
@@ -198,10 +198,10 @@ class Runner:
     def _handle_frame(self, header: Header, body: bytes) -> None:
         kind = header["type"]
         if str(kind).startswith("stream_"):
-            self._require_relay().take(header, body)
+            self._require_relay().process_frame(header, body)
             return
         if self._unit is not None:
-            raise Fault(f"{kind} while a unit runs")
+            raise InvalidRequest(f"{kind} while a unit runs")
         if not self._greeted:
             self._expect_kind(kind, "hello")
             self._handle_hello(header)
@@ -234,22 +234,22 @@ class Runner:
             case "finish":
                 self._finish_session(session)
             case other:
-                raise Fault(f"unexpected {other}")
+                raise InvalidRequest(f"unexpected {other}")
 
     def _require_relay(self) -> GuestRelay:
         if self._session is None or self._session.relay is None:
-            raise Fault("this container has no relay")
+            raise InvalidRequest("this container has no relay")
         return self._session.relay
 
     def _begin_attempt(self, attempt: BeginFrame) -> None:
         """Load the modules that the units need, and then fork the child of the first unit."""
-        self._around.waiting.take()
+        self._around.waiting.measure_delay_s()
         for name in attempt.preload:
             preload(name)
         programs = load_programs(attempt.programs)
         relay = None
         if attempt.relay is not None:
-            from .relay import GuestRelay  # brings `socket`, where connections are relayed
+            from .relay import GuestRelay  # imports `socket` if connections are relayed
 
             relay = GuestRelay(self._around.selector, self._send)
         session = load_session()(attempt, programs, self._around, relay)
@@ -261,8 +261,8 @@ class Runner:
 
     def _handle_hello(self, header: Header) -> None:
         if (theirs := get(header, "protocol", int)) != PROTOCOL:
-            raise Fault(f"this runner speaks protocol {PROTOCOL}, not {theirs}")
-        wanted = texts(header, "preload")
+            raise InvalidRequest(f"this runner speaks protocol {PROTOCOL}, not {theirs}")
+        wanted = get_strings(header, "preload")
         failed = [name for name in wanted if not preload(name)]
         freeze_memory()
         self._greeted = True
@@ -274,7 +274,7 @@ class Runner:
         ready |= {"preloaded": len(wanted) - len(failed), "preload_failed": failed}
         ready |= {"cgroup": self._around.cgroup.version, "memory_bytes": self._around.cgroup.memory_bytes()}
         self._send(ready, b"")
-        # The daemon may take that long to send the next request.
+        # The daemon may take this long to send the next request.
         load_session()
         record_own_modules()
 
@@ -288,7 +288,7 @@ class Runner:
         """Add a frame to the output buffer."""
         if not self._unsent:
             self._send_at = time.monotonic() + _UNSENT_S
-        self._unsent += encode(header, body)
+        self._unsent += encode_frame(header, body)
         if len(self._unsent) > _MOST_UNSENT:
             self._flush()
 
@@ -300,4 +300,4 @@ class Runner:
 
     def _expect_kind(self, kind: object, wanted: str) -> None:
         if kind != wanted:
-            raise Fault(f"{kind} where {wanted} was expected")
+            raise InvalidRequest(f"{kind} where {wanted} was expected")

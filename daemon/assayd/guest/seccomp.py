@@ -138,7 +138,7 @@ _ABSENT: dict[str, tuple[int, int | None]] = {
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
-    "openat2": (437, 437),  # its flags lie in memory, where no filter sees them
+    "openat2": (437, 437),  # its flags are in memory, which filters can't read
 }
 _EXECUTE: dict[str, tuple[int, int | None]] = {"execve": (59, 221), "execveat": (322, 281)}
 _JUDGED: dict[str, tuple[int, int | None]] = {
@@ -211,7 +211,7 @@ _CHANGES: dict[str, tuple[int, int | None]] = {
 _KEPT: dict[tuple[bool, bool], tuple[bytes, bytes]] = {}
 
 
-def cached_filters(*, allow_exec: bool, allow_inet: bool) -> tuple[bytes, bytes]:
+def get_filters(*, allow_exec: bool, allow_inet: bool) -> tuple[bytes, bytes]:
     """Return an attempt's seccomp filters for this machine; each combination is built only once.
 
     Raises: the same errors as `build_filters`.
@@ -232,9 +232,9 @@ def build_filters(*, allow_exec: bool, allow_inet: bool, machine: str | None = N
         raise ValueError(f"no system call numbers for {machine}")
     refused = _REFUSED if allow_exec else {**_REFUSED, **_EXECUTE}
     shared = _assemble_filter(
-        machine, refused, _ABSENT, _argument_rules(allow_inet) | _refuse_open_flag(_O_DIRECT[machine])
+        machine, refused, _ABSENT, _build_argument_rules(allow_inet) | _refuse_open_flag(_O_DIRECT[machine])
     )
-    own = _assemble_filter(machine, _FURTHER_FILTERS, {}, _child_rules(report=not allow_exec))
+    own = _assemble_filter(machine, _FURTHER_FILTERS, {}, _build_child_rules(report=not allow_exec))
     return shared, own
 
 
@@ -252,7 +252,7 @@ def _assemble_filter(machine: str, refused: _Table, absent: _Table, judgements: 
     return program + _encode_instruction(_RETURN, _ALLOW)
 
 
-def separated(program: bytes, pid: int, *, writes: bool, machine: str | None = None) -> bytes:
+def add_isolation_rules(program: bytes, pid: int, *, writes: bool, machine: str | None = None) -> bytes:
     """Return the filter with additional rules that isolate a process from others of the same user.
 
     The process can't start another process, and can't send signals to one, directly or through the kernel.
@@ -308,7 +308,7 @@ def _check_architecture(architecture: int) -> bytes:
     )
 
 
-def _argument_rules(allow_inet: bool) -> dict[str, bytes]:
+def _build_argument_rules(allow_inet: bool) -> dict[str, bytes]:
     """Return the instructions that check the arguments of each conditionally allowed call."""
     own_only = _fail_unless_equal(0, 0)
     return {
@@ -379,7 +379,7 @@ def _fail_unless_option_listed(more: dict[int, tuple[int, ...]]) -> bytes:
     return block + _return_errno(errno.EPERM)
 
 
-def _child_rules(*, report: bool) -> dict[str, bytes]:
+def _build_child_rules(*, report: bool) -> dict[str, bytes]:
     """Return the instructions that refuse further filters and protect the report pipe's descriptor.
 
     A `close_range` call whose range could include that descriptor fails with ENOSYS; callers then close

@@ -37,7 +37,7 @@ class Selector:
         """Wait for a ready descriptor until the timeout; return whether any callback was called."""
         ready = self._poll.poll(most_s)
         for descriptor, _ in ready:
-            # A call may have closed the pipe of one that was ready in the same round.
+            # A call may have closed a pipe that became ready in the same round.
             call = self._calls.get(descriptor)
             if call is not None:
                 call()

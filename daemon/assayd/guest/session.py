@@ -6,13 +6,13 @@ import errno
 
 from . import child
 from .database import RESULT, AttemptDatabase
-from .frames import chunks
-from .processes import Unconfined
-from .requests import Fault, get, read_path
+from .frames import split_into_bodies
+from .processes import UnconfinedChild
+from .requests import InvalidRequest, get, read_path
 from .spare import PreforkedChild
 from .unit import RunningUnit, SolutionPair, UnitInput
 from .value import Value
-from .workdir import clear
+from .workdir import clear_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class GuestSession:
         self._around = around
         self.relay = relay
         proxies = relay.open(attempt.relay) if relay is not None and attempt.relay is not None else {}
-        self._confinement = child.confine(attempt, around.work.path, around.environment, proxies)
+        self._confinement = child.prepare_confinement(attempt, around.work.path, around.environment, proxies)
         self._files: dict[str, bytearray] = {}
         self._unstaged: set[str] = set()
         self._stdin = bytearray()
@@ -70,7 +70,7 @@ class GuestSession:
         """Fork the next unit's child, unless it exists; no other child may be alive. Raises: OSError."""
         if self._next_child is None:
             self._around.work.restore_access()
-            before, work = self._around.cgroup.counters(), self._around.work.descriptor
+            before, work = self._around.cgroup.read_counters(), self._around.work.descriptor
             self._next_child = PreforkedChild(self._confinement, self._programs, work, before)
         if self._nursery is not None and self._solution is None:
             self._solution = self._nursery.start()
@@ -84,11 +84,11 @@ class GuestSession:
             or self._common
             or self._arguments
         ):
-            raise Fault("a solution was not expected")
+            raise InvalidRequest("a solution was not expected")
         self._nursery = self._pairing.nursery.SolutionForkServer(
             self._confinement, body, self._around.work.descriptor
         )
-        self._around.processes.spare(self._nursery.pid)
+        self._around.processes.exclude(self._nursery.pid)
         self.fork_ahead()
 
     def add_common(self, body: bytes) -> None:
@@ -101,7 +101,7 @@ class GuestSession:
         if not get(header, "append", bool):
             self._files[path] = bytearray()
         elif path not in self._files:
-            raise Fault(f"nothing to append to: {path!a}")
+            raise InvalidRequest(f"nothing to append to: {path!a}")
         self._files[path] += body
         self._unstaged.add(path)
 
@@ -133,14 +133,14 @@ class GuestSession:
         try:
             self._prepare_work_directory(request.fresh_cwd)
             if request.program == _USES_DATABASE:
-                self._database.stage(self._around.work)
+                self._database.create_file(self._around.work)
                 given = UnitInput(
                     arguments=arguments, stdin=stdin, relay=self.relay, on_dead=self._take_database
                 )
         except OSError as problem:
             if problem.errno not in _FULL:
                 raise
-            # What earlier units have left there is the guest's doing, not ours.
+            # The guest made the leftovers of earlier units.
             self._discard_child()
             full = _failed_start_header(request.index, _NO_ROOM, "no room for its files")
             self._around.send({**full, "work_full": True}, b"")
@@ -153,7 +153,7 @@ class GuestSession:
         if self._pairing is None:
             return None
         if self._nursery is None or self._solution is None:
-            raise Fault("tests have come without a solution")
+            raise InvalidRequest("tests have come without a solution")
         pair = SolutionPair(
             nursery=self._nursery, pipes=self._solution, separation=self._pairing.apart.TestSession
         )
@@ -168,8 +168,11 @@ class GuestSession:
         """
         assert self._next_child is not None  # noqa: S101 - it was forked before the files were staged
         forked, self._next_child = self._next_child, None
-        if not forked.is_confined() and self._around.cgroup.counters().oom_kills == forked.before.oom_kills:
-            raise Unconfined(f"a child could not be confined: {forked.read_stderr_tail()}")
+        if (
+            not forked.is_confined()
+            and self._around.cgroup.read_counters().oom_kills == forked.before.oom_kills
+        ):
+            raise UnconfinedChild(f"a child could not be confined: {forked.read_stderr_tail()}")
         return forked
 
     def _discard_child(self) -> None:
@@ -180,16 +183,16 @@ class GuestSession:
                 pass
 
     def _take_database(self, ended_well: bool) -> str | None:
-        return self._database.take(self._around.work, keep=ended_well)
+        return self._database.remove_file(self._around.work, keep=ended_well)
 
     def send_outputs(self) -> list[str]:
         """Send the declared outputs; return the reasons for omitted outputs."""
         self._discard_child()
-        database = self._database.changed
+        database = self._database.changed_content
         if self._outputs is None:
             return []
         limits = self._attempt.limits
-        for number, part in enumerate(() if database is None else chunks(database)):
+        for number, part in enumerate(() if database is None else split_into_bodies(database)):
             self._send_output_piece(
                 self._outputs.OutputPiece(path=RESULT, content=part, append=number > 0, truncated=False)
             )
@@ -214,15 +217,15 @@ class GuestSession:
         """Prepare a unit's work directory; if `fresh` is true, first remove everything in it."""
         if self._used:
             for directory in self._around.shared:
-                clear(directory)
+                clear_directory(directory)
         if fresh and self._used:
-            self._around.work.empty()
+            self._around.work.remove_content()
             self._unstaged = set(self._files)
         if fresh or not self._used:
             for folder in self._attempt.folders:
-                self._around.work.make(folder)
+                self._around.work.create_directory(folder)
         for path in sorted(self._unstaged):
-            self._around.work.stage(path, self._files[path])
+            self._around.work.write_file(path, self._files[path])
         self._unstaged.clear()
         self._used = True
 

@@ -86,7 +86,7 @@ class PreforkedChild:
 
     def assign(self, program: str, arguments: bytes, *, has_input: bool) -> None:
         """Send the unit program and arguments to the child; if the child is dead, do nothing."""
-        rest = memoryview(child.order(program, arguments, has_input=has_input))
+        rest = memoryview(child.encode_request(program, arguments, has_input=has_input))
         with suppress(BrokenPipeError):
             while rest:
                 rest = rest[os.write(self._order, rest) :]

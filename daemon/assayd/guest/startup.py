@@ -176,5 +176,5 @@ def create_text_streams() -> None:
 
 
 def _open_text_stream(descriptor: int, mode: str, errors: str) -> IO[str]:
-    # By lines, so that what was printed before a kill is kept.
+    # Line-buffered, so that text printed before a kill is kept.
     return open(descriptor, mode, 1, encoding="utf-8", errors=errors, closefd=False)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 
-from .capture import Capture
-from .frames import chunks
-from .reports import Reports, SolutionReportReader
+from .capture import OutputCapture
+from .frames import split_into_bodies
+from .reports import ReportReader, SolutionReportReader
 from .selector import READ, WRITE
 
 TYPE_CHECKING = False
@@ -39,9 +39,9 @@ class UnitStreams:
         selector: Selector,
         send: Send,
     ) -> None:
-        self.reports = Reports(unit, limits.unit_result_bytes)
-        self.stdout = Capture(limits.output_kept_bytes)
-        self.stderr = Capture(limits.output_kept_bytes)
+        self.reports = ReportReader(unit, limits.unit_result_bytes)
+        self.stdout = OutputCapture(limits.output_kept_bytes)
+        self.stderr = OutputCapture(limits.output_kept_bytes)
         self.moved = 0
         """How often something was read from the unit's pipes, or written to one."""
         self._unit = unit
@@ -135,7 +135,7 @@ class UnitStreams:
         del self._takers[pipe]
         os.close(pipe)
 
-    def _handle_output(self, name: str, capture: Capture, content: bytes) -> None:
+    def _handle_output(self, name: str, capture: OutputCapture, content: bytes) -> None:
         if head := capture.feed(content):
             self._send_output(name, "head", head)
 
@@ -144,5 +144,5 @@ class UnitStreams:
             self._send(header, body)
 
     def _send_output(self, name: str, part: str, content: bytes) -> None:
-        for chunk in chunks(content):
+        for chunk in split_into_bodies(content):
             self._send({"type": "output", "unit": self._unit, "stream": name, "part": part}, chunk)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import private
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 
 class suppress:  # noqa: N801 - as it is called there

@@ -22,40 +22,40 @@ if TYPE_CHECKING:
 else:
     from _datetime import date, datetime, time, timedelta
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 FLOATS = ("nan", "inf", "-inf")
 
 Json = object
-__all__ = ["FLOATS", "TAG", "TAGS", "VALUE", "render_tagged", "restore"]
+__all__ = ["FLOATS", "TAG", "TAGS", "VALUE", "render_tagged", "restore_tagged"]
 
 
 def render_tagged(value: object) -> Rendered:
     """Return the tagged form of a value. `notes` is empty if no information is lost."""
-    return _Tagging().rendered(value)
+    return _Tagging().render_whole(value)
 
 
-def restore(value: Json) -> object:
+def restore_tagged(value: Json) -> object:
     """Return the value of a tagged form; the value can share plain lists and objects with the form.
 
     Raises: ValueError, TypeError or OverflowError for an unknown tag, or a value that the tag doesn't
     allow.
     """
     if type(value) is list:
-        return _restored(value)
+        return _restore_all(value)
     if type(value) is not dict:
         return value
     if TAG in value:
         return _restore_tagged(value)
     if _NESTED.isdisjoint(map(type, value.values())):
         return value
-    return {key: restore(element) for key, element in value.items()}
+    return {key: restore_tagged(element) for key, element in value.items()}
 
 
-def _restored(elements: list[Json]) -> list[object]:
+def _restore_all(elements: list[Json]) -> list[object]:
     if _NESTED.isdisjoint(map(type, elements)):
         return elements
-    return [restore(element) for element in elements]
+    return [restore_tagged(element) for element in elements]
 
 
 def _restore_tagged(form: dict[str, Json]) -> object:
@@ -67,14 +67,14 @@ def _restore_tagged(form: dict[str, Json]) -> object:
     return _READERS[tag](form[VALUE])
 
 
-def _elements(value: Json) -> list[object]:
+def _restore_elements(value: Json) -> list[object]:
     if type(value) is not list:
         raise ValueError("its value isn't an array")
-    return _restored(value)
+    return _restore_all(value)
 
 
-def _pairs(value: Json) -> dict[object, object]:
-    pairs = _elements(value)
+def _restore_pairs(value: Json) -> dict[object, object]:
+    pairs = _restore_elements(value)
     for pair in pairs:
         if type(pair) is not list or len(pair) != 2:
             raise ValueError("its value isn't an array of pairs")
@@ -84,67 +84,67 @@ def _pairs(value: Json) -> dict[object, object]:
     return found
 
 
-def _text(value: Json) -> str:
+def _restore_text(value: Json) -> str:
     if type(value) is not str:
         raise ValueError("its value isn't text")
     return value
 
 
-def _bytes(value: Json) -> bytes:
-    from binascii import a2b_base64  # only where there are bytes
+def _restore_bytes(value: Json) -> bytes:
+    from binascii import a2b_base64  # imported only for bytes
 
-    return a2b_base64(_text(value).encode("ascii"), strict_mode=True)
+    return a2b_base64(_restore_text(value).encode("ascii"), strict_mode=True)
 
 
-def _float(value: Json) -> float:
+def _restore_float(value: Json) -> float:
     if value not in FLOATS:
         raise ValueError(f"its value must be one of {', '.join(FLOATS)}")
-    return float(_text(value))
+    return float(_restore_text(value))
 
 
-def _decimal(value: Json) -> Decimal:
-    from decimal import Decimal  # only where one is given
+def _restore_decimal(value: Json) -> Decimal:
+    from decimal import Decimal  # imported only if one occurs
 
     try:
-        return Decimal(_text(value))
+        return Decimal(_restore_text(value))
     except ArithmeticError:
         raise ValueError("its value isn't a decimal number") from None
 
 
-def _timedelta(value: Json) -> timedelta:
-    parts = [part for part in _elements(value) if type(part) is int]
+def _restore_timedelta(value: Json) -> timedelta:
+    parts = [part for part in _restore_elements(value) if type(part) is int]
     if len(parts) != 3:
         raise ValueError("its value isn't an array of days, seconds and microseconds")
     return timedelta(*parts)
 
 
-def _uuid(value: Json) -> object:
-    from uuid import UUID  # only where one is given
+def _restore_uuid(value: Json) -> object:
+    from uuid import UUID  # imported only if one occurs
 
-    return UUID(_text(value))
+    return UUID(_restore_text(value))
 
 
-def _path(value: Json) -> object:
-    from pathlib import Path  # only where one is given
+def _restore_path(value: Json) -> object:
+    from pathlib import Path  # imported only if one occurs
 
-    return Path(_text(value))
+    return Path(_restore_text(value))
 
 
 _NESTED = frozenset({list, dict})
 _READERS: Mapping[str, Callable[[Json], object]] = {
-    "tuple": lambda value: tuple(_elements(value)),
-    "set": lambda value: set(_elements(value)),
-    "frozenset": lambda value: frozenset(_elements(value)),
-    "dict": _pairs,
-    "bytes": _bytes,
-    "float": _float,
-    "decimal": _decimal,
-    "datetime": lambda value: datetime.fromisoformat(_text(value)),
-    "date": lambda value: date.fromisoformat(_text(value)),
-    "time": lambda value: time.fromisoformat(_text(value)),
-    "timedelta": _timedelta,
-    "uuid": _uuid,
-    "path": _path,
+    "tuple": lambda value: tuple(_restore_elements(value)),
+    "set": lambda value: set(_restore_elements(value)),
+    "frozenset": lambda value: frozenset(_restore_elements(value)),
+    "dict": _restore_pairs,
+    "bytes": _restore_bytes,
+    "float": _restore_float,
+    "decimal": _restore_decimal,
+    "datetime": lambda value: datetime.fromisoformat(_restore_text(value)),
+    "date": lambda value: date.fromisoformat(_restore_text(value)),
+    "time": lambda value: time.fromisoformat(_restore_text(value)),
+    "timedelta": _restore_timedelta,
+    "uuid": _restore_uuid,
+    "path": _restore_path,
 }
 TAGS = tuple(_READERS)
 
@@ -152,32 +152,32 @@ TAGS = tuple(_READERS)
 class _Tagging(Renderer):
     """A renderer that uses tagged values. The depth includes the additional levels of tagged objects."""
 
-    def _odd_float(self, value: float, path: str) -> object:
-        return self._tagged("float", float.__repr__(value))
+    def _render_odd_float(self, value: float, path: str) -> object:
+        return self._render_tagged_form("float", float.__repr__(value))
 
     _NO_FORM = "has no tagged form"
 
-    def _mapping(self, pairs: Pairs, path: str, depth: int) -> object:
+    def _render_mapping(self, pairs: Pairs, path: str, depth: int) -> object:
         if all(_is_plain_key(key) for key, _ in pairs):
-            return self._object(pairs, path, depth)
+            return self._render_object(pairs, path, depth)
         listed = [[key, element] for key, element in pairs]
-        return self._tagged("dict", self._array(list(listed), path, depth + 1))
+        return self._render_tagged_form("dict", self._render_array(list(listed), path, depth + 1))
 
-    def _sequence(self, base: type, elements: list[object], path: str, depth: int) -> object:
+    def _render_sequence(self, base: type, elements: list[object], path: str, depth: int) -> object:
         if base is list:
-            return self._array(elements, path, depth)
-        rendered = self._array(elements, path, depth + 1)
+            return self._render_array(elements, path, depth)
+        rendered = self._render_array(elements, path, depth + 1)
         if base is not tuple:
-            # Sets have no order; ours makes equal sets equal texts.
+            # Sets have no order; sorting makes equal sets equal texts.
             rendered.sort(key=repr)
-        return self._tagged(base.__name__, rendered)
+        return self._render_tagged_form(base.__name__, rendered)
 
     def _note_container(self, value: object, base: type, path: str) -> None:
         self._note_subclass(value, base, path)
 
     def _replace(self, value: object, path: str, problem: str) -> object:
         name = type_name(value)
-        self._note(path, f"{name} {problem}")
+        self._add_note(path, f"{name} {problem}")
         return {TAG: "object", VALUE: name}
 
 

@@ -34,17 +34,17 @@ class KernelTask(Value):
     is_runnable: Callable[[], bool]
 
 
-class OwnProcessorWait:
+class RunQueueDelayMeter:
     """A measurement of the run-queue delay of the first thread of this process."""
 
     def __init__(self) -> None:
         self._before_s = 0.0
         self._file: int | None = None
-        with suppress(FileNotFoundError):  # a kernel that keeps no such figures
+        with suppress(FileNotFoundError):  # a kernel without these figures
             self._file = os.open("/proc/self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-        self.take()
+        self.measure_delay_s()
 
-    def take(self) -> float:
+    def measure_delay_s(self) -> float:
         """Return the run-queue delay since the last call, in seconds."""
         waited_s = 0.0 if self._file is None else int(os.pread(self._file, 128, 0).split()[1]) * _NS
         passed_s, self._before_s = waited_s - self._before_s, waited_s
@@ -66,7 +66,7 @@ def read_first_task(pid: int) -> Iterator[KernelTask]:
         yield _read_task(pid, pid)
 
 
-def used_s(pids: Iterable[int]) -> float:
+def read_cpu_time_s(pids: Iterable[int]) -> float:
     """Return the processor time, in seconds, of processes and of their reaped children."""
     ticks = 0
     for pid in pids:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import sys
 
 from . import private
-from .forms import TAG, VALUE, form_of
-from .tagged import restore
+from .forms import TAG, VALUE, build_form
+from .tagged import restore_tagged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ else:
     from _collections import OrderedDict, defaultdict, deque
     from _datetime import date, datetime, time, timedelta
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 _MOST_DEPTH = 60
 _MOST_VALUES = 1_000_000
@@ -131,12 +131,12 @@ class MessageEncoder:
 
     def _encode_other(self, value: Any, kind: type, depth: int) -> Form:
         if kind is bytes or kind in _EXACT or kind in _get_loaded_kinds():
-            found = form_of(value)
+            found = build_form(value)
             assert found is not None  # noqa: S101 - each of these has a form
             return ["p", found.tag, found.value]
         if kind in _WRITERS:
             return _WRITERS[kind](value, self.form)
-        if (shared := _shared_name(value, kind)) is not None:
+        if (shared := _encode_shared_name(value, kind)) is not None:
             return shared
         if (fraction := _get_fraction_type()) is not None and kind is fraction:
             return ["q", f"{fraction.__dict__['__str__'](value)}"]
@@ -176,11 +176,11 @@ class MessageDecoder:
             self.objects += [self._create_empty(node) for node in nodes]
             # Hashed containers come last, when all their parts are complete.
             for number in sorted(range(len(nodes)), key=lambda number: nodes[number][0] in _HASHING):
-                self.fill(self.objects[start + number], nodes[number])
+                self.fill_container(self.objects[start + number], nodes[number])
         except _UNREADABLE as problem:
             raise _to_transfer_error(problem) from None
 
-    def fill(self, value: Any, node: Form) -> None:
+    def fill_container(self, value: Any, node: Form) -> None:
         """Fill a container with the content of a node."""
         tag, content = node[0], node[-1] if node[0] not in _DICTS else node[1]
         if tag == "y":
@@ -213,13 +213,13 @@ class MessageDecoder:
         """Apply changes to the containers with the given numbers. Raises: TransferError."""
         try:
             for number, node in changes:
-                self.fill(self._get_changed(number, node[0]), node)
+                self.fill_container(self._get_changed(number, node[0]), node)
         except _UNREADABLE as problem:
             raise _to_transfer_error(problem) from None
 
     def _get_changed(self, number: object, tag: object) -> object:
         """Return the container with the number in a change, after checking its type."""
-        if type(number) is not int or number < 0 or _tag_of(self.objects[number], self._classes) != tag:
+        if type(number) is not int or number < 0 or _find_tag(self.objects[number], self._classes) != tag:
             raise ValueError("a change of an unknown container")
         return self.objects[number]
 
@@ -265,7 +265,7 @@ def _reject_shadowed_methods(kind: type, fields: Mapping[str, object]) -> None:
             raise TransferError(f"a function in the place of {_name(kind)}.{name}")
 
 
-def _tag_of(value: object, classes: Classes) -> str:
+def _find_tag(value: object, classes: Classes) -> str:
     kind = type(value)
     if kind in classes.values():
         return "o"
@@ -276,7 +276,7 @@ def _find_base(kind: type) -> tuple[type, str]:
     return next((base, tag) for base, tag in ((list, "l"), (dict, "d"), (set, "s")) if issubclass(kind, base))
 
 
-def _shared_name(value: Any, kind: type) -> Form | None:
+def _encode_shared_name(value: Any, kind: type) -> Form | None:
     """Return the encoded name of a built-in function, type or exception that both sides have, or None."""
     name = getattr(value, "__name__", None) if kind is type or kind is type(len) else None
     if type(name) is not str:
@@ -385,7 +385,7 @@ _READERS: Mapping[object, Callable[[list[Form], Callable[[Form], object]], objec
     "f": lambda form, _: {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}[form[1]],
     "c": lambda form, read: _decode_complex(read(form[1]), read(form[2])),
     "g": lambda form, _: range(form[1], form[2], form[3]),
-    "p": lambda form, _: restore({TAG: form[1], VALUE: form[2]}),
+    "p": lambda form, _: restore_tagged({TAG: form[1], VALUE: form[2]}),
     "q": _decode_fraction,
     "e": lambda _decode_form, _: Ellipsis,
     "B": _decode_builtin,

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from .cgroup import Cgroup
     from .frames import Header
     from .nursery import SolutionForkServer, SolutionPipes
-    from .processes import Processes, ReapedProcess
+    from .processes import DescendantProcesses, ReapedProcess
     from .relay import GuestRelay
     from .requests import GuestLimits, UnitRequest
     from .selector import Selector
     from .spare import PreforkedChild
     from .streams import Send
-    from .tasks import OwnProcessorWait
+    from .tasks import RunQueueDelayMeter
     from .workdir import WorkDirectory
 
     OnDead = Callable[[bool], str | None]
@@ -53,8 +53,8 @@ class RunnerContext(Value):
     """
 
     selector: Selector
-    processes: Processes
-    waiting: OwnProcessorWait
+    processes: DescendantProcesses
+    waiting: RunQueueDelayMeter
     cgroup: Cgroup
     work: WorkDirectory
     shared: tuple[int, ...]
@@ -76,7 +76,7 @@ class UnitInput(Value):
 
 
 class SolutionPair(Value):
-    """A solution's process that is connected to a tests' process, with the nursery that forks it."""
+    """A solution's process that is connected to a tests' process, with the fork server that started it."""
 
     nursery: SolutionForkServer
     pipes: SolutionPipes
@@ -126,25 +126,27 @@ class RunningUnit:
         self._ended_at = 0.0
         self._starved_by_then_s = 0.0
         forked.assign(request.program, given.arguments, has_input=bool(given.stdin))
-        around.send({"type": "started", "unit": request.index, "starved_s": around.waiting.take()}, b"")
+        around.send(
+            {"type": "started", "unit": request.index, "starved_s": around.waiting.measure_delay_s()}, b""
+        )
         if self._relay is not None:
             self._relay.begin(request.index)
 
-    def wait_s(self) -> float:
+    def max_wait_s(self) -> float:
         """Return the maximum time in seconds for which the selector can wait."""
-        until = self._clock.next_at()
+        until = self._clock.next_check_at()
         if self._child is not None:
-            until = min(until, self._linger_deadline())
-        if self._separation is not None and (call_s := self._separation.until_s()) is not None:
+            until = min(until, self._linger_deadline_at())
+        if self._separation is not None and (call_s := self._separation.call_timeout_at()) is not None:
             until = min(until, self._started + call_s + self._clock.starved_s)
         return max(until - time.monotonic(), 0.0)
 
-    def turn(self) -> bool:
+    def check(self) -> bool:
         """Check the child and its limits; return True once the unit has ended and `unit_end` was sent."""
         for ended in self._around.processes.reap():
             self._record_reaped(ended)
         if self._separation is not None:
-            self._separation.look()
+            self._separation.enforce_timeout()
         if not self._has_ended():
             return False
         self._finish()
@@ -162,7 +164,7 @@ class RunningUnit:
 
     def _runner_wait_s(self) -> float:
         """Return the runner's run-queue delay, in seconds, during which the unit waited for the runner."""
-        waited_s = self._around.waiting.take()
+        waited_s = self._around.waiting.measure_delay_s()
         moved, self._moved = self._streams.moved - self._moved, self._streams.moved
         return waited_s if moved else 0.0
 
@@ -179,20 +181,20 @@ class RunningUnit:
         """Return the seconds since the start, minus the run-queue delay."""
         return time.monotonic() - self._started - self._clock.starved_s
 
-    def _linger_deadline(self) -> float:
+    def _linger_deadline_at(self) -> float:
         starved_s = self._clock.starved_s - self._starved_by_then_s
         return self._ended_at + min(_LINGER_S + starved_s, _MOST_LINGER_S)
 
     def _has_lingered(self) -> bool:
         """Return whether the grace period of the child's remaining processes is over."""
-        if time.monotonic() < self._linger_deadline():
+        if time.monotonic() < self._linger_deadline_at():
             return False
-        self._clock.look()
-        return time.monotonic() >= self._linger_deadline()
+        self._clock.take_reading()
+        return time.monotonic() >= self._linger_deadline_at()
 
     def _record_reaped(self, ended: ReapedProcess) -> None:
         self._cpu_s += ended.cpu_s
-        # Once it is reaped, its number may come back on a process that it left.
+        # Once it is reaped, its process id may be reused for one of its children.
         if ended.pid == self._pid and self._child is None:
             self._child = ended
             self._ended_at = time.monotonic()
@@ -212,7 +214,7 @@ class RunningUnit:
         if self._end == "exited" and self._streams.exceeded is not None:
             self._end = self._streams.exceeded
         evidence = self._build_unit_end(left_processes)
-        self._around.waiting.take()
+        self._around.waiting.measure_delay_s()
         problem = self._on_dead(self._end == "exited" and evidence["wait_status"] == 0)
         evidence["malformed"] = evidence["malformed"] or problem
         self._around.send(evidence, b"")
@@ -225,13 +227,13 @@ class RunningUnit:
         """
         processes = self._around.processes
         if self._separation is not None:
-            return 0  # the solution waits for the next call, and neither of both can start a process
+            return 0  # the solution waits for the next call, and neither of the two can start a process
         return 0 if self._child is None or processes.has_no_processes() else max(processes.count(), 1)
 
     def _build_unit_end(self, left_processes: int) -> Header:
         assert self._child is not None  # noqa: S101 - all children are reaped, this one too
         counters, use, reports = (
-            self._around.cgroup.counters(),
+            self._around.cgroup.read_counters(),
             self._around.work.use(),
             self._streams.reports,
         )

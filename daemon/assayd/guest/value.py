@@ -17,7 +17,7 @@ else:
         return lambda kind: kind
 
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 
 class _ValueMeta(type):

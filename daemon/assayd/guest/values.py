@@ -11,7 +11,7 @@ import sys
 
 from . import private
 from .arrays import is_like_base
-from .forms import TAG, TYPE, VALUE, form_of
+from .forms import TAG, TYPE, VALUE, build_form
 from .value import Value
 
 TYPE_CHECKING = False
@@ -31,7 +31,7 @@ else:
         return value
 
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 MAX_DEPTH = 64
 MAX_ITEMS = 1_000_000
@@ -69,7 +69,7 @@ class Rendered(Value):
 
 def render(value: object) -> Rendered:
     """Return the safe JSON form of a value. `notes` is empty if no information is lost."""
-    return Renderer().rendered(value)
+    return Renderer().render_whole(value)
 
 
 def type_name(value: object) -> str:
@@ -78,7 +78,7 @@ def type_name(value: object) -> str:
     return name[:_MAX_NAME].encode("utf-8", "backslashreplace").decode() if type(name) is str else "object"
 
 
-def is_a(value: object, kind: type[_T]) -> TypeGuard[_T]:
+def is_real_subclass(value: object, kind: type[_T]) -> TypeGuard[_T]:
     """Return whether the value's real type is a subclass of `kind`; ignore its `__class__` attribute."""
     return issubclass(type(value), kind)
 
@@ -95,7 +95,7 @@ class Renderer:
         self._items_left = most_items
         self._containers_left = most_containers
 
-    def rendered(self, value: object) -> Rendered:
+    def render_whole(self, value: object) -> Rendered:
         """Return the rendered form of a whole value."""
         plain = self.render(value, "$", 0)
         name = "dict" if _is_dict_in_all(type(value)) else type_name(value)
@@ -106,15 +106,15 @@ class Renderer:
         self._items_left -= 1
         if value is None or value is True or value is False:
             return value
-        if is_a(value, str):
-            return self._string(value, path)
-        if is_a(value, int):
-            return self._integer(value, path)
-        if is_a(value, float):
-            return self._float(value, path)
-        return self._container(value, path, depth)
+        if is_real_subclass(value, str):
+            return self._render_string(value, path)
+        if is_real_subclass(value, int):
+            return self._render_integer(value, path)
+        if is_real_subclass(value, float):
+            return self._render_float(value, path)
+        return self._render_container(value, path, depth)
 
-    def _integer(self, value: int, path: str) -> object:
+    def _render_integer(self, value: int, path: str) -> object:
         plain = int.__add__(value, 0)
         self._note_subclass(value, int, path)
         if plain.bit_length() > MAX_INT_BITS:
@@ -122,32 +122,32 @@ class Renderer:
             return self._replace(value, path, f"has {plain.bit_length()} bits")
         return plain
 
-    def _float(self, value: float, path: str) -> object:
+    def _render_float(self, value: float, path: str) -> object:
         plain = float.__float__(value)
         self._note_subclass(value, float, path)
         # Infinity minus infinity is NaN, and NaN equals nothing.
-        return plain if plain - plain == 0.0 else self._odd_float(plain, path)
+        return plain if plain - plain == 0.0 else self._render_odd_float(plain, path)
 
-    def _odd_float(self, value: float, path: str) -> object:
+    def _render_odd_float(self, value: float, path: str) -> object:
         name = float.__repr__(value).replace("inf", "Infinity").replace("nan", "NaN")
-        self._note(path, f"{name} is not a JSON number")
+        self._add_note(path, f"{name} is not a JSON number")
         return name
 
-    def _string(self, value: str, path: str) -> str:
+    def _render_string(self, value: str, path: str) -> str:
         plain = str.__str__(value)
         self._note_subclass(value, str, path)
         if len(plain) > MAX_STRING:
-            self._cut(path, f"a string of {len(plain)} characters, cut")
+            self._note_truncation(path, f"a string of {len(plain)} characters, cut")
             plain = plain[:MAX_STRING]
         if not plain.isascii() and not _is_text(plain):
-            self._note(path, "a string with lone surrogates")
+            self._add_note(path, "a string with lone surrogates")
             plain = plain.encode("utf-8", "backslashreplace").decode()
         return plain
 
-    def _container(self, value: object, path: str, depth: int) -> object:
-        base = next((base for base in _CONTAINERS if is_a(value, base)), None)
+    def _render_container(self, value: object, path: str, depth: int) -> object:
+        base = next((base for base in _CONTAINERS if is_real_subclass(value, base)), None)
         if base is None:
-            return self._other(value, path, depth)
+            return self._render_other(value, path, depth)
         if id(value) in self._above:
             return self._replace(value, path, "contains itself")
         self._containers_left -= 1
@@ -156,34 +156,34 @@ class Renderer:
             return self._replace(value, path, f"is nested more than {MAX_DEPTH} deep, or one too many")
         self._note_container(value, base, path)
         self._above.add(id(value))
-        if is_a(value, dict):
-            rendered = self._mapping(self._room(list(dict.items(value)), path), path, depth)
+        if is_real_subclass(value, dict):
+            rendered = self._render_mapping(self._limit_elements(list(dict.items(value)), path), path, depth)
         else:
             elements = list(base.__iter__(cast("list[object]", value)))
-            rendered = self._sequence(base, self._room(elements, path), path, depth)
+            rendered = self._render_sequence(base, self._limit_elements(elements, path), path, depth)
         self._above.discard(id(value))
         return rendered
 
-    def _other(self, value: object, path: str, depth: int) -> object:
+    def _render_other(self, value: object, path: str, depth: int) -> object:
         try:
-            form = form_of(value)
+            form = build_form(value)
         except BaseException:  # noqa: BLE001 - code of guest classes may have a part in it
             return self._replace(value, path, "cannot be read")
         if form is None:
             return self._replace(value, path, self._NO_FORM)
         if form.nested:
-            return self._nested(value, form, path, depth)
+            return self._render_nested(value, form, path, depth)
         if form.kind is bytearray:
-            self._note(path, "a bytearray, shown as bytes")
+            self._add_note(path, "a bytearray, shown as bytes")
         else:
             self._note_subclass(value, form.kind, path)
         text = form.value
-        if is_a(text, str) and len(text) > MAX_STRING:
-            self._cut(path, f"a {form.tag} of {len(text)} characters, omitted")
+        if is_real_subclass(text, str) and len(text) > MAX_STRING:
+            self._note_truncation(path, f"a {form.tag} of {len(text)} characters, omitted")
             text = ""
-        return self._tagged(form.tag, text)
+        return self._render_tagged_form(form.tag, text)
 
-    def _nested(self, value: object, form: ValueForm, path: str, depth: int) -> object:
+    def _render_nested(self, value: object, form: ValueForm, path: str, depth: int) -> object:
         """Render an enum member or a dataclass instance with the name of its class."""
         self._containers_left -= 1
         if depth >= MAX_DEPTH or self._containers_left < 0 or id(value) in self._above:
@@ -197,79 +197,79 @@ class Renderer:
         of = (form.of or "").encode("utf-8", "backslashreplace").decode()
         return {TAG: form.tag, VALUE: inner, TYPE: of}
 
-    def _tagged(self, tag: str, form: object) -> object:
+    def _render_tagged_form(self, tag: str, form: object) -> object:
         self._items_left -= 2
         self._containers_left -= 1
         return {TAG: tag, VALUE: form}
 
     _NO_FORM = "is not a JSON value"
 
-    def _mapping(self, pairs: Pairs, path: str, depth: int) -> object:
-        return self._object(pairs, path, depth)
+    def _render_mapping(self, pairs: Pairs, path: str, depth: int) -> object:
+        return self._render_object(pairs, path, depth)
 
-    def _sequence(self, base: type, elements: list[object], path: str, depth: int) -> object:
-        return self._array(elements, path, depth)
+    def _render_sequence(self, base: type, elements: list[object], path: str, depth: int) -> object:
+        return self._render_array(elements, path, depth)
 
-    def _array(self, elements: list[object], path: str, depth: int) -> list[object]:
+    def _render_array(self, elements: list[object], path: str, depth: int) -> list[object]:
         rendered: list[object] = []
         for at, element in enumerate(elements):
             if self._items_left <= 0:
-                self._cut(path, _TOO_MANY)
+                self._note_truncation(path, _TOO_MANY)
                 break
             rendered.append(self.render(element, f"{path}[{at}]", depth + 1))
         return rendered
 
-    def _object(self, pairs: Pairs, path: str, depth: int) -> dict[str, object]:
+    def _render_object(self, pairs: Pairs, path: str, depth: int) -> dict[str, object]:
         rendered: dict[str, object] = {}
         for key, element in pairs:
             if self._items_left <= 0:
-                self._cut(path, _TOO_MANY)
+                self._note_truncation(path, _TOO_MANY)
                 break
-            name = self._key(key, path)
+            name = self._render_key(key, path)
             if name in rendered:
-                self._cut(path, f"two keys with the text {name[:40]!r}, one omitted")
-            # A path is only read in a note; one that is long already stays as it is.
+                self._note_truncation(path, f"two keys with the text {name[:40]!r}, one omitted")
+            # A path is only shown in a note, so a path that is already long isn't extended.
             below = f"{path}.{name[:40]}" if len(path) < _MAX_PATH else path
             rendered[name] = self.render(element, below, depth + 1)
         return rendered
 
-    def _key(self, key: object, path: str) -> str:
-        if is_a(key, str):
+    def _render_key(self, key: object, path: str) -> str:
+        if is_real_subclass(key, str):
             if str.__len__(key) > MAX_KEY:
-                self._cut(path, "a key that is too long, cut")
-            return self._string(key, path)[:MAX_KEY]
-        self._note(path, f"a key of type {type_name(key)}")
+                self._note_truncation(path, "a key that is too long, cut")
+            return self._render_string(key, path)[:MAX_KEY]
+        self._add_note(path, f"a key of type {type_name(key)}")
         plain = self.render(key, path, MAX_DEPTH)
         if plain is None or plain is True or plain is False:
             return {None: "null", True: "true", False: "false"}[plain]
-        return plain if is_a(plain, str) else f"{plain!r}"
+        return plain if is_real_subclass(plain, str) else f"{plain!r}"
 
-    def _room(self, elements: list[_T], path: str) -> list[_T]:
+    def _limit_elements(self, elements: list[_T], path: str) -> list[_T]:
         if len(elements) > self._items_left:
-            self._cut(path, _TOO_MANY)
+            self._note_truncation(path, _TOO_MANY)
         return elements[: max(self._items_left, 0)]
 
-    def _cut(self, path: str, problem: str) -> None:
+    def _note_truncation(self, path: str, problem: str) -> None:
         self.complete = False
-        self._note(path, problem)
+        self._add_note(path, problem)
 
     def _replace(self, value: object, path: str, problem: str) -> object:
         name = type_name(value)
-        self._note(path, f"{name} {problem}")
+        self._add_note(path, f"{name} {problem}")
         return f"<{name}>"
 
     def _note_container(self, value: object, base: type, path: str) -> None:
         if base in {dict, list}:
             self._note_subclass(value, base, path)
         else:
-            self._note(path, f"a {type_name(value)}, shown as an array")
+            self._add_note(path, f"a {type_name(value)}, shown as an array")
 
     def _note_subclass(self, value: object, base: type, path: str) -> None:
         kind = type(value)
         if kind is not base and not _is_dict_in_all(kind) and not is_like_base(kind):
-            self._note(path, f"a {type_name(value)}, shown as its base type {base.__name__}")
+            self._add_note(path, f"a {type_name(value)}, shown as its base type {base.__name__}")
 
-    def _note(self, path: str, problem: str) -> None:
+    def _add_note(self, path: str, problem: str) -> None:
         if len(self.notes) < MAX_NOTES:
             self.notes.append({"path": path[:_MAX_PATH], "problem": problem})
 

@@ -24,7 +24,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _EMPTY_LIMIT_S = 10.0
 
 
-class NotEmptied(RuntimeError):
+class WorkDirectoryNotEmptied(RuntimeError):
     """A work directory that couldn't be emptied in time."""
 
 
@@ -72,12 +72,12 @@ class WorkDirectory:
         """Restore the directory's mode, which an earlier child could have changed."""
         os.fchmod(self.descriptor, 0o700)
 
-    def empty(self) -> None:
+    def remove_content(self) -> None:
         """Remove all content, even deep, unusual or protected entries. Raises: NotEmptied, OSError."""
         self.restore_access()
-        clear(self.descriptor)
+        clear_directory(self.descriptor)
 
-    def stage(self, path: str, content: bytes | bytearray) -> None:
+    def write_file(self, path: str, content: bytes | bytearray) -> None:
         """Write a file to a relative path that `requests.read_path` has accepted.
 
         Anything that guest code created at this path, or at the path of a parent directory, is removed.
@@ -87,7 +87,7 @@ class WorkDirectory:
         with self._open_directory(folders) as parent:
             _write_file(parent, name, content)
 
-    def make(self, folder: str) -> None:
+    def create_directory(self, folder: str) -> None:
         """Create a directory at a relative path; leave an existing one unchanged. Raises: OSError."""
         with self._open_directory(folder.split("/")):
             pass
@@ -128,7 +128,7 @@ class WorkDirectory:
         )
 
 
-def clear(directory: int) -> None:
+def clear_directory(directory: int) -> None:
     """Remove all content of a directory. Raises: NotEmptied, OSError.
 
     Subdirectories aren't traversed recursively: their content is moved up into the directory itself, so
@@ -139,7 +139,7 @@ def clear(directory: int) -> None:
         for name in names:
             _remove_entry(name, directory)
             if time.monotonic() > end:
-                raise NotEmptied(f"{len(names)} entries remain in the work directory")
+                raise WorkDirectoryNotEmptied(f"{len(names)} entries remain in the work directory")
 
 
 def _remove_entry(name: str, parent: int) -> None:
@@ -210,7 +210,7 @@ def _remove_if_present(parent: int, name: str) -> None:
     with suppress(FileNotFoundError):
         if _is_directory(name, parent):
             with _open_subdirectory(name, parent) as inner:
-                clear(inner)
+                clear_directory(inner)
             os.rmdir(name, dir_fd=parent)
         else:
             os.unlink(name, dir_fd=parent)

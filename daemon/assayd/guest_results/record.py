@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from assayd.model.json_reader import JsonError, JsonLimits, parse_strictly
 from assayd.model.submission import JsonValue
-from assayd.model.text_limits import MESSAGE_CHARS, TRACEBACK_CHARS, shorten
+from assayd.model.text_limits import MESSAGE_CHARS, TRACEBACK_CHARS, shorten_text
 
 DEFAULT_LIMITS = JsonLimits(
     bytes=8 * 2**20, depth=80, containers=500_000, values=1_200_000, number_chars=1000, key_chars=4096
@@ -23,7 +23,7 @@ class GuestJsonError(ValueError):
     """An error for guest output that isn't acceptable JSON. The message contains the reason."""
 
 
-def decode(body: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> JsonValue:
+def decode_guest_json(body: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> JsonValue:
     """Decode one JSON value.
 
     Raises: GuestJsonError for anything other than strict JSON within the limits.
@@ -31,7 +31,7 @@ def decode(body: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> JsonValue:
     try:
         return parse_strictly(body, limits)
     except JsonError as problem:
-        raise GuestJsonError(shorten(f"not JSON: {problem}", 200)) from None
+        raise GuestJsonError(shorten_text(f"not JSON: {problem}", 200)) from None
 
 
 MAX_LINE = 10**7
@@ -51,7 +51,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Value:
+class TypedValue:
     """One value with the exact name of its type in the guest.
 
     `complete` is true if nothing was truncated because of its size.
@@ -64,27 +64,27 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Returned:
+class ReturnedValue:
     """The result of a `call` that returned. `again` lists the results of further calls (None if raised)."""
 
-    value: Value
+    value: TypedValue
     again: tuple[JsonValue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
+class BoundNames:
     """The result of a `python` text that completed: the requested names with their values.
 
     `again` holds the values of the first requested name in further runs.
     """
 
-    values: Mapping[str, Value]
+    values: Mapping[str, TypedValue]
     missing: tuple[str, ...] = ()
     again: tuple[JsonValue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Raised:
+class RaisedException:
     """An uncaught exception of submitted code. `line` is its last traceback line in `file`.
 
     `file` is a submitted file. `meant` is the existing attribute, key or name that is most similar to the
@@ -108,11 +108,11 @@ class Raised:
 class CallResults:
     """The results of several calls in one process, in order: the value or the exception of each call."""
 
-    results: tuple[Value | Raised, ...]
+    results: tuple[TypedValue | RaisedException, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotCompiled:
+class CompileFailure:
     """The compiler in the container refused the text."""
 
     error_type: str
@@ -122,12 +122,12 @@ class NotCompiled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoFunction:
-    """The text ran and defined no callable of the name."""
+class MissingFunction:
+    """The text ran but didn't define a callable with this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotExecuted:
+class ExecFailure:
     """The result of a program that couldn't be started. `error` is the kernel's error name, e.g. ENOENT."""
 
     error: str
@@ -135,11 +135,20 @@ class NotExecuted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exited:
+class ScriptExit:
     """The result of a script that called ``sys.exit()``; its wait status contains the exit status."""
 
 
-Record = Returned | Bound | CallResults | Raised | NotCompiled | NoFunction | NotExecuted | Exited
+Record = (
+    ReturnedValue
+    | BoundNames
+    | CallResults
+    | RaisedException
+    | CompileFailure
+    | MissingFunction
+    | ExecFailure
+    | ScriptExit
+)
 
 
 def read_record(body: bytes) -> Record:
@@ -147,7 +156,7 @@ def read_record(body: bytes) -> Record:
 
     Raises: GuestJsonError, if the bytes aren't a record as defined by the protocol.
     """
-    fields = decode(body)
+    fields = decode_guest_json(body)
     if not isinstance(fields, dict):
         raise GuestJsonError("the record is not an object")
     status = fields.get("status")
@@ -156,15 +165,15 @@ def read_record(body: bytes) -> Record:
     return _READERS[status](fields)
 
 
-def _returned(fields: Mapping[str, JsonValue]) -> Returned | Bound | CallResults:
+def _parse_returned(fields: Mapping[str, JsonValue]) -> ReturnedValue | BoundNames | CallResults:
     if "values" in fields:
         return _parse_bound_names(fields)
     if "each" in fields:
         return _parse_call_results(fields["each"])
-    return Returned(value=_value(fields), again=_again(fields))
+    return ReturnedValue(value=_parse_value(fields), again=_parse_further_results(fields))
 
 
-def _again(fields: Mapping[str, JsonValue]) -> tuple[JsonValue, ...]:
+def _parse_further_results(fields: Mapping[str, JsonValue]) -> tuple[JsonValue, ...]:
     again = fields.get("again", [])
     if not isinstance(again, list) or len(again) > MOST_AGAIN:
         raise GuestJsonError("again is not a short list")
@@ -174,41 +183,41 @@ def _again(fields: Mapping[str, JsonValue]) -> tuple[JsonValue, ...]:
 def _parse_call_results(each: JsonValue) -> CallResults:
     if not isinstance(each, list):
         raise GuestJsonError("each is not a list")
-    return CallResults(results=tuple(_parse_call_result(_object(one)) for one in each))
+    return CallResults(results=tuple(_parse_call_result(_require_object(one)) for one in each))
 
 
-def _parse_call_result(fields: Mapping[str, JsonValue]) -> Value | Raised:
+def _parse_call_result(fields: Mapping[str, JsonValue]) -> TypedValue | RaisedException:
     if "error_type" not in fields:
-        return _value(fields)
+        return _parse_value(fields)
     return read_raised({**fields, "traceback": ""}, "call")
 
 
-def _parse_raised(fields: Mapping[str, JsonValue]) -> Raised:
-    return read_raised(fields, _text(fields, "phase", _NAME_CHARS))
+def _parse_raised(fields: Mapping[str, JsonValue]) -> RaisedException:
+    return read_raised(fields, _parse_text(fields, "phase", _NAME_CHARS))
 
 
-def _parse_bound_names(fields: Mapping[str, JsonValue]) -> Bound:
+def _parse_bound_names(fields: Mapping[str, JsonValue]) -> BoundNames:
     values, missing = fields["values"], fields.get("missing", [])
     if not isinstance(values, dict) or not isinstance(missing, list):
         raise GuestJsonError("values is not an object, or missing is not a list")
-    return Bound(
-        values={name: _value(_object(value)) for name, value in values.items()},
+    return BoundNames(
+        values={name: _parse_value(_require_object(value)) for name, value in values.items()},
         missing=tuple(str(name) for name in missing),
-        again=_again(fields),
+        again=_parse_further_results(fields),
     )
 
 
-def read_raised(fields: Mapping[str, JsonValue], phase: str) -> Raised:
+def read_raised(fields: Mapping[str, JsonValue], phase: str) -> RaisedException:
     """Parse the guest's record of an exception. Raises: GuestJsonError."""
     where, file, meant = fields.get("where"), fields.get("file"), fields.get("meant")
-    return Raised(
-        error_type=_text(fields, "error_type", _NAME_CHARS),
-        message=_text(fields, "message"),
+    return RaisedException(
+        error_type=_parse_text(fields, "error_type", _NAME_CHARS),
+        message=_parse_text(fields, "message"),
         line=_read_position(fields, "line"),
-        traceback=_text(fields, "traceback", TRACEBACK_CHARS),
-        where=shorten(where, _NAME_CHARS) if isinstance(where, str) else None,
+        traceback=_parse_text(fields, "traceback", TRACEBACK_CHARS),
+        where=shorten_text(where, _NAME_CHARS) if isinstance(where, str) else None,
         phase=phase,
-        file=shorten(file, _NAME_CHARS) if isinstance(file, str) else None,
+        file=shorten_text(file, _NAME_CHARS) if isinstance(file, str) else None,
         meant=meant
         if isinstance(meant, str) and len(meant) <= _MEANT_CHARS and meant.isprintable()
         else None,
@@ -221,59 +230,62 @@ def _parse_variable_values(given: JsonValue) -> Iterator[tuple[str, str]]:
     """Yield variable names with their values; skip invalid entries, and truncate long values."""
     for name, text in list(given.items())[:_MOST_VALUES] if isinstance(given, dict) else ():
         if isinstance(text, str) and name.isidentifier() and len(name) <= _MEANT_CHARS:
-            yield name, shorten(text, _VALUE_CHARS)
+            yield name, shorten_text(text, _VALUE_CHARS)
 
 
-def _parse_not_compiled(fields: Mapping[str, JsonValue]) -> NotCompiled:
-    return NotCompiled(
-        error_type=_text(fields, "error_type", _NAME_CHARS),
-        message=_text(fields, "message"),
+def _parse_not_compiled(fields: Mapping[str, JsonValue]) -> CompileFailure:
+    return CompileFailure(
+        error_type=_parse_text(fields, "error_type", _NAME_CHARS),
+        message=_parse_text(fields, "message"),
         line=_read_position(fields, "line"),
         column=_read_position(fields, "column"),
     )
 
 
-def _parse_not_executed(fields: Mapping[str, JsonValue]) -> NotExecuted:
-    return NotExecuted(error=_text(fields, "error", _NAME_CHARS), message=_text(fields, "message"))
+def _parse_not_executed(fields: Mapping[str, JsonValue]) -> ExecFailure:
+    return ExecFailure(
+        error=_parse_text(fields, "error", _NAME_CHARS), message=_parse_text(fields, "message")
+    )
 
 
 _READERS: Mapping[str, Callable[[Mapping[str, JsonValue]], Record]] = {
-    "returned": _returned,
+    "returned": _parse_returned,
     "raised": _parse_raised,
     "not_compiled": _parse_not_compiled,
-    "no_function": lambda _: NoFunction(),
+    "no_function": lambda _: MissingFunction(),
     "not_executed": _parse_not_executed,
-    "exited": lambda _: Exited(),
+    "exited": lambda _: ScriptExit(),
 }
 
 
-def _value(fields: Mapping[str, JsonValue]) -> Value:
+def _parse_value(fields: Mapping[str, JsonValue]) -> TypedValue:
     if "value" not in fields:
         raise GuestJsonError("a value is missing")
     notes = fields.get("notes", [])
     if not isinstance(notes, Sequence) or isinstance(notes, str):
         raise GuestJsonError("notes is not a list")
-    return Value(
+    return TypedValue(
         value=fields["value"],
-        type_name=_text(fields, "value_type", _NAME_CHARS),
+        type_name=_parse_text(fields, "value_type", _NAME_CHARS),
         notes=tuple(
-            Note(path=_text(note, "path"), problem=_text(note, "problem")) for note in map(_object, notes)
+            Note(path=_parse_text(note, "path"), problem=_parse_text(note, "problem"))
+            for note in map(_require_object, notes)
         ),
         complete=fields.get("complete", True) is True,
     )
 
 
-def _object(value: JsonValue) -> Mapping[str, JsonValue]:
+def _require_object(value: JsonValue) -> Mapping[str, JsonValue]:
     if not isinstance(value, dict):
         raise GuestJsonError("an entry is not an object")
     return value
 
 
-def _text(fields: Mapping[str, JsonValue], name: str, chars: int = MESSAGE_CHARS) -> str:
+def _parse_text(fields: Mapping[str, JsonValue], name: str, chars: int = MESSAGE_CHARS) -> str:
     value = fields.get(name)
     if not isinstance(value, str):
         raise GuestJsonError(f"{name} is not a string")
-    return shorten(value, chars)
+    return shorten_text(value, chars)
 
 
 def _read_position(fields: Mapping[str, JsonValue], name: str) -> int | None:

@@ -7,9 +7,9 @@ the archive.
 """
 
 from assayd.imaging.archive import image_id
-from assayd.imaging.building import build
-from assayd.imaging.digest import guest_digest
+from assayd.imaging.building import build_image
+from assayd.imaging.digest import compute_guest_digest
 from assayd.imaging.recipe import Recipe
-from assayd.imaging.recipes import Recipes
+from assayd.imaging.recipes import RecipeFolders
 
-__all__ = ["Recipe", "Recipes", "build", "guest_digest", "image_id"]
+__all__ = ["Recipe", "RecipeFolders", "build_image", "compute_guest_digest", "image_id"]

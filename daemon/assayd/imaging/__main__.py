@@ -6,8 +6,8 @@ from pathlib import Path
 
 import assayd
 from assayd.errors import AssaydError
-from assayd.imaging import Recipes, build
-from assayd.package_data import share
+from assayd.imaging import RecipeFolders, build_image
+from assayd.package_data import shared_path
 
 
 def main() -> int:
@@ -19,10 +19,10 @@ def main() -> int:
     chosen = parser.parse_args()
     guest = Path(assayd.__file__).parent / "guest"
     try:
-        recipes = Recipes(chosen.recipes or share("images"))
-        for name in chosen.names or [recipe.name for recipe in recipes.all() if not recipe.on_demand]:
+        recipes = RecipeFolders(chosen.recipes or shared_path("images"))
+        for name in chosen.names or [recipe.name for recipe in recipes.load_all() if not recipe.on_demand]:
             print(
-                build(name, recipes=recipes, guest=guest, cache=chosen.out, progress=_print_progress),
+                build_image(name, recipes=recipes, guest=guest, cache=chosen.out, progress=_print_progress),
                 flush=True,
             )
     except AssaydError as error:

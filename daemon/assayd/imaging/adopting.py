@@ -20,24 +20,24 @@ from typing import Protocol
 from assayd.errors import AssaydError, ConfigError
 from assayd.imaging import guest_file, inventory, modules, packages, rootfs, sbom
 from assayd.imaging.archive import Image, pack_layer, write_archive
-from assayd.imaging.digest import digest_of, guest_digest, guest_files
+from assayd.imaging.digest import compute_digest, compute_guest_digest, list_guest_files
 from assayd.imaging.interpreters import (
     GUEST_FILE,
     HOME,
-    FoundPython,
-    copy_own,
+    ImagePython,
+    build_start_command,
+    copy_interpreter,
     find_known_programs,
     find_pythons,
-    own_start,
 )
-from assayd.imaging.layers import CAPS, Caps, LayeredRoot, remove
+from assayd.imaging.layers import CAPS, LayeredRoot, UnpackCaps, remove_tree
 from assayd.imaging.own_recipe import is_variable_for_code
 from assayd.imaging.packages import BuildFolders, Progress
-from assayd.imaging.paths import resolved
+from assayd.imaging.paths import resolve_in_root
 from assayd.imaging.recipe import Recipe
 from assayd.imaging.sbom import SBOM_FILE
-from assayd.imaging.source import Source, open_tar, opened, unpack_layer
-from assayd.imaging.tree import LABEL_FILES, read_layer_entries, tree_digest
+from assayd.imaging.source import ImageSource, open_image_source, open_tar, unpack_layer
+from assayd.imaging.tree import LABEL_FILES, compute_tree_digest, read_layer_entries
 
 System = Callable[[], AbstractContextManager[tuple[Path, Recipe]]]
 """Provides the root folder of the image ``python``, with its recipe."""
@@ -76,7 +76,7 @@ class ImageEngine(Protocol):
         """Write an image of a local engine to a file in the format of `docker save`."""
         ...
 
-    def printed_by(self, archive: Path) -> bytes:
+    def run_and_read_output(self, archive: Path) -> bytes:
         """Load an image, run its program in a container, remove both, and return the program's output."""
         ...
 
@@ -94,12 +94,12 @@ class AdoptedImage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Facts:
+class _LayerFacts:
     """The cached facts about an unpacked layer of an image."""
 
     digest: str
     environment: Mapping[str, str]
-    pythons: Sequence[FoundPython]
+    pythons: Sequence[ImagePython]
     programs: Sequence[str]
 
 
@@ -112,7 +112,7 @@ class _CompiledGuest:
     content: bytes
 
 
-def adopt(
+def adopt_image(
     recipe: Recipe, guest: Path, place: BuildFolders, machine: ImageEngine, system: System
 ) -> AdoptedImage:
     """Return the parts of an adopted image.
@@ -126,14 +126,16 @@ def adopt(
 
     Raises: ConfigError ``image.source_*``, ``image.lock_*``.
     """
-    base = _base(recipe, place, machine)
+    base = _ensure_unpacked_base(recipe, place, machine)
     facts = _read_facts(base)
     recipe = replace(
         recipe, environment=_build_environment(facts, recipe), offer=recipe.offer or _list_programs(facts)
     )
     layer = (facts.digest, base / _LAYER)
     for python in facts.pythons:
-        compiled = _compile_guest(python, recipe, guest, layer, place, machine) if python.fits else None
+        compiled = (
+            _compile_guest(python, recipe, guest, layer, place, machine) if python.is_compatible else None
+        )
         if compiled is not None:
             return _adopt_with_own_python(python, compiled, recipe, layer, place.work)
     said = ", ".join(f"Python 3.{one.minor}" for one in facts.pythons) or "no Python"
@@ -146,7 +148,9 @@ def adopt(
 
 def source_digest(where: str, tag: str | None, work: Path, machine: ImageEngine) -> str:
     """Return the digest of the image to be adopted. Raises: ConfigError ``image.source_*``."""
-    with opened(_resolve_path(where, work, machine), tag, packages.engine_architecture()) as source:
+    with open_image_source(
+        _resolve_path(where, work, machine), tag, packages.engine_architecture()
+    ) as source:
         return source.digest
 
 
@@ -162,18 +166,20 @@ def _resolve_path(where: str, work: Path, machine: ImageEngine) -> Path:
     return archive
 
 
-def _base(recipe: Recipe, place: BuildFolders, machine: ImageEngine) -> Path:
+def _ensure_unpacked_base(recipe: Recipe, place: BuildFolders, machine: ImageEngine) -> Path:
     """Return the folder with the image's layer; unpack the image if necessary."""
     if recipe.source is None or recipe.source.locked is None:
         remedy = f"run: assay images adopt {recipe.name} --from IMAGE"
         raise ConfigError("image.lock_missing", f"no image was adopted for recipe {recipe.name}; {remedy}")
-    code = [(name, path.read_bytes()) for name, path in guest_files(Path(__file__).parent)]
-    key = digest_of([("source", recipe.source.locked.encode()), *code])
+    code = [(name, path.read_bytes()) for name, path in list_guest_files(Path(__file__).parent)]
+    key = compute_digest([("source", recipe.source.locked.encode()), *code])
     base = place.folder / key.removeprefix("sha256:")[:16]
     if not (base / _FACTS).is_file():
         made = Path(tempfile.mkdtemp(prefix="base-", dir=place.work))
         wanted, architecture = recipe.source, packages.engine_architecture()
-        with opened(_resolve_path(wanted.where, place.work, machine), wanted.tag, architecture) as source:
+        with open_image_source(
+            _resolve_path(wanted.where, place.work, machine), wanted.tag, architecture
+        ) as source:
             if source.digest != wanted.locked:
                 message = (
                     f"{wanted.where} changed since adoption: it was {str(wanted.locked)[:19]}, "
@@ -187,7 +193,7 @@ def _base(recipe: Recipe, place: BuildFolders, machine: ImageEngine) -> Path:
     return base
 
 
-def _unpack_image(source: Source, made: Path, place: BuildFolders) -> _Facts:
+def _unpack_image(source: ImageSource, made: Path, place: BuildFolders) -> _LayerFacts:
     """Flatten an image into one layer, and search it for interpreters."""
     if source.architecture != packages.engine_architecture():
         message = (
@@ -195,20 +201,22 @@ def _unpack_image(source: Source, made: Path, place: BuildFolders) -> _Facts:
         )
         raise ConfigError("image.source_refused", message)
     root = Path(tempfile.mkdtemp(prefix="root-", dir=place.work))
-    flatten(source, root, place)
+    flatten_layers(source, root, place)
     _add_mount_points(root)
     environment = dict(one.split("=", 1) for one in source.environment if "=" in one)
     folders = [part for part in environment.get("PATH", _PATH).split(":") if part.startswith("/")]
     pythons = find_pythons(root, folders)
     programs = find_known_programs(root, folders, pythons)
-    rootfs.write(root, SBOM_FILE, sbom.image_sbom(place.folder.name, inventory.inventory_root(root)))
+    rootfs.write_image_file(
+        root, SBOM_FILE, sbom.build_image_sbom(place.folder.name, inventory.list_root_packages(root))
+    )
     digest = pack_layer(root, made / _LAYER, {rootfs.SANDBOX: rootfs.GUEST_UID})
     shutil.rmtree(root)
     _report_ignored_variables(environment, place.progress)
-    return _Facts(digest=digest, environment=environment, pythons=pythons, programs=programs)
+    return _LayerFacts(digest=digest, environment=environment, pythons=pythons, programs=programs)
 
 
-def flatten(source: Source, root: Path, place: BuildFolders, caps: Caps = CAPS) -> None:
+def flatten_layers(source: ImageSource, root: Path, place: BuildFolders, caps: UnpackCaps = CAPS) -> None:
     """Apply the layers of an image to an empty folder; report the omitted entries.
 
     Raises: ConfigError ``image.source_refused``, ``image.source_too_large``; OSError, ValueError.
@@ -222,7 +230,7 @@ def flatten(source: Source, root: Path, place: BuildFolders, caps: Caps = CAPS) 
         tar = place.work / "unpacked.tar"
         unpack_layer(source, layer, tar, caps.unpacked_bytes)
         with tar.open("rb") as file, open_tar(file) as members:
-            layered.apply(members)
+            layered.apply_layer(members)
         tar.unlink()
     for reason, names in layered.removed.items():
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
@@ -233,19 +241,19 @@ def _add_mount_points(root: Path) -> None:
     """Create the mount points of containers, and an account for their processes."""
     for name in (*_KERNEL_FOLDERS, *_EMPTY_FOLDERS, HOME):
         if name in _KERNEL_FOLDERS or name in {rootfs.SANDBOX, HOME} or not _is_folder(root / name):
-            remove(root / name)
+            remove_tree(root / name)
         if name != HOME:
             (root / name).mkdir(exist_ok=True)
-    rootfs.link_temporary(root)
+    rootfs.link_tmp(root)
     for name, line in rootfs.GUEST_ACCOUNT.items():
-        path = resolved(root, name)
+        path = resolve_in_root(root, name)
         if path.is_file() and path.stat().st_size > _ACCOUNTS_BYTES:
             message = f"/{name} of the image has more than {_ACCOUNTS_BYTES >> 20} MiB; take a smaller image"
             raise ConfigError("image.source_too_large", message)
         if path.is_file() and f":{rootfs.GUEST_UID}:".encode() not in path.read_bytes():
-            rootfs.write(root, name, path.read_bytes().rstrip(b"\n") + b"\n" + line.encode())
+            rootfs.write_image_file(root, name, path.read_bytes().rstrip(b"\n") + b"\n" + line.encode())
         elif not path.exists() and _is_folder(path.parent):
-            rootfs.write(root, name, line.encode())
+            rootfs.write_image_file(root, name, line.encode())
 
 
 def _is_folder(path: Path) -> bool:
@@ -258,12 +266,12 @@ def _report_ignored_variables(environment: Mapping[str, str], progress: Progress
         progress(f"ignored environment variables of the image: {', '.join(sorted(left)[:_SHOWN])}")
 
 
-def _read_facts(base: Path) -> _Facts:
+def _read_facts(base: Path) -> _LayerFacts:
     held = json.loads((base / _FACTS).read_text())
-    return _Facts(**{**held, "pythons": [FoundPython(**one) for one in held["pythons"]]})
+    return _LayerFacts(**{**held, "pythons": [ImagePython(**one) for one in held["pythons"]]})
 
 
-def _build_environment(facts: _Facts, recipe: Recipe) -> tuple[tuple[str, str], ...]:
+def _build_environment(facts: _LayerFacts, recipe: Recipe) -> tuple[tuple[str, str], ...]:
     """Return the environment of the image's programs: the image's variables, overridden by the recipe's."""
     taken = {name: text for name, text in facts.environment.items() if is_variable_for_code(name)}
     fixed = {
@@ -273,12 +281,12 @@ def _build_environment(facts: _Facts, recipe: Recipe) -> tuple[tuple[str, str], 
     return tuple(sorted({**taken, **dict(recipe.environment), **fixed}.items()))
 
 
-def _list_programs(facts: _Facts) -> str:
+def _list_programs(facts: _LayerFacts) -> str:
     return ", ".join(facts.programs) or "programs that aren't listed"
 
 
 def _compile_guest(
-    python: FoundPython,
+    python: ImagePython,
     recipe: Recipe,
     guest: Path,
     layer: tuple[str, Path],
@@ -286,14 +294,14 @@ def _compile_guest(
     machine: ImageEngine,
 ) -> _CompiledGuest | None:
     """Compile the guest code in a container of the image; return None if the image's Python can't do so."""
-    kept = layer[1].parent / f"{guest_digest(guest).removeprefix('sha256:')[:16]}-3.{python.minor}"
+    kept = layer[1].parent / f"{compute_guest_digest(guest).removeprefix('sha256:')[:16]}-3.{python.minor}"
     if (kept / _SAID).is_file():
         held = json.loads((kept / _SAID).read_text())
         return _CompiledGuest(content=(kept / _COMPILED).read_bytes(), **held)
     place.progress(f"trying its Python 3.{python.minor}, in a container")
     archive = _write_compile_image(python, recipe, guest, layer, place.work)
     try:
-        compiled = _parse_compile_output(machine.printed_by(archive), python)
+        compiled = _parse_compile_output(machine.run_and_read_output(archive), python)
     except AssaydError as problem:
         place.progress(f"its Python 3.{python.minor} can't run the runner: {problem.message[:300]}")
         return None
@@ -306,7 +314,7 @@ def _compile_guest(
 
 
 def _write_compile_image(
-    python: FoundPython, recipe: Recipe, guest: Path, below: tuple[str, Path], work: Path
+    python: ImagePython, recipe: Recipe, guest: Path, below: tuple[str, Path], work: Path
 ) -> Path:
     """Write an image that compiles the guest code and prints the result."""
     root = Path(tempfile.mkdtemp(prefix="stage-", dir=work))
@@ -314,7 +322,7 @@ def _write_compile_image(
     place.mkdir(parents=True)
     for module in (guest_file, modules):
         shutil.copy(str(module.__file__), place)
-    for name, path in guest_files(guest):
+    for name, path in list_guest_files(guest):
         (place / "guest" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, place / "guest" / name)
     layer = work / "stage.tar"
@@ -326,14 +334,14 @@ def _write_compile_image(
         user=f"{rootfs.GUEST_UID}:{rootfs.GUEST_UID}",
         entrypoint=[f"/{python.path}", "-I", "-S", "-c", _STAGE, *folders],
         environment=dict(recipe.environment),
-        labels={LABEL_FILES: tree_digest(read_layer_entries([path for _, path in both]))},
+        labels={LABEL_FILES: compute_tree_digest(read_layer_entries([path for _, path in both]))},
     )
     archive = work / "stage-image.tar"
     write_archive(archive, image, both)
     return archive
 
 
-def _parse_compile_output(printed: bytes, python: FoundPython) -> _CompiledGuest:
+def _parse_compile_output(printed: bytes, python: ImagePython) -> _CompiledGuest:
     """Parse a stage's output, which an untrusted interpreter wrote."""
     head, _, content = printed.partition(b"\n")
     try:
@@ -355,10 +363,10 @@ def _filter_modules(named: Iterable[tuple[object, object]]) -> dict[str, str]:
 
 
 def _adopt_with_own_python(
-    python: FoundPython, compiled: _CompiledGuest, recipe: Recipe, layer: tuple[str, Path], work: Path
+    python: ImagePython, compiled: _CompiledGuest, recipe: Recipe, layer: tuple[str, Path], work: Path
 ) -> AdoptedImage:
     root = Path(tempfile.mkdtemp(prefix="guest-", dir=work))
-    rootfs.write(root, GUEST_FILE, compiled.content)
+    rootfs.write_image_file(root, GUEST_FILE, compiled.content)
     start = [f"/{python.path}", "-I", "-S"]
     return _build_result(
         replace(recipe, python=f"3.{python.minor}", python_path=tuple(python.libraries)),
@@ -374,9 +382,9 @@ def _adopt_with_shipped_python(
 ) -> AdoptedImage:
     runner, root = work / "runner", work / "guest"
     with system() as (shipped, python):
-        copy_own(shipped, python, runner)
-        rootfs.place_guest(guest, shipped, root, python, GUEST_FILE)
-        start = own_start(shipped, python)
+        copy_interpreter(shipped, python, runner)
+        rootfs.write_guest(guest, shipped, root, python, GUEST_FILE)
+        start = build_start_command(shipped, python)
     packed = [
         (pack_layer(each, each.with_suffix(".tar")), each.with_suffix(".tar")) for each in (runner, root)
     ]

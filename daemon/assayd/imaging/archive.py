@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from assayd.errors import ConfigError
-from assayd.imaging.digest import file_digest
+from assayd.imaging.digest import compute_file_digest
 
 # 2020-01-01T00:00:00Z: any constant would do, but zero makes some programs warn.
 _TIME_S = 1577836800
@@ -47,7 +47,7 @@ def pack_layer(root: Path, layer: Path, owners: Mapping[str, int] | None = None)
         for path in sorted(_list_tree(root), key=lambda each: each.relative_to(root).as_posix()):
             name = path.relative_to(root).as_posix()
             _add_path(tar, path, _create_member(name, owners.get(name, 0)))
-    return file_digest(layer)
+    return compute_file_digest(layer)
 
 
 def write_archive(archive: Path, image: Image, layers: Sequence[tuple[str, Path]]) -> str:

@@ -16,18 +16,23 @@ from pathlib import Path, PurePosixPath
 
 from assayd.errors import ConfigError
 from assayd.imaging import inventory, packages, rootfs, sbom
-from assayd.imaging.adopting import ImageEngine, System, adopt
+from assayd.imaging.adopting import ImageEngine, System, adopt_image
 from assayd.imaging.archive import Image, pack_layer, write_archive
 from assayd.imaging.baselines import LABEL_BASELINE, UNMEASURED, read_baseline
-from assayd.imaging.digest import digest_of, guest_digest, guest_files, library_digest
+from assayd.imaging.digest import (
+    compute_digest,
+    compute_guest_digest,
+    compute_library_digest,
+    list_guest_files,
+)
 from assayd.imaging.modules import list_modules
-from assayd.imaging.packages import BuildFolders, Progress, workplace
-from assayd.imaging.paths import resolved
+from assayd.imaging.packages import BuildFolders, Progress, lock_build_folders
+from assayd.imaging.paths import resolve_in_root
 from assayd.imaging.recipe import Recipe
-from assayd.imaging.recipes import Recipes
+from assayd.imaging.recipes import RecipeFolders
 from assayd.imaging.sbom import SBOM_FILE
-from assayd.imaging.tree import LABEL_FILES, read_layer_entries, tree_digest
-from assayd.imaging.wheels import SITE, install
+from assayd.imaging.tree import LABEL_FILES, compute_tree_digest, read_layer_entries
+from assayd.imaging.wheels import SITE, install_wheels
 
 _FACTS = "facts.json"
 _ROOT = "root"
@@ -58,10 +63,10 @@ class _ImageParts:
     labels: Mapping[str, str]
 
 
-def build(  # noqa: PLR0913 - all by name
+def build_image(  # noqa: PLR0913 - all by name
     name: str,
     *,
-    recipes: Recipes,
+    recipes: RecipeFolders,
     guest: Path,
     cache: Path,
     progress: Progress,
@@ -91,7 +96,7 @@ def build(  # noqa: PLR0913 - all by name
         raise ConfigError("image.library", f"image {name!r} is adopted, so it can't have a library")
     if (recipe.guest or recipe.source) and not (guest / "__main__.py").is_file():
         raise ConfigError("image.guest_missing", f"no guest code in {guest}: __main__.py is missing")
-    with workplace(cache.resolve() / name, progress) as place:
+    with lock_build_folders(cache.resolve() / name, progress) as place:
         if recipe.source is None:
             made = _build_from_packages(recipe, guest, library, place)
         else:
@@ -99,7 +104,7 @@ def build(  # noqa: PLR0913 - all by name
                 recipe, guest, place, machine, partial(_shipped_python_root, recipes, cache, progress)
             )
         archive = place.work / "image.tar"
-        files = tree_digest(read_layer_entries([layer for _, layer in made.layers]))
+        files = compute_tree_digest(read_layer_entries([layer for _, layer in made.layers]))
         labels = {**made.labels, LABEL_FILES: files}
         if (baseline_mb := recipe.baseline_mb or read_baseline(cache, name, files)) is not None:
             labels[LABEL_BASELINE] = str(baseline_mb * 2**20)
@@ -121,7 +126,7 @@ def _build_from_packages(
         layers.append(_build_library_layer(recipe, library, place.work))
     labels = _build_labels(recipe, facts.python, facts.modules, guest=guest if recipe.guest else None)
     if library is not None:
-        labels["org.assayd.library"] = library_digest(library)
+        labels["org.assayd.library"] = compute_library_digest(library)
     return _ImageParts(recipe=recipe, layers=layers, architecture=facts.architecture, labels=labels)
 
 
@@ -130,7 +135,7 @@ def _build_from_source(
 ) -> _ImageParts:
     if machine is None:
         raise ConfigError("image.no_engine", f"image {recipe.name!r} is adopted, which needs an engine")
-    found = adopt(recipe, guest, place, machine, system)
+    found = adopt_image(recipe, guest, place, machine, system)
     labels = _build_labels(found.recipe, found.python, found.modules, guest=guest)
     return _ImageParts(
         recipe=found.recipe,
@@ -141,38 +146,40 @@ def _build_from_source(
 
 
 @contextlib.contextmanager
-def _shipped_python_root(recipes: Recipes, cache: Path, progress: Progress) -> Iterator[tuple[Path, Recipe]]:
+def _shipped_python_root(
+    recipes: RecipeFolders, cache: Path, progress: Progress
+) -> Iterator[tuple[Path, Recipe]]:
     """Yield the root folder of the shipped image whose interpreter is added to other images."""
     recipe = recipes.load(_BRINGS)
-    with workplace(cache.resolve() / _BRINGS, progress) as place:
+    with lock_build_folders(cache.resolve() / _BRINGS, progress) as place:
         yield _ensure_base(recipe, place.folder, place.work, progress) / _ROOT, recipe
 
 
 def _ensure_base(recipe: Recipe, folder: Path, work: Path, progress: Progress) -> Path:
     """Return the cached base for the current package lists; build it if necessary."""
-    sources = packages.apt_sources()
+    sources = packages.list_apt_sources()
     if not sources and packages.can_refresh():
-        packages.refresh(progress)
-        sources = packages.apt_sources()
+        packages.refresh_package_lists(progress)
+        sources = packages.list_apt_sources()
     try:
         return _ensure_base_for_lists(recipe, sources, folder, work, progress)
     except ConfigError as error:
         # Outdated lists name packages that the archive has removed.
         if error.code != "image.packages_failed" or not packages.can_refresh():
             raise
-        packages.refresh(progress)
-        return _ensure_base_for_lists(recipe, packages.apt_sources(), folder, work, progress)
+        packages.refresh_package_lists(progress)
+        return _ensure_base_for_lists(recipe, packages.list_apt_sources(), folder, work, progress)
 
 
 def _ensure_base_for_lists(
-    recipe: Recipe, sources: Sequence[packages.Source], folder: Path, work: Path, progress: Progress
+    recipe: Recipe, sources: Sequence[packages.PackageSource], folder: Path, work: Path, progress: Progress
 ) -> Path:
     if not sources:
         message = "apt has no package lists of the distribution: run 'apt-get update'"
         raise ConfigError("image.no_sources", message)
-    code = [(name, path.read_bytes()) for name, path in guest_files(Path(__file__).parent)]
-    state = packages.package_lists_digest(sources)
-    key = digest_of([("recipe", recipe.digest.encode()), ("lists", state.encode()), *code])
+    code = [(name, path.read_bytes()) for name, path in list_guest_files(Path(__file__).parent)]
+    state = packages.compute_package_lists_digest(sources)
+    key = compute_digest([("recipe", recipe.digest.encode()), ("lists", state.encode()), *code])
     base = folder / key.removeprefix("sha256:")[:16]
     if not (base / _FACTS).is_file():
         _build_base(recipe, sources, base, work, progress)
@@ -181,31 +188,33 @@ def _ensure_base_for_lists(
 
 
 def _build_base(
-    recipe: Recipe, sources: Sequence[packages.Source], base: Path, work: Path, progress: Progress
+    recipe: Recipe, sources: Sequence[packages.PackageSource], base: Path, work: Path, progress: Progress
 ) -> None:
     packages.require_mmdebstrap(progress)
     made = Path(tempfile.mkdtemp(prefix="base-", dir=work))
     root = made / _ROOT
     root.mkdir()
-    tar, extracted = packages.extract(recipe.packages, sources, work, progress)
-    rootfs.unpack(tar, root)
+    tar, extracted = packages.extract_packages(recipe.packages, sources, work, progress)
+    rootfs.unpack_packages(tar, root)
     tar.unlink()
-    _report_pruned(rootfs.prune(root, recipe), recipe, progress)
+    _report_pruned(rootfs.prune_files(root, recipe), recipe, progress)
     left = [each.package for each in extracted if any(_remains_in_image(root, name) for name in each.files)]
-    rootfs.furnish(root, recipe)
+    rootfs.add_system_files(root, recipe)
     _add_operator_content(recipe, root, progress)
-    rootfs.write(root, SBOM_FILE, sbom.image_sbom(recipe.name, inventory.inventory_root(root, left)))
+    rootfs.write_image_file(
+        root, SBOM_FILE, sbom.build_image_sbom(recipe.name, inventory.list_root_packages(root, left))
+    )
     version = None
     if recipe.python is not None:
         progress("compiling the Python library")
         rootfs.compile_python(root, root, [recipe.library, *recipe.python_path], recipe)
-        version = rootfs.python_version(root, recipe)
+        version = rootfs.read_python_version(root, recipe)
     digest = pack_layer(root, made / _LAYER, {rootfs.SANDBOX: rootfs.GUEST_UID})
     facts = _BaseFacts(
         digest=digest,
         architecture=packages.engine_architecture(),
         python=version,
-        modules=list_modules([resolved(root, folder) for folder in recipe.python_path]),
+        modules=list_modules([resolve_in_root(root, folder) for folder in recipe.python_path]),
     )
     (made / _FACTS).write_text(json.dumps(asdict(facts)))
     made.rename(base)
@@ -213,7 +222,7 @@ def _build_base(
 
 def _remains_in_image(root: Path, name: str) -> bool:
     """Return whether a package's file remains in the image after the recipe's removals."""
-    path = resolved(root, PurePosixPath(name).parent) / PurePosixPath(name).name
+    path = resolve_in_root(root, PurePosixPath(name).parent) / PurePosixPath(name).name
     return path.is_symlink() or path.exists()
 
 
@@ -221,10 +230,10 @@ def _add_operator_content(recipe: Recipe, root: Path, progress: Progress) -> Non
     """Add the wheels and files of an operator's recipe."""
     if recipe.lock is not None and recipe.python is not None:
         progress(f"installing the wheels of {recipe.lock.path}")
-        install(recipe.lock, recipe.python_packages, recipe.python, root)
-        _report_pruned(rootfs.disable_programs(resolved(root, SITE)), recipe, progress)
+        install_wheels(recipe.lock, recipe.python_packages, recipe.python, root)
+        _report_pruned(rootfs.disable_programs(resolve_in_root(root, SITE)), recipe, progress)
     for place, path in recipe.files:
-        rootfs.write(root, place, path.read_bytes())
+        rootfs.write_image_file(root, place, path.read_bytes())
 
 
 def _report_pruned(removed: Sequence[str], recipe: Recipe, progress: Progress) -> None:
@@ -238,7 +247,7 @@ def _report_pruned(removed: Sequence[str], recipe: Recipe, progress: Progress) -
 def _build_guest_layer(recipe: Recipe, guest: Path, system: Path, work: Path) -> tuple[str, Path]:
     root, layer = work / "guest", work / "guest.tar"
     root.mkdir()
-    rootfs.place_guest(guest, system, root, recipe)
+    rootfs.write_guest(guest, system, root, recipe)
     return pack_layer(root, layer), layer
 
 
@@ -248,7 +257,7 @@ def _build_library_layer(recipe: Recipe, library: Path, work: Path) -> tuple[str
         raise ConfigError("image.library", f"image {recipe.name!r} {problem}")
     root, layer = work / "library", work / "library.tar"
     root.mkdir()
-    rootfs.place_library(library, root, recipe.library_folder)
+    rootfs.copy_library(library, root, recipe.library_folder)
     return pack_layer(root, layer), layer
 
 
@@ -258,7 +267,7 @@ def _build_labels(
     named = (f"{name}={version}" for name, version in sorted(modules.items()))
     stated = {
         "org.assayd.constants": " ".join(recipe.constants),
-        "org.assayd.guest": guest_digest(guest) if guest is not None else "",
+        "org.assayd.guest": compute_guest_digest(guest) if guest is not None else "",
         "org.assayd.image": recipe.name,
         "org.assayd.modules": " ".join(named),
         "org.assayd.offer": recipe.offer,

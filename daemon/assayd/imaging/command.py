@@ -10,12 +10,12 @@ _TAIL_LINES = 5
 _LINE_CHARACTERS = 160
 
 
-def plain_environment() -> dict[str, str]:
+def build_plain_environment() -> dict[str, str]:
     """Return this process's environment, changed for English messages and non-interactive package tools."""
     return {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 
 
-def run(
+def run_command(
     command: Sequence[str], *, code: str, timeout_s: float, environment: Mapping[str, str] | None = None
 ) -> str:
     """Run a program to its end and return its output.
@@ -24,7 +24,7 @@ def run(
         command: the program and its arguments; no shell is used.
         code: the error code for failures.
         timeout_s: the time in seconds after which the program is killed.
-        environment: the complete environment. Default: `plain_environment`.
+        environment: the complete environment. Default: `build_plain_environment`.
 
     Raises:
         ConfigError: `code`, with the last lines of the output, if the program is missing, fails or times
@@ -34,7 +34,7 @@ def run(
         done = subprocess.run(
             command,
             check=True,
-            env=plain_environment() if environment is None else environment,
+            env=build_plain_environment() if environment is None else environment,
             cwd="/",
             stdin=subprocess.DEVNULL,
             capture_output=True,

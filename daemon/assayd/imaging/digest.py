@@ -7,7 +7,7 @@ from pathlib import Path
 _READ_BYTES = 1 << 20
 
 
-def digest_of(parts: Iterable[tuple[str, bytes]]) -> str:
+def compute_digest(parts: Iterable[tuple[str, bytes]]) -> str:
     """Return ``sha256:…`` of named contents in their order; each part is preceded by its length."""
     total = hashlib.sha256()
     for name, content in parts:
@@ -16,32 +16,32 @@ def digest_of(parts: Iterable[tuple[str, bytes]]) -> str:
     return f"sha256:{total.hexdigest()}"
 
 
-def guest_files(folder: Path) -> list[tuple[str, Path]]:
+def list_guest_files(folder: Path) -> list[tuple[str, Path]]:
     """Return the Python files of the guest code as (relative name, path), sorted by name."""
     files = (path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
     return sorted((path.relative_to(folder).as_posix(), path) for path in files)
 
 
-def guest_digest(folder: Path) -> str:
+def compute_guest_digest(folder: Path) -> str:
     """Return ``sha256:…`` of the names and contents of the guest code in `folder`.
 
     The image has this digest as a label. The daemon computes the digest of the daemon's copy of the guest
     code and rejects an image with a different digest.
     """
-    return digest_of((name, path.read_bytes()) for name, path in guest_files(folder))
+    return compute_digest((name, path.read_bytes()) for name, path in list_guest_files(folder))
 
 
-def library_files(folder: Path) -> list[tuple[str, Path]]:
+def list_library_files(folder: Path) -> list[tuple[str, Path]]:
     """Return the files directly in a library folder as (name, path), sorted by name."""
     return sorted((path.name, path) for path in folder.iterdir() if path.is_file())
 
 
-def library_digest(folder: Path) -> str:
+def compute_library_digest(folder: Path) -> str:
     """Return ``sha256:…`` of the names and contents of the files in a library folder."""
-    return digest_of((name, path.read_bytes()) for name, path in library_files(folder))
+    return compute_digest((name, path.read_bytes()) for name, path in list_library_files(folder))
 
 
-def file_digest(path: Path) -> str:
+def compute_file_digest(path: Path) -> str:
     """Return ``sha256:…`` of the bytes of one file."""
     total = hashlib.sha256()
     with path.open("rb") as stream:

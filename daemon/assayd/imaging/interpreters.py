@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from assayd.errors import ConfigError
-from assayd.imaging.paths import matching, resolved
+from assayd.imaging.paths import find_matching, resolve_in_root
 from assayd.imaging.recipe import Recipe
 
 HOME = ".assayd"
@@ -32,7 +32,7 @@ _KNOWN = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundPython:
+class ImagePython:
     """A Python of an image. `path` is its executable; `libraries` lists folders with additional modules."""
 
     path: str
@@ -40,16 +40,16 @@ class FoundPython:
     libraries: Sequence[str]
 
     @property
-    def fits(self) -> bool:
+    def is_compatible(self) -> bool:
         """Return whether the guest code runs on this Python."""
         return OLDEST <= self.minor <= NEWEST
 
 
-def find_pythons(root: Path, folders: Sequence[str]) -> list[FoundPython]:
+def find_pythons(root: Path, folders: Sequence[str]) -> list[ImagePython]:
     """Return the Pythons of a root filesystem, beginning with the target of ``python3``."""
     names = ["python3", "python", *(f"python3.{minor}" for minor in range(NEWEST, OLDEST - 1, -1))]
     places = ((folder.strip("/"), name) for name in names for folder in folders)
-    found: dict[str, FoundPython] = {}
+    found: dict[str, ImagePython] = {}
     for folder, name in places:
         one = _find_python(root, folder, name)
         if one is not None:
@@ -57,35 +57,35 @@ def find_pythons(root: Path, folders: Sequence[str]) -> list[FoundPython]:
     return list(found.values())
 
 
-def find_known_programs(root: Path, folders: Sequence[str], pythons: Sequence[FoundPython]) -> list[str]:
+def find_known_programs(root: Path, folders: Sequence[str], pythons: Sequence[ImagePython]) -> list[str]:
     """Return the names of the well-known programs that a root filesystem contains."""
     named = [PurePosixPath(one.path).name for one in pythons]
     return named + [name for name in _KNOWN if any(_is_program(root, folder, name) for folder in folders)]
 
 
-def copy_own(system: Path, recipe: Recipe, root: Path) -> None:
+def copy_interpreter(system: Path, recipe: Recipe, root: Path) -> None:
     """Copy a built image's interpreter with its standard library and linked libraries into `root`.
 
-    A copied dynamic loader starts the interpreter (`own_start`), so that the interpreter uses no libraries
+    A copied dynamic loader starts the interpreter (`build_start_command`), so that it uses no libraries
     of the image.
     """
     for folder in ("bin", "lib"):
         (root / _OWN / folder).mkdir(parents=True)
     program = f"python{recipe.python}"
-    shutil.copy(resolved(system, f"usr/bin/{program}"), root / _OWN / "bin" / program)
+    shutil.copy(resolve_in_root(system, f"usr/bin/{program}"), root / _OWN / "bin" / program)
     shutil.copytree(system / recipe.library, root / _OWN / "lib" / program, symlinks=True)
-    for path in matching(system, "usr/lib/*/*.so*"):
-        target = resolved(system, path.relative_to(system))
+    for path in find_matching(system, "usr/lib/*/*.so*"):
+        target = resolve_in_root(system, path.relative_to(system))
         if target.is_file():
             shutil.copy(target, root / _OWN / "lib" / path.name)
 
 
-def own_start(system: Path, recipe: Recipe) -> list[str]:
+def build_start_command(system: Path, recipe: Recipe) -> list[str]:
     """Return the command that starts the copied interpreter.
 
     Raises: ConfigError ``image.python_broken``.
     """
-    loader = next(iter(matching(system, "usr/lib/*/ld-linux*.so*")), None)
+    loader = next(iter(find_matching(system, "usr/lib/*/ld-linux*.so*")), None)
     if loader is None:
         raise ConfigError("image.python_broken", f"image {recipe.name!r} has no dynamic loader")
     libraries = f"/{_OWN}/lib"
@@ -94,15 +94,15 @@ def own_start(system: Path, recipe: Recipe) -> list[str]:
 
 
 def _is_program(root: Path, folder: str, name: str) -> bool:
-    path = resolved(root, f"{folder.strip('/')}/{name}")
+    path = resolve_in_root(root, f"{folder.strip('/')}/{name}")
     return path.is_file() and bool(path.stat().st_mode & 0o100)
 
 
-def _find_python(root: Path, folder: str, name: str) -> FoundPython | None:
+def _find_python(root: Path, folder: str, name: str) -> ImagePython | None:
     """Return the Python that a name in a folder refers to, if its library exists."""
     if not _is_program(root, folder, name):
         return None
-    program = resolved(root, f"{folder}/{name}")
+    program = resolve_in_root(root, f"{folder}/{name}")
     path = program.relative_to(root)
     prefix = path.parent.parent
     minors = (
@@ -110,10 +110,10 @@ def _find_python(root: Path, folder: str, name: str) -> FoundPython | None:
     )
     if len(minors) != 1 or not _PLAIN.fullmatch(path.as_posix()):
         return None
-    if not resolved(root, prefix / f"lib/python3.{minors[0]}/os.py").is_file():
+    if not resolve_in_root(root, prefix / f"lib/python3.{minors[0]}/os.py").is_file():
         return None
     prefixes = dict.fromkeys([PurePosixPath(folder).parent.as_posix(), prefix.as_posix()])
-    return FoundPython(
+    return ImagePython(
         path=path.as_posix(),
         minor=int(minors[0]),
         libraries=[one for each in prefixes for one in _find_libraries(root, each, minors[0])],
@@ -121,7 +121,7 @@ def _find_python(root: Path, folder: str, name: str) -> FoundPython | None:
 
 
 def _find_minor_versions(root: Path, prefix: Path) -> Iterator[str]:
-    for library in matching(root, f"{prefix.as_posix()}/lib/python3.*"):
+    for library in find_matching(root, f"{prefix.as_posix()}/lib/python3.*"):
         if match := _NAME.fullmatch(library.name):
             yield match[1]
 
@@ -135,5 +135,5 @@ def _find_libraries(root: Path, prefix: str, minor: str) -> Iterator[str]:
         f"lib/python3.{minor}/dist-packages",
     ):
         folder = f"{prefix}/{place}".removeprefix("./")
-        if _PLAIN.fullmatch(folder) and resolved(root, folder).is_dir():
+        if _PLAIN.fullmatch(folder) and resolve_in_root(root, folder).is_dir():
             yield folder

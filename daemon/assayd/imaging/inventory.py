@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from assayd.errors import ConfigError
-from assayd.imaging.paths import resolved
+from assayd.imaging.paths import resolve_in_root
 
 MOST_PACKAGES = 4000
 """Maximum packages of one image, including unreadable entries; a complete desktop has about 3,000."""
@@ -64,7 +64,7 @@ class Inventory:
     unreadable: int = 0
 
 
-def inventory_root(root: Path, debian: Iterable[Package] | None = None) -> Inventory:
+def list_root_packages(root: Path, debian: Iterable[Package] | None = None) -> Inventory:
     """Return the inventory of packages in a root filesystem.
 
     Args:
@@ -88,7 +88,7 @@ def inventory_root(root: Path, debian: Iterable[Package] | None = None) -> Inven
     return Inventory(packages=tuple(sorted(packages)), unreadable=unreadable)
 
 
-def debian_package(fields: dict[str, str], system: str) -> Package | None:
+def parse_debian_package(fields: dict[str, str], system: str) -> Package | None:
     """Return the package that a control file's fields describe, or None if they are malformed."""
     name, version, architecture = (fields.get(key, "") for key in ("Package", "Version", "Architecture"))
     source = fields.get("Source", "").partition(" ")[0] or name
@@ -105,7 +105,7 @@ def debian_package(fields: dict[str, str], system: str) -> Package | None:
     )
 
 
-def python_package(name: str, version: str) -> Package | None:
+def build_python_package(name: str, version: str) -> Package | None:
     """Return a Python distribution with its normalized name, or None if the name is malformed."""
     if not (_PYTHON_NAME.fullmatch(name) and _PYTHON_VERSION.fullmatch(version)):
         return None
@@ -114,7 +114,7 @@ def python_package(name: str, version: str) -> Package | None:
 
 def detect_distribution(root: Path) -> str:
     """Return the distribution of a root filesystem, e.g. ``debian-12``, or "" if it is unknown."""
-    path = resolved(root, _RELEASE)
+    path = resolve_in_root(root, _RELEASE)
     if not path.is_file():
         return ""
     lines = _LimitedReader().head(path).splitlines()
@@ -129,16 +129,16 @@ def _read_dpkg_packages(root: Path, reader: _LimitedReader) -> Iterator[Package 
         for paragraph in _split_paragraphs(reader.text(path)):
             fields = _parse_fields(paragraph)
             if fields and fields.get("Status", "installed").endswith("installed"):
-                yield debian_package(fields, system)
+                yield parse_debian_package(fields, system)
 
 
 def _find_package_lists(root: Path) -> list[Path]:
     """Return the package lists: dpkg's status file, or one file per package in images without dpkg."""
-    folder = resolved(root, _STATUS_FOLDER)
+    folder = resolve_in_root(root, _STATUS_FOLDER)
     each = sorted(folder.iterdir()) if folder.is_dir() else []
     if len(each) > _MOST_LISTS:
         raise _too_large_error(f"more than {_MOST_LISTS} files in /{_STATUS_FOLDER}")
-    paths = [resolved(root, _STATUS), *(path for path in each if path.suffix != ".md5sums")]
+    paths = [resolve_in_root(root, _STATUS), *(path for path in each if path.suffix != ".md5sums")]
     return [path for path in paths if path.is_file() and not path.is_symlink()]
 
 
@@ -152,7 +152,7 @@ def _read_python_packages(root: Path, reader: _LimitedReader) -> Iterator[Packag
             path = Path(folder, name, metadata) if metadata and name in folders else Path(folder, name)
             if metadata and path.is_file() and not path.is_symlink() and not path.parent.is_symlink():
                 fields = _parse_fields(reader.head(path).partition("\n\n")[0])
-                yield python_package(fields.get("Name", ""), fields.get("Version", ""))
+                yield build_python_package(fields.get("Name", ""), fields.get("Version", ""))
 
 
 def _parse_fields(paragraph: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from assayd.errors import ConfigError
-from assayd.imaging.paths import resolved
+from assayd.imaging.paths import resolve_in_root
 
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
@@ -30,7 +30,7 @@ _COPY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caps:
+class UnpackCaps:
     """The maximum size of an unpacked image."""
 
     entries: int = 500_000
@@ -39,7 +39,7 @@ class Caps:
     depth: int = 128
 
 
-CAPS = Caps()
+CAPS = UnpackCaps()
 
 
 class LayeredRoot:
@@ -48,7 +48,7 @@ class LayeredRoot:
     `removed` maps each reason to the entries omitted for it.
     """
 
-    def __init__(self, folder: Path, caps: Caps) -> None:
+    def __init__(self, folder: Path, caps: UnpackCaps) -> None:
         self._root = folder
         self._caps = caps
         self._entries = 0
@@ -56,7 +56,7 @@ class LayeredRoot:
         self._with_id: set[Path] = set()
         self.removed: defaultdict[str, list[str]] = defaultdict(list)
 
-    def apply(self, layer: tarfile.TarFile) -> None:
+    def apply_layer(self, layer: tarfile.TarFile) -> None:
         """Apply one layer on top of the previous layers.
 
         Raises: ConfigError ``image.source_refused``, ``image.source_too_large``; OSError, tarfile.TarError.
@@ -70,7 +70,7 @@ class LayeredRoot:
             if not _is_encodable(member.name) or not _is_encodable(member.linkname):
                 self.removed["its name isn't UTF-8"].append(ascii(member.name))
                 continue
-            parent = resolved(self._root, PurePosixPath(*parts[:-1]))
+            parent = resolve_in_root(self._root, PurePosixPath(*parts[:-1]))
             if parts[-1].startswith(_WHITEOUT):
                 self._apply_whiteout(parent, parts[-1], fresh)
                 continue
@@ -112,7 +112,7 @@ class LayeredRoot:
             victims = [parent / gone]
         for victim in victims:
             if victim not in fresh:
-                remove(victim)
+                remove_tree(victim)
 
     def _create_entry(self, layer: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
         shown = target.relative_to(self._root).as_posix()
@@ -124,38 +124,38 @@ class LayeredRoot:
         elif member.islnk():
             self._create_hard_link(member, target)
         elif member.issym():
-            remove(target)
+            remove_tree(target)
             target.symlink_to(member.linkname)
         elif not member.isreg():
-            remove(target)
+            remove_tree(target)
             self.removed["it is a device or a pipe"].append(shown)
         elif member.mode & _SET_ID:
-            remove(target)
+            remove_tree(target)
             self._with_id.add(target)
             self.removed["it is setuid or setgid"].append(shown)
         else:
-            remove(target)
+            remove_tree(target)
             self._with_id.discard(target)
             _extract_file(layer, member, target)
 
     def _create_folder(self, target: Path) -> None:
         if target.is_symlink() or not target.is_dir():
-            remove(target)
+            remove_tree(target)
             target.mkdir()
 
     def _create_hard_link(self, member: tarfile.TarInfo, target: Path) -> None:
         parts = _split_member_path(member.linkname)
-        source = resolved(self._root, PurePosixPath(*parts[:-1])) / parts[-1] if parts else self._root
+        source = resolve_in_root(self._root, PurePosixPath(*parts[:-1])) / parts[-1] if parts else self._root
         if source in self._with_id:
-            remove(target)
+            remove_tree(target)
             self._with_id.add(target)
             self.removed["it is setuid or setgid"].append(target.relative_to(self._root).as_posix())
         elif source != target:
-            remove(target)
+            remove_tree(target)
             os.link(source, target, follow_symlinks=False)
 
 
-def remove(path: Path) -> None:
+def remove_tree(path: Path) -> None:
     """Remove a file, a link or a folder with its content, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from assayd.errors import ConfigError
-from assayd.imaging.digest import digest_of
-from assayd.imaging.recipe import AdoptionSource, Recipe, Table, is_inside
-from assayd.imaging.wheels import SITE, Lock, read_lock
+from assayd.imaging.digest import compute_digest
+from assayd.imaging.recipe import AdoptionSource, Recipe, RecipeTable, is_inside
+from assayd.imaging.wheels import SITE, WheelLock, read_lock
 
 SUFFIX = ".toml"
 KEYS = frozenset(
@@ -45,12 +45,12 @@ def lock_path(own: Path, name: str) -> Path:
     return own / f"{name}.lock"
 
 
-def read_recipe_table(own: Path, name: str) -> tuple[Table, str | None]:
+def read_recipe_table(own: Path, name: str) -> tuple[RecipeTable, str | None]:
     """Parse a recipe file; return its table, and the extended recipe's name or None for an adopted image.
 
     Raises: ConfigError ``image.recipe_invalid``.
     """
-    table = Table.read(recipe_path(own, name), KEYS | _KEYS_OF_ADOPTED)
+    table = RecipeTable.read(recipe_path(own, name), KEYS | _KEYS_OF_ADOPTED)
     if table.text("from"):
         for key in table.values:
             if key not in _KEYS_OF_ADOPTED:
@@ -66,7 +66,7 @@ def read_recipe_table(own: Path, name: str) -> tuple[Table, str | None]:
     return table, extends
 
 
-def adopted_recipe(table: Table, name: str) -> Recipe:
+def read_adopted_recipe(table: RecipeTable, name: str) -> Recipe:
     """Return the recipe of an adopted image; the build determines the image's contents.
 
     Raises: ConfigError ``image.recipe_invalid``, with the key at fault.
@@ -76,7 +76,7 @@ def adopted_recipe(table: Table, name: str) -> Recipe:
     source = AdoptionSource(
         where=table.text("from") or "", tag=table.text("tag"), locked=found[0] if found else None
     )
-    modules = table.texts("preload")
+    modules = table.get_texts("preload")
     return Recipe(
         name=name,
         description=table.text("description") or f"adopted from {source.where}",
@@ -94,9 +94,9 @@ def adopted_recipe(table: Table, name: str) -> Recipe:
         library_folder=None,
         baseline_mb=table.count("baseline_mb"),
         offer=table.text("offer") or "",
-        preload=_modules(table, modules),
+        preload=_merge_modules(table, modules),
         on_demand=False,
-        digest=digest_of([("own", table.source), ("lock", lock.source)]),
+        digest=compute_digest([("own", table.source), ("lock", lock.source)]),
         source=source,
     )
 
@@ -108,7 +108,7 @@ def is_variable_for_code(variable: str) -> bool:
     )
 
 
-def extended(parent: Recipe, table: Table, name: str) -> Recipe:
+def extend_recipe(parent: Recipe, table: RecipeTable, name: str) -> Recipe:
     """Return the recipe that results from extending `parent`.
 
     Raises: ConfigError ``image.recipe_invalid``, with the key at fault.
@@ -124,7 +124,7 @@ def extended(parent: Recipe, table: Table, name: str) -> Recipe:
         raise table.error("python_packages", f"image {parent.name!r} has no Python")
     lock = read_lock(lock_path(own, name)) if python_packages else None
     files = tuple(
-        (place, _resolve_source_file(table, place, file)) for place, file in table.pairs("files").items()
+        (place, _resolve_source_file(table, place, file)) for place, file in table.get_pairs("files").items()
     )
     site = (SITE,) if python_packages else ()
     libraries = _FOR_WHEELS if python_packages else ()
@@ -150,19 +150,19 @@ def extended(parent: Recipe, table: Table, name: str) -> Recipe:
 
 
 def _compute_digest(
-    parent: Recipe, table: Table, lock: Lock | None, files: tuple[tuple[str, Path], ...]
+    parent: Recipe, table: RecipeTable, lock: WheelLock | None, files: tuple[tuple[str, Path], ...]
 ) -> str:
     parts = [("extends", parent.digest.encode()), ("own", table.source)]
     parts += [("lock", lock.source)] if lock is not None else []
-    return digest_of([*parts, *((place, path.read_bytes()) for place, path in files)])
+    return compute_digest([*parts, *((place, path.read_bytes()) for place, path in files)])
 
 
-def _merge_lists(inherited: tuple[str, ...], table: Table, key: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(inherited + table.texts(key)))
+def _merge_lists(inherited: tuple[str, ...], table: RecipeTable, key: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(inherited + table.get_texts(key)))
 
 
-def _read_environment(table: Table) -> dict[str, str]:
-    found = table.pairs("environment")
+def _read_environment(table: RecipeTable) -> dict[str, str]:
+    found = table.get_pairs("environment")
     for variable in found:
         if not _VARIABLE.fullmatch(variable):
             raise table.error("environment", f"{variable!r} must be a name of A-Z, 0-9 and _")
@@ -171,18 +171,18 @@ def _read_environment(table: Table) -> dict[str, str]:
     return found
 
 
-def _read_preload(parent: Recipe, table: Table) -> tuple[str, ...]:
-    return _modules(table, _merge_lists(parent.preload, table, "preload"))
+def _read_preload(parent: Recipe, table: RecipeTable) -> tuple[str, ...]:
+    return _merge_modules(table, _merge_lists(parent.preload, table, "preload"))
 
 
-def _modules(table: Table, modules: tuple[str, ...]) -> tuple[str, ...]:
+def _merge_modules(table: RecipeTable, modules: tuple[str, ...]) -> tuple[str, ...]:
     for module in modules:
         if not all(part.isidentifier() for part in module.split(".")):
             raise table.error("preload", f"{module!r} isn't a module name")
     return modules
 
 
-def _resolve_source_file(table: Table, place: str, file: str) -> Path:
+def _resolve_source_file(table: RecipeTable, place: str, file: str) -> Path:
     """Return the path of a file in the recipe's folder that is copied into the image."""
     if not is_inside(place):
         raise table.error(

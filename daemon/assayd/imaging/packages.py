@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.errors import ConfigError
-from assayd.imaging.command import plain_environment, run
-from assayd.imaging.digest import digest_of
-from assayd.imaging.inventory import Package, debian_package, detect_distribution
+from assayd.imaging.command import build_plain_environment, run_command
+from assayd.imaging.digest import compute_digest
+from assayd.imaging.inventory import Package, detect_distribution, parse_debian_package
 
 Progress = Callable[[str], None]
 
@@ -41,7 +41,7 @@ _LIST = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class PackageSource:
     """A package source of the machine, with apt's package lists for the source."""
 
     line: str
@@ -74,7 +74,7 @@ def require_mmdebstrap(progress: Progress) -> None:
     _run_command(["apt-get", "install", *options, "mmdebstrap"])
 
 
-def refresh(progress: Progress) -> None:
+def refresh_package_lists(progress: Progress) -> None:
     """Update apt's package lists; requires root."""
     progress("refreshing the package lists (apt-get update)")
     try:
@@ -89,7 +89,7 @@ def can_refresh() -> bool:
     return _is_root_with_apt()
 
 
-def apt_sources() -> list[Source]:
+def list_apt_sources() -> list[PackageSource]:
     """Return the distribution's own package sources for which apt has lists.
 
     Raises: ConfigError ``image.tool_missing``.
@@ -102,9 +102,9 @@ def apt_sources() -> list[Source]:
     return read_targets(_run_command(["apt-get", "indextargets", "Created-By: Packages"]), vendor, native)
 
 
-def read_targets(targets: str, vendor: str, architecture: str) -> list[Source]:
+def read_targets(targets: str, vendor: str, architecture: str) -> list[PackageSource]:
     """Return the vendor's trusted sources for one architecture, from the output of `apt-get indextargets`."""
-    found: dict[str, Source] = {}
+    found: dict[str, PackageSource] = {}
     for paragraph in targets.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line)
         ours = fields.get("Origin", "").lower() == vendor and fields.get("Architecture") == architecture
@@ -115,10 +115,10 @@ def read_targets(targets: str, vendor: str, architecture: str) -> list[Source]:
     return list(found.values())
 
 
-def package_lists_digest(sources: Sequence[Source]) -> str:
+def compute_package_lists_digest(sources: Sequence[PackageSource]) -> str:
     """Return a digest that changes with the package lists."""
     files = [path for source in sources for path in source.release or source.lists]
-    return digest_of((path.name, path.read_bytes()) for path in sorted(set(files)))
+    return compute_digest((path.name, path.read_bytes()) for path in sorted(set(files)))
 
 
 def engine_architecture() -> str:
@@ -127,8 +127,8 @@ def engine_architecture() -> str:
     return _ENGINE_NAMES.get(native, native)
 
 
-def extract(
-    packages: Sequence[str], sources: Sequence[Source], work: Path, progress: Progress
+def extract_packages(
+    packages: Sequence[str], sources: Sequence[PackageSource], work: Path, progress: Progress
 ) -> tuple[Path, list[ExtractedPackage]]:
     """Fetch packages with their dependencies; return a tar file, and the list of files per package.
 
@@ -166,7 +166,7 @@ def _parse_listing(listing: str, system: str) -> list[ExtractedPackage]:
     for line in listing.splitlines():
         if "\t" in line:
             shown = dict(zip(("Package", "Version", "Architecture", "Source"), line.split("\t"), strict=True))
-            if (package := debian_package(shown, system)) is None:
+            if (package := parse_debian_package(shown, system)) is None:
                 raise ConfigError("image.packages_failed", f"dpkg-deb shows a package as {line[:200]!a}")
             found.append(ExtractedPackage(package=package, files=[]))
         elif not line.endswith("/"):
@@ -174,12 +174,12 @@ def _parse_listing(listing: str, system: str) -> list[ExtractedPackage]:
     return found
 
 
-def _parse_source(fields: dict[str, str]) -> Source:
+def _parse_source(fields: dict[str, str]) -> PackageSource:
     packages = Path(fields["Filename"])
     # Lists are named <address>_<component>_<…>_Packages, the release file next to them <address>_InRelease.
     prefix = packages.name.partition("_" + fields["MetaKey"].replace("/", "_"))[0]
     release = [packages.with_name(f"{prefix}_{name}") for name in ("InRelease", "Release", "Release.gpg")]
-    return Source(
+    return PackageSource(
         # The machine's apt has verified these lists.
         line=f"deb [trusted=yes] {fields['Repo-URI']} {fields['Release']} {fields['Component']}",
         lists=(packages,),
@@ -208,8 +208,8 @@ def _is_root_with_apt() -> bool:
 
 def _run_command(command: Sequence[str], temporary: Path | None = None) -> str:
     # mmdebstrap creates its root folder below TMPDIR, so that this code can always remove it.
-    environment = plain_environment() | ({"TMPDIR": str(temporary)} if temporary else {})
-    return run(command, code="image.tool_failed", timeout_s=_FETCH_TIMEOUT_S, environment=environment)
+    environment = build_plain_environment() | ({"TMPDIR": str(temporary)} if temporary else {})
+    return run_command(command, code="image.tool_failed", timeout_s=_FETCH_TIMEOUT_S, environment=environment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +222,7 @@ class BuildFolders:
 
 
 @contextlib.contextmanager
-def workplace(folder: Path, progress: Progress) -> Iterator[BuildFolders]:
+def lock_build_folders(folder: Path, progress: Progress) -> Iterator[BuildFolders]:
     """Hold an exclusive lock on an image's folder for the duration of the `with` block."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:

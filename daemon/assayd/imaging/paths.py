@@ -10,7 +10,7 @@ _MAX_LINKS = 40
 """Maximum links on one path, as in Linux."""
 
 
-def resolved(root: Path, path: str | PurePath) -> Path:
+def resolve_in_root(root: Path, path: str | PurePath) -> Path:
     """Resolve a path of the image below `root`; parts that don't exist stay unchanged.
 
     Raises: ConfigError ``image.link_loop``.
@@ -34,17 +34,17 @@ def resolved(root: Path, path: str | PurePath) -> Path:
     return found
 
 
-def matching(root: Path, pattern: str) -> list[Path]:
+def find_matching(root: Path, pattern: str) -> list[Path]:
     """Return the matches of a glob pattern below `root`, sorted; links aren't followed."""
     *folders, last = PurePosixPath(pattern).parts
     found = [root]
     for part in folders:
-        inside = (path.relative_to(root) for folder in found for path in _entries(folder, part))
-        found = [resolved(root, path) for path in inside]
-    return sorted({path for folder in found for path in _entries(folder, last)})
+        inside = (path.relative_to(root) for folder in found for path in _match_entries(folder, part))
+        found = [resolve_in_root(root, path) for path in inside]
+    return sorted({path for folder in found for path in _match_entries(folder, last)})
 
 
-def _entries(folder: Path, part: str) -> list[Path]:
+def _match_entries(folder: Path, part: str) -> list[Path]:
     """Return the matches of one part of a pattern in a folder that was reached without links."""
     if part == "**":
         return [Path(each) for each, _, _ in os.walk(folder)]

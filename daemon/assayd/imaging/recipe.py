@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from assayd.errors import ConfigError
-from assayd.imaging.digest import digest_of
-from assayd.imaging.wheels import Lock
+from assayd.imaging.digest import compute_digest
+from assayd.imaging.wheels import WheelLock
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class RecipeTable:
     """The top-level table of a recipe file. The value of a missing key is empty, false or None."""
 
     path: Path
@@ -24,7 +24,7 @@ class Table:
     values: dict[str, object]
 
     @classmethod
-    def read(cls, path: Path, keys: Set[str]) -> "Table":
+    def read(cls, path: Path, keys: Set[str]) -> "RecipeTable":
         """Parse the file `path`, which can contain only `keys`.
 
         Raises:
@@ -53,7 +53,7 @@ class Table:
             return value
         raise self.error(key, "must be a string")
 
-    def flag(self, key: str) -> bool:
+    def get_flag(self, key: str) -> bool:
         """Return a boolean; false if missing. Raises: ConfigError."""
         value = self.values.get(key, False)
         if isinstance(value, bool):
@@ -67,14 +67,14 @@ class Table:
             return value
         raise self.error(key, "must be an integer above 0")
 
-    def texts(self, key: str) -> tuple[str, ...]:
+    def get_texts(self, key: str) -> tuple[str, ...]:
         """Return a list of strings; empty if missing. Raises: ConfigError."""
         value = self.values.get(key, [])
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return tuple(value)
         raise self.error(key, "must be a list of strings")
 
-    def pairs(self, key: str) -> dict[str, str]:
+    def get_pairs(self, key: str) -> dict[str, str]:
         """Return a table of strings; empty if missing. Raises: ConfigError."""
         value = self.values.get(key, {})
         if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
@@ -161,7 +161,7 @@ class Recipe:
     """The recipe that an operator's recipe extends; None for shipped recipes."""
     python_packages: tuple[str, ...] = ()
     """The requirements for which its wheels were chosen."""
-    lock: Lock | None = None
+    lock: WheelLock | None = None
     files: tuple[tuple[str, Path], ...] = ()
     """The operator's files: place in the image, path on the host."""
     source: AdoptionSource | None = None
@@ -192,45 +192,45 @@ def load_recipe(recipes: Path, name: str, shipped: Path | None = None) -> Recipe
         ConfigError: ``image.unknown`` (no such recipe) or ``image.recipe_invalid``.
     """
     path = recipes / name / RECIPE
-    if not is_name(name) or not path.is_file():
+    if not is_image_name(name) or not path.is_file():
         raise ConfigError("image.unknown", f"unknown image recipe {name!r}: {path} doesn't exist")
-    base = Table.read((shipped or recipes) / BASE, _BASE_KEYS)
-    own = Table.read(path, _KEYS)
+    base = RecipeTable.read((shipped or recipes) / BASE, _BASE_KEYS)
+    own = RecipeTable.read(path, _KEYS)
     recipe = Recipe(
         name=name,
         description=own.text("description") or "",
         packages=_merge_lists("packages", base, own),
         executables=_merge_lists("executables", base, own),
         drop=_merge_lists("drop", base, own),
-        links=tuple((base.pairs("links") | own.pairs("links")).items()),
-        scripts=tuple((base.pairs("scripts") | own.pairs("scripts")).items()),
-        environment=tuple(sorted((base.pairs("environment") | own.pairs("environment")).items())),
+        links=tuple((base.get_pairs("links") | own.get_pairs("links")).items()),
+        scripts=tuple((base.get_pairs("scripts") | own.get_pairs("scripts")).items()),
+        environment=tuple(sorted((base.get_pairs("environment") | own.get_pairs("environment")).items())),
         python=own.text("python"),
-        python_path=own.texts("python_path"),
-        guest=own.flag("guest"),
-        ca_bundle=own.flag("ca_bundle"),
-        entrypoint=own.texts("entrypoint"),
+        python_path=own.get_texts("python_path"),
+        guest=own.get_flag("guest"),
+        ca_bundle=own.get_flag("ca_bundle"),
+        entrypoint=own.get_texts("entrypoint"),
         library_folder=own.text("library"),
         baseline_mb=own.count("baseline_mb"),
         offer=own.text("offer") or "",
-        preload=own.texts("preload"),
-        on_demand=own.flag("on_demand"),
-        digest=digest_of([(BASE, base.source), (RECIPE, own.source)]),
+        preload=own.get_texts("preload"),
+        on_demand=own.get_flag("on_demand"),
+        digest=compute_digest([(BASE, base.source), (RECIPE, own.source)]),
     )
-    check(recipe, own)
+    check_recipe(recipe, own)
     return recipe
 
 
-def is_name(name: str) -> bool:
+def is_image_name(name: str) -> bool:
     """Return whether a string is a valid image name."""
     return _NAME.fullmatch(name) is not None
 
 
-def _merge_lists(key: str, base: Table, own: Table) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(base.texts(key) + own.texts(key)))
+def _merge_lists(key: str, base: RecipeTable, own: RecipeTable) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(base.get_texts(key) + own.get_texts(key)))
 
 
-def check(recipe: Recipe, table: Table) -> None:
+def check_recipe(recipe: Recipe, table: RecipeTable) -> None:
     """Reject unusable values of the correct type. Raises: ConfigError ``image.recipe_invalid``."""
     for package in recipe.packages:
         if not _PACKAGE.fullmatch(package):
@@ -255,7 +255,7 @@ def check(recipe: Recipe, table: Table) -> None:
         raise table.error("entrypoint", "must start with the absolute path of one of the executables")
 
 
-def _check_python(recipe: Recipe, table: Table) -> None:
+def _check_python(recipe: Recipe, table: RecipeTable) -> None:
     if recipe.python is None:
         if recipe.guest or recipe.python_path:
             raise table.error("python", "is required for an image with guest code or a python_path")

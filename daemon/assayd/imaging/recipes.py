@@ -9,17 +9,17 @@ from pathlib import Path
 from assayd.errors import ConfigError
 from assayd.imaging.own_recipe import (
     SUFFIX,
-    adopted_recipe,
     duplicate_recipe_error,
-    extended,
+    extend_recipe,
+    read_adopted_recipe,
     read_recipe_table,
     recipe_path,
 )
-from assayd.imaging.recipe import RECIPE, Recipe, check, is_name, load_recipe
+from assayd.imaging.recipe import RECIPE, Recipe, check_recipe, is_image_name, load_recipe
 
 
 @dataclass(frozen=True, slots=True)
-class Recipes:
+class RecipeFolders:
     """The folders of shipped recipes and of the operator's recipes; the operator's folder is optional.
 
     `packaged` lists the recipe folders of other installed packages.
@@ -36,7 +36,7 @@ class Recipes:
         own = sorted(path.stem for path in self.own.glob(f"*{SUFFIX}")) if self.own is not None else []
         return [*shipped, *own]
 
-    def all(self) -> list[Recipe]:
+    def load_all(self) -> list[Recipe]:
         """Parse all recipes. Raises: ConfigError ``image.recipe_invalid``."""
         return [self.load(name) for name in self.names()]
 
@@ -49,7 +49,7 @@ class Recipes:
         return self._load_extended(name, ())
 
     def _load_extended(self, name: str, trail: tuple[str, ...]) -> Recipe:
-        own = recipe_path(self.own, name) if self.own is not None and is_name(name) else None
+        own = recipe_path(self.own, name) if self.own is not None and is_image_name(name) else None
         if self.own is None or own is None or not own.is_file():
             return self._load_shipped(name, own)
         shipped = self._find_recipe_folder(name) / name / RECIPE
@@ -57,20 +57,20 @@ class Recipes:
             raise duplicate_recipe_error(name, shipped, own)
         table, extends = read_recipe_table(self.own, name)
         if extends is None:
-            return adopted_recipe(table, name)
+            return read_adopted_recipe(table, name)
         if extends in {name, *trail}:
             circle = " > ".join((*trail, name, extends))
             raise table.error("extends", f"recipes extend each other in a cycle: {circle}")
         parent = self._load_extended(extends, (*trail, name))
         if parent.source is not None:
             raise table.error("extends", f"image {extends!r} is adopted and used unchanged; extend another")
-        recipe = extended(parent, table, name)
-        check(recipe, table)
+        recipe = extend_recipe(parent, table, name)
+        check_recipe(recipe, table)
         return recipe
 
     def _find_recipe_folder(self, name: str) -> Path:
         """Return the folder that contains an image's recipe, or the shipped folder for an unknown image."""
-        if not is_name(name):
+        if not is_image_name(name):
             return self.shipped
         having = (each for each in (self.shipped, *self.packaged) if (each / name / RECIPE).is_file())
         return next(having, self.shipped)

@@ -12,9 +12,9 @@ from pathlib import Path, PurePosixPath
 
 from assayd.errors import ConfigError
 from assayd.imaging import guest_file
-from assayd.imaging.command import run
-from assayd.imaging.digest import library_files
-from assayd.imaging.paths import matching, resolved
+from assayd.imaging.command import run_command
+from assayd.imaging.digest import list_library_files
+from assayd.imaging.paths import find_matching, resolve_in_root
 from assayd.imaging.recipe import Recipe
 
 GUEST_UID = 10001
@@ -46,7 +46,7 @@ _ACCOUNTS = {
 }
 
 
-def unpack(packages: Path, root: Path) -> None:
+def unpack_packages(packages: Path, root: Path) -> None:
     """Unpack the packages' tar file into the new folder `root`."""
     with tarfile.open(packages) as tar:
         # Keeps links that point outside, which are correct inside the image; missing in the first 3.11
@@ -55,19 +55,19 @@ def unpack(packages: Path, root: Path) -> None:
         tar.extractall(root)  # noqa: S202 - mmdebstrap wrote it
 
 
-def prune(root: Path, recipe: Recipe) -> list[str]:
+def prune_files(root: Path, recipe: Recipe) -> list[str]:
     """Remove the files that the recipe excludes, and unlisted programs; return the removed programs' paths.
 
     Raises:
         ConfigError: ``image.executable_missing``, if no package has a listed program.
     """
     for pattern in recipe.drop:
-        for path in matching(root, pattern):
+        for path in find_matching(root, pattern):
             _remove_path(path)
     kept = set(recipe.executables)
     removed = []
     for folder in _PROGRAM_FOLDERS:
-        for path in matching(root, f"{folder}/*"):
+        for path in find_matching(root, f"{folder}/*"):
             name = path.relative_to(root).as_posix()
             if name not in kept:
                 removed.append(name)
@@ -75,39 +75,39 @@ def prune(root: Path, recipe: Recipe) -> list[str]:
     removed += disable_programs(root, kept)
     _remove_dangling_links(root)
     for name in recipe.executables:
-        if not resolved(root, name).exists():
+        if not resolve_in_root(root, name).exists():
             raise ConfigError(
                 "image.executable_missing", f"image {recipe.name!r}: no package contains /{name}"
             )
     return removed
 
 
-def furnish(root: Path, recipe: Recipe) -> None:
+def add_system_files(root: Path, recipe: Recipe) -> None:
     """Add mount points, accounts, and the recipe's links and scripts, because package scripts don't run."""
     for name in _MOUNT_POINTS:
-        resolved(root, name).mkdir(parents=True, exist_ok=True)
-    link_temporary(root)
+        resolve_in_root(root, name).mkdir(parents=True, exist_ok=True)
+    link_tmp(root)
     for name, content in _ACCOUNTS.items():
-        write(root, name, content.encode())
+        write_image_file(root, name, content.encode())
     for name, target in recipe.links:
-        for link in _link_paths(root, name, target):
+        for link in _expand_link_paths(root, name, target):
             link.parent.mkdir(parents=True, exist_ok=True)
             link.unlink(missing_ok=True)
             link.symlink_to(target)
     for name, content in recipe.scripts:
-        write(root, name, content.encode()).chmod(0o755)
+        write_image_file(root, name, content.encode()).chmod(0o755)
     if recipe.ca_bundle:
-        names = (path.relative_to(root) for path in matching(root, f"{_CERTIFICATES}/**/*.crt"))
-        write(root, _BUNDLE, b"".join(resolved(root, name).read_bytes() for name in names))
+        names = (path.relative_to(root) for path in find_matching(root, f"{_CERTIFICATES}/**/*.crt"))
+        write_image_file(root, _BUNDLE, b"".join(resolve_in_root(root, name).read_bytes() for name in names))
 
 
-def link_temporary(root: Path) -> None:
+def link_tmp(root: Path) -> None:
     """Link /tmp to the sandbox's tmp/, because programs need a writable /tmp and the root is read-only."""
     _remove_path(root / "tmp")
     (root / "tmp").symlink_to(f"/{SANDBOX}/tmp")  # noqa: S108 - of the image
 
 
-def place_guest(guest: Path, system: Path, root: Path, recipe: Recipe, file: str = GUEST_FILE) -> None:
+def write_guest(guest: Path, system: Path, root: Path, recipe: Recipe, file: str = GUEST_FILE) -> None:
     """Write the compiled guest code into `root` as one file; `root` can otherwise be empty.
 
     Args:
@@ -129,10 +129,10 @@ def place_guest(guest: Path, system: Path, root: Path, recipe: Recipe, file: str
     _run_python(system, recipe, [script, *arguments])
 
 
-def place_library(library: Path, root: Path, folder: str) -> None:
+def copy_library(library: Path, root: Path, folder: str) -> None:
     """Copy a library folder's files to their location below `root`, which can otherwise be empty."""
-    for name, path in library_files(library):
-        write(root, f"{folder}/{name}", path.read_bytes())
+    for name, path in list_library_files(library):
+        write_image_file(root, f"{folder}/{name}", path.read_bytes())
 
 
 def compile_python(system: Path, root: Path, folders: Sequence[str], recipe: Recipe) -> None:
@@ -148,13 +148,13 @@ def compile_python(system: Path, root: Path, folders: Sequence[str], recipe: Rec
         folders: folders relative to `root`; missing ones are skipped.
         recipe: the recipe, which names the interpreter.
     """
-    present = [str(path) for path in (resolved(root, folder) for folder in folders) if path.is_dir()]
+    present = [str(path) for path in (resolve_in_root(root, folder) for folder in folders) if path.is_dir()]
     options = ["-q", "-f", "--invalidation-mode", "unchecked-hash", "-s", str(root), "-p", "/"]
     options += ["-e", str(root)]  # Skips links to this machine's files.
     _run_python(system, recipe, ["-m", "compileall", *options, *present])
 
 
-def python_version(system: Path, recipe: Recipe) -> str:
+def read_python_version(system: Path, recipe: Recipe) -> str:
     """Return the full version of the image's interpreter, e.g. ``3.11.2``."""
     return _run_python(system, recipe, ["-c", "import platform; print(platform.python_version())"]).strip()
 
@@ -162,24 +162,30 @@ def python_version(system: Path, recipe: Recipe) -> str:
 def _run_python(system: Path, recipe: Recipe, arguments: Sequence[str]) -> str:
     """Run the image's interpreter with the image's dynamic loader, without root privileges or a chroot."""
     # The real file: /lib64/ld-linux… is an absolute link, which would lead to this machine's loader.
-    found = next(iter(matching(system, "usr/lib/*/ld-linux*.so*")), None)
+    found = next(iter(find_matching(system, "usr/lib/*/ld-linux*.so*")), None)
     if found is None:
         raise ConfigError("image.python_broken", f"image {recipe.name!r} has no dynamic loader")
-    loader = resolved(system, found.relative_to(system))
+    loader = resolve_in_root(system, found.relative_to(system))
     command = [str(loader), "--inhibit-cache", "--library-path", str(found.parent)]
-    command += [str(resolved(system, f"usr/bin/python{recipe.python}")), "-S", "-s", *arguments]
+    command += [str(resolve_in_root(system, f"usr/bin/python{recipe.python}")), "-S", "-s", *arguments]
     settings = {"PYTHONHOME": str(system / "usr"), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
     environment = {**settings, "LANG": "C.UTF-8"}
-    return run(command, code="image.python_broken", timeout_s=_COMPILE_TIMEOUT_S, environment=environment)
+    return run_command(
+        command, code="image.python_broken", timeout_s=_COMPILE_TIMEOUT_S, environment=environment
+    )
 
 
-def _link_paths(root: Path, name: str, target: str) -> list[Path]:
+def _expand_link_paths(root: Path, name: str, target: str) -> list[Path]:
     """Return the paths of a link; a ``*`` matches each folder that contains the link's target."""
     path = PurePosixPath(name)
     if "*" not in name:
-        return [resolved(root, path.parent) / path.name]
-    folders = [found.relative_to(root) for found in matching(root, str(path.parent))]
-    return [resolved(root, each) / path.name for each in folders if resolved(root, each / target).is_file()]
+        return [resolve_in_root(root, path.parent) / path.name]
+    folders = [found.relative_to(root) for found in find_matching(root, str(path.parent))]
+    return [
+        resolve_in_root(root, each) / path.name
+        for each in folders
+        if resolve_in_root(root, each / target).is_file()
+    ]
 
 
 def disable_programs(root: Path, kept: Set[str] = frozenset()) -> list[str]:
@@ -209,7 +215,7 @@ def _remove_dangling_links(root: Path) -> None:
     """Remove links whose target was removed."""
     for folder, folders, files in os.walk(root):
         for path in (Path(folder, name) for name in folders + files):
-            if path.is_symlink() and not resolved(root, path.relative_to(root)).exists():
+            if path.is_symlink() and not resolve_in_root(root, path.relative_to(root)).exists():
                 path.unlink()
 
 
@@ -220,9 +226,9 @@ def _remove_path(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def write(root: Path, name: str, content: bytes) -> Path:
+def write_image_file(root: Path, name: str, content: bytes) -> Path:
     """Write a non-executable file of the image and create its parent folders; return the file's path."""
-    path = resolved(root, name)
+    path = resolve_in_root(root, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)  # Also discards the mode of a former program.
     path.write_bytes(content)

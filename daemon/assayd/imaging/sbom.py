@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from assayd import __version__
-from assayd.imaging.inventory import Inventory, Package, python_package
+from assayd.imaging.inventory import Inventory, Package, build_python_package
 
 if TYPE_CHECKING:
     from cyclonedx.model.component import Component
@@ -26,15 +26,15 @@ _NAMESPACE = uuid.UUID("8a5b0c7e-3f6d-5e52-9d55-6f1c0d1f8a61")
 _UNREADABLE = "org.assayd:unreadable-packages"
 
 
-def image_sbom(name: str, found: Inventory) -> bytes:
+def build_image_sbom(name: str, found: Inventory) -> bytes:
     """Return the SBOM of an image."""
     return _build_document("container", f"assayd/{name}", None, found)
 
 
-def environment_sbom() -> bytes:
+def build_environment_sbom() -> bytes:
     """Return the SBOM of the Python environment of this process."""
     named = ((one.metadata["Name"], one.version) for one in importlib.metadata.distributions())
-    found = [python_package(name, version) for name, version in named if name != "assayd"]
+    found = [build_python_package(name, version) for name, version in named if name != "assayd"]
     packages = sorted({package for package in found if package is not None})
     return _build_document("application", "assayd", __version__, Inventory(packages=tuple(packages)))
 

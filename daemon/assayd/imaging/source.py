@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Protocol, cast
 
 from assayd.errors import ConfigError
-from assayd.imaging.paths import resolved
+from assayd.imaging.paths import resolve_in_root
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
 _DOCUMENT_BYTES = 8 << 20
@@ -39,7 +39,7 @@ _BROKEN = (
 Table = Mapping[str, object]
 
 
-class Parts(Protocol):
+class ImageFiles(Protocol):
     """Access to the files of an image."""
 
     def open(self, name: str) -> IO[bytes] | None:
@@ -57,18 +57,18 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class ImageSource:
     """An image to adopt. `digest` is the digest of its configuration, which lists the layers."""
 
     digest: str
     architecture: str
     environment: Sequence[str]
     layers: Sequence[Layer]
-    parts: Parts
+    parts: ImageFiles
 
 
 @contextmanager
-def opened(path: Path, tag: str | None, architecture: str) -> Iterator[Source]:
+def open_image_source(path: Path, tag: str | None, architecture: str) -> Iterator[ImageSource]:
     """Open an image for the duration of the `with` block.
 
     Raises: ConfigError ``image.source_invalid``, ``image.source_ambiguous``.
@@ -92,7 +92,7 @@ def _translate_errors(path: Path) -> Iterator[None]:
         raise ConfigError("image.source_invalid", message[:500]) from error
 
 
-def unpack_layer(source: Source, layer: Layer, target: Path, most_bytes: int) -> None:
+def unpack_layer(source: ImageSource, layer: Layer, target: Path, most_bytes: int) -> None:
     """Write the uncompressed tar file of a layer, and verify its digest.
 
     Raises: ConfigError ``image.source_too_large``, ``image.source_invalid``; OSError, ValueError.
@@ -161,7 +161,7 @@ class _FolderFiles:
         self._folder = folder
 
     def open(self, name: str) -> IO[bytes] | None:
-        path = resolved(self._folder, name)
+        path = resolve_in_root(self._folder, name)
         return path.open("rb") if path.is_file() else None
 
 
@@ -179,7 +179,7 @@ class _ArchiveFiles:
         return self._tar.extractfile(member) if member is not None else None
 
 
-def _read_source(parts: Parts, path: Path, tag: str | None, architecture: str) -> Source:
+def _read_source(parts: ImageFiles, path: Path, tag: str | None, architecture: str) -> ImageSource:
     index = _read_document(parts, "index.json")
     if index is not None:
         return _read_oci_layout(
@@ -191,14 +191,14 @@ def _read_source(parts: Parts, path: Path, tag: str | None, architecture: str) -
     return _read_docker_archive(parts, manifest, tag, path)
 
 
-def _read_oci_layout(parts: Parts, manifest: Table) -> Source:
+def _read_oci_layout(parts: ImageFiles, manifest: Table) -> ImageSource:
     content = _read_blob(parts, _require_table(manifest.get("config")))
     layers = [_require_table(one) for one in _require_list(manifest.get("layers"))]
     named = [(_blob_path(layer), _text(layer.get("digest"))) for layer in layers]
     return _build_source(parts, content, named)
 
 
-def _read_docker_archive(parts: Parts, manifest: object, tag: str | None, path: Path) -> Source:
+def _read_docker_archive(parts: ImageFiles, manifest: object, tag: str | None, path: Path) -> ImageSource:
     images = [_require_table(one) for one in _require_list(manifest)]
     if tag is not None:
         wanted = {tag, f"{tag}:latest"}
@@ -218,7 +218,7 @@ def _read_tags(image: Table) -> list[str]:
     return [_text(tag) for tag in _require_list(image.get("RepoTags") or [])]
 
 
-def _build_source(parts: Parts, content: bytes, named: Sequence[tuple[str, str | None]]) -> Source:
+def _build_source(parts: ImageFiles, content: bytes, named: Sequence[tuple[str, str | None]]) -> ImageSource:
     config = _require_table(json.loads(content))
     unpacked = [
         _require_digest(one) for one in _require_list(_require_table(config.get("rootfs")).get("diff_ids"))
@@ -226,7 +226,7 @@ def _build_source(parts: Parts, content: bytes, named: Sequence[tuple[str, str |
     if len(unpacked) != len(named):
         raise ValueError(f"it has {len(named)} layers, but lists {len(unpacked)}")
     settings = _require_table(config.get("config") or {})
-    return Source(
+    return ImageSource(
         digest=f"sha256:{hashlib.sha256(content).hexdigest()}",
         architecture=_text(config.get("architecture")),
         environment=[_text(one) for one in _require_list(settings.get("Env") or [])],
@@ -238,7 +238,9 @@ def _build_source(parts: Parts, content: bytes, named: Sequence[tuple[str, str |
     )
 
 
-def _choose_manifest(parts: Parts, index: Table, tag: str | None, architecture: str, path: Path) -> Table:
+def _choose_manifest(
+    parts: ImageFiles, index: Table, tag: str | None, architecture: str, path: Path
+) -> Table:
     """Return the selected manifest; follow nested indexes and select the platform."""
     found = [_require_table(one) for one in _require_list(index.get("manifests"))]
     if tag is not None:
@@ -269,7 +271,7 @@ def _ambiguous_image_error(path: Path, names: Sequence[str]) -> ConfigError:
     return ConfigError("image.source_ambiguous", message)
 
 
-def _read_blob(parts: Parts, descriptor: Table) -> bytes:
+def _read_blob(parts: ImageFiles, descriptor: Table) -> bytes:
     content = _read_bytes(parts, _blob_path(descriptor))
     if f"sha256:{hashlib.sha256(content).hexdigest()}" != descriptor.get("digest"):
         raise ValueError(f"{descriptor.get('digest')} doesn't match its digest")
@@ -280,7 +282,7 @@ def _blob_path(descriptor: Table) -> str:
     return f"blobs/sha256/{_require_digest(descriptor.get('digest')).removeprefix('sha256:')}"
 
 
-def _read_document(parts: Parts, name: str) -> object:
+def _read_document(parts: ImageFiles, name: str) -> object:
     stream = parts.open(name)
     if stream is None:
         return None
@@ -288,7 +290,7 @@ def _read_document(parts: Parts, name: str) -> object:
         return json.loads(_read_limited(stream, name))
 
 
-def _read_bytes(parts: Parts, name: str) -> bytes:
+def _read_bytes(parts: ImageFiles, name: str) -> bytes:
     stream = parts.open(name)
     if stream is None:
         raise ValueError(f"{name} is missing")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from assayd.imaging.digest import digest_of
+from assayd.imaging.digest import compute_digest
 
 LABEL_FILES = "org.assayd.files"
 _READ_BYTES = 1 << 20
@@ -25,9 +25,9 @@ Entries = Mapping[str, tuple[str, str]]
 """Path without leading slash -> kind (folder, file, program, link) and content digest or target."""
 
 
-def tree_digest(entries: Entries) -> str:
+def compute_tree_digest(entries: Entries) -> str:
     """Return ``sha256:…`` of all entries, ignoring owners and times."""
-    return digest_of(
+    return compute_digest(
         (f"{kind} {path}", content.encode()) for path, (kind, content) in sorted(entries.items())
     )
 
@@ -41,7 +41,7 @@ def read_layer_entries(layers: Sequence[Path]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def entries_of_folder(root: Path, known: Known | None = None) -> dict[str, tuple[str, str]]:
+def read_folder_entries(root: Path, known: Known | None = None) -> dict[str, tuple[str, str]]:
     """Return the entries of a root filesystem.
 
     Args:
@@ -78,13 +78,13 @@ def _walk_entries(folder: str, name: str, known: Known | None) -> Iterator[tuple
                 facts = each.stat(follow_symlinks=False)
                 yield (
                     path,
-                    ("program" if facts.st_mode & 0o100 else "file", _digest_of(each.path, facts, known)),
+                    ("program" if facts.st_mode & 0o100 else "file", _file_digest(each.path, facts, known)),
                 )
             else:
                 raise OSError(f"{path} isn't a file, folder or link")
 
 
-def _digest_of(path: str, facts: os.stat_result, known: Known | None) -> str:
+def _file_digest(path: str, facts: os.stat_result, known: Known | None) -> str:
     """Return the digest of a file; use the cached digest if the file is shared and known."""
     if known is None or facts.st_nlink <= _LINKS:
         return _read_digest(path)

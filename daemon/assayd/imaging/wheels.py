@@ -15,9 +15,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from assayd.errors import ConfigError
-from assayd.imaging.command import run
-from assayd.imaging.digest import digest_of, file_digest
-from assayd.imaging.paths import resolved
+from assayd.imaging.command import run_command
+from assayd.imaging.digest import compute_digest, compute_file_digest
+from assayd.imaging.paths import resolve_in_root
 
 SITE = "usr/lib/assayd/site-packages"
 """The folder of a recipe's wheels in its image."""
@@ -31,47 +31,47 @@ _MISMATCH = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lock:
+class WheelLock:
     """A lock file next to its recipe; empty if the file doesn't exist yet."""
 
     path: Path
     source: bytes
 
 
-def read_lock(path: Path) -> Lock:
+def read_lock(path: Path) -> WheelLock:
     """Read a lock file; return an empty lock if the file doesn't exist."""
-    return Lock(path=path, source=path.read_bytes() if path.is_file() else b"")
+    return WheelLock(path=path, source=path.read_bytes() if path.is_file() else b"")
 
 
-def resolve(required: Sequence[str], python: str, path: Path) -> int:
+def lock_wheels(required: Sequence[str], python: str, path: Path) -> int:
     """Select the wheels for a recipe's requirements with pip, write the lock, and return their number.
 
     Raises: ConfigError ``image.wheels_failed``, with pip's message.
     """
     with tempfile.TemporaryDirectory(prefix="assayd-lock-") as folder:
-        _run_pip("download", *_pip_wheel_options(python), "--dest", folder, *required)
+        _run_pip("download", *_build_pip_wheel_options(python), "--dest", folder, *required)
         wheels = sorted(Path(folder).glob("*.whl"))
-        lines = [line for wheel in wheels for line in _lock_lines(wheel)]
+        lines = [line for wheel in wheels for line in _format_lock_lines(wheel)]
     here = f"CPython {python} on {platform.machine()} with glibc {_glibc_minor_version()}"
     head = [
         f"# Wheels for {here}; written by `assay images lock {path.stem}`.",
-        _REQUIRED + _requirements_digest(required),
+        _REQUIRED + _compute_requirements_digest(required),
     ]
     path.write_text("\n".join([*head, *lines]) + "\n")
     return len(wheels)
 
 
-def install(lock: Lock, required: Sequence[str], python: str, root: Path) -> None:
+def install_wheels(lock: WheelLock, required: Sequence[str], python: str, root: Path) -> None:
     """Unpack the wheels of a lock into their folder below `root`; check each wheel against the lock.
 
     Raises: ConfigError ``image.lock_missing``, ``image.lock_outdated``, ``image.wheel_differs``,
     ``image.wheels_failed``.
     """
     _require_current(lock, required)
-    site = resolved(root, SITE)
+    site = resolve_in_root(root, SITE)
     options = ["--no-deps", "--require-hashes", "--no-compile", "--target", str(site)]
     try:
-        _run_pip("install", *_pip_wheel_options(python), *options, "--requirement", str(lock.path))
+        _run_pip("install", *_build_pip_wheel_options(python), *options, "--requirement", str(lock.path))
     except ConfigError as error:
         found = _MISMATCH.search(error.message)
         if found is None:
@@ -84,25 +84,25 @@ def install(lock: Lock, required: Sequence[str], python: str, root: Path) -> Non
     shutil.rmtree(site / "bin", ignore_errors=True)
 
 
-def _require_current(lock: Lock, required: Sequence[str]) -> None:
+def _require_current(lock: WheelLock, required: Sequence[str]) -> None:
     remedy = f"run: assay images lock {lock.path.stem}"
     if not lock.source:
         raise ConfigError("image.lock_missing", f"{lock.path} does not exist; {remedy}")
-    if f"{_REQUIRED}{_requirements_digest(required)}\n" not in lock.source.decode("utf-8", "replace"):
+    if f"{_REQUIRED}{_compute_requirements_digest(required)}\n" not in lock.source.decode("utf-8", "replace"):
         message = f"{lock.path} was written for other python_packages than the recipe has now; {remedy}"
         raise ConfigError("image.lock_outdated", message)
 
 
-def _lock_lines(wheel: Path) -> tuple[str, str]:
+def _format_lock_lines(wheel: Path) -> tuple[str, str]:
     name, version = wheel.name.split("-")[:2]
-    return f"{name.replace('_', '-').lower()}=={version} \\", f"    --hash={file_digest(wheel)}"
+    return f"{name.replace('_', '-').lower()}=={version} \\", f"    --hash={compute_file_digest(wheel)}"
 
 
-def _requirements_digest(required: Sequence[str]) -> str:
-    return digest_of((text, b"") for text in sorted(required))
+def _compute_requirements_digest(required: Sequence[str]) -> str:
+    return compute_digest((text, b"") for text in sorted(required))
 
 
-def _pip_wheel_options(python: str) -> list[str]:
+def _build_pip_wheel_options(python: str) -> list[str]:
     """Return the pip options that select wheels for an image's interpreter."""
     machine = platform.machine()
     tags = [
@@ -125,7 +125,7 @@ def _glibc_minor_version() -> int:
 
 def _run_pip(*arguments: str) -> None:
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input", "--no-python-version-warning"]
-    run([*_find_pip(), *quiet, *arguments], code="image.wheels_failed", timeout_s=_TIMEOUT_S)
+    run_command([*_find_pip(), *quiet, *arguments], code="image.wheels_failed", timeout_s=_TIMEOUT_S)
 
 
 def _find_pip() -> list[str]:

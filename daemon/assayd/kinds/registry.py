@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 from assayd import did_you_mean, kinds
 from assayd.errors import ConfigError, RequestError
-from assayd.ports.command_line import CommandLine
+from assayd.ports.command_line import KindCommandLine
 
-if TYPE_CHECKING:  # the client imports this module, for every line, and no validator
+if TYPE_CHECKING:  # every command of the client imports this module, but no validator
     from importlib.metadata import EntryPoint
 
     from assayd.kind import Kind
@@ -38,7 +38,7 @@ WINGS: Mapping[str, str] = MappingProxyType({"fifth": "assayd_fifth", "pipeline"
 
 
 @cache
-def packages() -> Mapping[str, str]:
+def find_packages() -> Mapping[str, str]:
     """Return the package of each installed kind of this project, without importing the packages."""
     folders = (found.name for found in pkgutil.iter_modules(kinds.__path__) if found.ispkg)
     core = {name: f"{kinds.__name__}.{name}" for name in folders}
@@ -46,31 +46,31 @@ def packages() -> Mapping[str, str]:
     return MappingProxyType(dict(sorted((core | wings).items())))
 
 
-def missing_packages() -> Mapping[str, str]:
+def find_missing_packages() -> Mapping[str, str]:
     """Return the package of each optional kind that isn't installed."""
-    return {kind: package for kind, package in WINGS.items() if kind not in packages()}
+    return {kind: package for kind, package in WINGS.items() if kind not in find_packages()}
 
 
 def list_own_kinds() -> tuple[str, ...]:
     """Return the sorted names of this project's installed kinds."""
-    return tuple(packages())
+    return tuple(find_packages())
 
 
 @cache
-def all_validators() -> Mapping[str, Kind]:
+def load_own_validators() -> Mapping[str, Kind]:
     """Return this project's validators by kind, sorted by name."""
-    return MappingProxyType({name: own(name) for name in list_own_kinds()})
+    return MappingProxyType({name: load_own(name) for name in list_own_kinds()})
 
 
 @cache
-def own(kind: str) -> Kind:
+def load_own(kind: str) -> Kind:
     """Return the validator of one of this project's kinds; import no other kind."""
     from importlib.metadata import EntryPoint
 
-    return _load_validator(EntryPoint(kind, f"{packages()[kind]}.validator:validator", GROUP))
+    return _load_validator(EntryPoint(kind, f"{find_packages()[kind]}.validator:validator", GROUP))
 
 
-def find(kind: str, enabled: Sequence[str] = ()) -> Kind:
+def find_validator(kind: str, enabled: Sequence[str] = ()) -> Kind:
     """Return the validator of a kind, which is part of this project or an entry point enabled by name.
 
     Raises:
@@ -78,10 +78,10 @@ def find(kind: str, enabled: Sequence[str] = ()) -> Kind:
         ConfigError: the same errors as `load`.
     """
     if kind in list_own_kinds():
-        return own(kind)
+        return load_own(kind)
     if not enabled:
         raise RequestError("kind.unknown", unknown_kind_message(kind, list_own_kinds()), field="kind")
-    known = load(enabled)
+    known = load_validators(enabled)
     if kind not in known:
         raise RequestError("kind.unknown", unknown_kind_message(kind, known), field="kind")
     return known[kind]
@@ -89,19 +89,21 @@ def find(kind: str, enabled: Sequence[str] = ()) -> Kind:
 
 def unknown_kind_message(kind: str, known: Iterable[str]) -> str:
     """Return the error message for an unknown kind; for an optional kind, name the missing package."""
-    if (package := missing_packages().get(kind)) is not None:
+    if (package := find_missing_packages().get(kind)) is not None:
         return f"the kind {kind!r} isn't installed: the package {package} is missing"
     names = list(known)
-    return f"unknown kind {kind!r}{did_you_mean.hint(kind, names)}; use one of {', '.join(names)}"
+    return (
+        f"unknown kind {kind!r}{did_you_mean.did_you_mean_hint(kind, names)}; use one of {', '.join(names)}"
+    )
 
 
-def load(enabled: Sequence[str]) -> Mapping[str, Kind]:
+def load_validators(enabled: Sequence[str]) -> Mapping[str, Kind]:
     """Return all validators by kind: this project's validators, and the entry points enabled by name.
 
     Raises: ConfigError ``validator.missing``, ``validator.broken`` or ``validator.duplicate``.
     """
-    loaded = dict(all_validators())
-    for entry in _named_entry_points(enabled):
+    loaded = dict(load_own_validators())
+    for entry in _iter_named_entry_points(enabled):
         validator = _load_validator(entry)
         if validator.name in loaded:
             message = f"the validator {entry.name!r} is for the kind {validator.name!r}, which already exists"
@@ -110,7 +112,7 @@ def load(enabled: Sequence[str]) -> Mapping[str, Kind]:
     return MappingProxyType(loaded)
 
 
-def use_tables(loaded: Mapping[str, Kind], tables: Mapping[str, Sequence[Path]]) -> None:
+def apply_operator_tables(loaded: Mapping[str, Kind], tables: Mapping[str, Sequence[Path]]) -> None:
     """Add an operator's additional rules and words to the kinds, in this process.
 
     Raises: ConfigError ``tables.unknown``, if a kind is unknown or doesn't support additions.
@@ -122,7 +124,7 @@ def use_tables(loaded: Mapping[str, Kind], tables: Mapping[str, Sequence[Path]])
         loaded[kind].use_tables(folders)
 
 
-def data_folders(enabled: Sequence[str], name: str) -> tuple[Path, ...]:
+def find_data_folders(enabled: Sequence[str], name: str) -> tuple[Path, ...]:
     """Return the folders with the given name (`policies` or `images`) of the enabled kinds' packages.
 
     Raises: ConfigError ``validator.broken``, if a package isn't installed.
@@ -141,29 +143,29 @@ def data_folders(enabled: Sequence[str], name: str) -> tuple[Path, ...]:
     return tuple(folder for folder in folders if folder.is_dir())
 
 
-def offered_kinds() -> frozenset[str]:
+def list_offered_kinds() -> frozenset[str]:
     """Return the names of all kinds in other installed packages, whether enabled or not."""
     return frozenset(entry.name for entry in _offered_entry_points(GROUP))
 
 
-def command_line(kind: str, enabled: Sequence[str] = ()) -> CommandLine:
+def load_command_line(kind: str, enabled: Sequence[str] = ()) -> KindCommandLine:
     """Return a kind's command-line description, or the default one; don't import the validator.
 
     Raises: ConfigError ``validator.broken``.
     """
     if kind in list_own_kinds():
-        module = f"{packages()[kind]}.command_line"
+        module = f"{find_packages()[kind]}.command_line"
         found = f"{module}:command_line" if find_spec(module) is not None else ""
     else:
         offered = _offered_entry_points(COMMAND_LINES) if kind in enabled else ()
         found = next((entry.value for entry in offered if entry.name == kind), "")
-    value = resolve(found) if found else CommandLine()
-    if not isinstance(value, CommandLine):
+    value = import_reference(found) if found else KindCommandLine()
+    if not isinstance(value, KindCommandLine):
         raise ConfigError("validator.broken", f"{found} is not a CommandLine", field=kind)
     return value
 
 
-def resolve(reference: str) -> object:
+def import_reference(reference: str) -> object:
     """Import and return the object that ``package.module:name`` refers to.
 
     Raises: ConfigError ``validator.broken``, if the object can't be imported.
@@ -176,17 +178,17 @@ def resolve(reference: str) -> object:
     return found
 
 
-def resolve_function(reference: str) -> Callable[[], None]:
+def import_function(reference: str) -> Callable[[], None]:
     """Return the function that ``package.module:name`` refers to. Raises: the same errors as `resolve`."""
-    found = resolve(reference)
+    found = import_reference(reference)
     if not callable(found):
         raise ConfigError("validator.broken", f"{reference!r} isn't a function", field=reference)
     return found
 
 
-def resolve_reader(reference: str) -> Callable[[bytes], bytes]:
+def import_reader(reference: str) -> Callable[[bytes], bytes]:
     """Return the parser of bytes that a reference refers to. Raises: the same errors as `resolve`."""
-    reader: Callable[[bytes], bytes] = resolve_function(reference)  # type: ignore[assignment]
+    reader: Callable[[bytes], bytes] = import_function(reference)  # type: ignore[assignment]
     return reader
 
 
@@ -199,7 +201,7 @@ def _load_validator(entry: EntryPoint) -> Kind:
     return validator
 
 
-def _named_entry_points(enabled: Sequence[str]) -> Iterator[EntryPoint]:
+def _iter_named_entry_points(enabled: Sequence[str]) -> Iterator[EntryPoint]:
     offered = {entry.name: entry for entry in _offered_entry_points(GROUP)} if enabled else {}
     for name in enabled:
         if name not in offered:

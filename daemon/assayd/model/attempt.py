@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from assayd.model.document import DOCUMENT, about
+from assayd.model.document import DOCUMENT, document_field
 from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
@@ -50,11 +50,11 @@ class Artifact:
 
     __pydantic_config__ = DOCUMENT
 
-    name: str = field(metadata=about("Name relative to the bundle's directory."))
-    bytes: int = field(metadata=about("Size."))
-    sha256: str = field(metadata=about("Digest of the content."))
-    media_type: str = field(metadata=about("Media type of the content."))
-    truncated: bool = field(default=False, metadata=about("Whether its content was cut."))
+    name: str = field(metadata=document_field("Name relative to the bundle's directory."))
+    bytes: int = field(metadata=document_field("Size."))
+    sha256: str = field(metadata=document_field("Digest of the content."))
+    media_type: str = field(metadata=document_field("Media type of the content."))
+    truncated: bool = field(default=False, metadata=document_field("Whether its content was cut."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +63,8 @@ class Failure:
 
     __pydantic_config__ = DOCUMENT
 
-    code: str = field(metadata=about("Stable name of the error."))
-    message: str = field(metadata=about("One sentence for a person."))
+    code: str = field(metadata=document_field("Stable name of the error."))
+    message: str = field(metadata=document_field("One sentence for a person."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,7 @@ BLOCK_BYTES = 4096
 """The assumed block size of the file system, in bytes."""
 
 
-def disk_bytes(artifacts: Iterable[Artifact]) -> int:
+def compute_disk_bytes(artifacts: Iterable[Artifact]) -> int:
     """Return the disk space in bytes, rounded up to whole blocks, of the files of a bundle."""
     return sum(-(-artifact.bytes // BLOCK_BYTES) * BLOCK_BYTES for artifact in artifacts)
 
@@ -158,11 +158,11 @@ SECOND_RUN = ".run2"
 """The suffix of the location of an attempt's second bundle."""
 
 
-def replaced_location(location: str) -> str | None:
+def find_replaced_location(location: str) -> str | None:
     """Return the location of the first bundle that a second bundle replaces, or None for a first bundle."""
     return location.removesuffix(SECOND_RUN) if location.endswith(SECOND_RUN) else None
 
 
-def stamp(created_at: datetime) -> str:
+def format_timestamp(created_at: datetime) -> str:
     """Return the timestamp used in the names of bundles and their files."""
     return created_at.strftime("%Y%m%dT%H%M%S.%fZ")

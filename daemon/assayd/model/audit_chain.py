@@ -14,7 +14,7 @@ class AuditError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chain:
+class AuditChain:
     """A verified chain: its number of lines, and the times of its first and last lines."""
 
     lines: int
@@ -22,7 +22,7 @@ class Chain:
     last_at: str | None
 
 
-def verify(lines: Iterable[bytes]) -> Chain:
+def verify_chain(lines: Iterable[bytes]) -> AuditChain:
     """Verify the whole chain. Raises: AuditError for the first inconsistent line."""
     count, expected = 0, None
     first = last = None
@@ -30,17 +30,17 @@ def verify(lines: Iterable[bytes]) -> Chain:
         text = line.rstrip(b"\n")
         entry = _parse_entry(text)
         if entry is None:  # A power failure can truncate a line; the next line's digest must still match it.
-            expected = line_digest(text)
+            expected = compute_line_digest(text)
             continue
         if expected is not None and entry.get("previous") != expected:
             raise AuditError(f"line {count} doesn't follow line {count - 1}: a line was changed or removed")
-        expected = line_digest(text)
+        expected = compute_line_digest(text)
         last = str(entry.get("at"))
         first = first or last
-    return Chain(lines=count, first_at=first, last_at=last)
+    return AuditChain(lines=count, first_at=first, last_at=last)
 
 
-def line_digest(line: bytes) -> str:
+def compute_line_digest(line: bytes) -> str:
     """Return the digest of a line, by which the next line refers to it."""
     return hashlib.sha256(line).hexdigest()
 

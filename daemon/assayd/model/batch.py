@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from assayd.model.attempt import Failure
-from assayd.model.document import DOCUMENT, about
+from assayd.model.document import DOCUMENT, document_field
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 
@@ -59,7 +59,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class BatchLine:
     """One accepted line of a batch.
 
     A line that can't be submitted has an `error`, but neither a document nor an attempt. `attempt_id` is
@@ -80,15 +80,15 @@ class ReceivedLines:
 
     __pydantic_config__ = DOCUMENT
 
-    lines: int = field(default=0, metadata=about("Lines that weren't empty."))
-    added: int = field(default=0, metadata=about("New items."))
-    known: int = field(default=0, metadata=about("Lines that were already items."))
+    lines: int = field(default=0, metadata=document_field("Lines that weren't empty."))
+    added: int = field(default=0, metadata=document_field("New items."))
+    known: int = field(default=0, metadata=document_field("Lines that were already items."))
     malformed: int = field(
-        default=0, metadata=about("Lines that can't be submitted; their items have the reason.")
+        default=0, metadata=document_field("Lines that can't be submitted; their items have the reason.")
     )
     conflicting: tuple[int, ...] = field(
         default=(),
-        metadata=about(
+        metadata=document_field(
             "Lines already submitted with another policy, overrides or labels, which are kept; at most 100."
         ),
     )
@@ -105,7 +105,7 @@ class ReceivedLines:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class BatchItem:
     """One line of a batch with its result.
 
     `error` is the reason why the line couldn't be submitted. `verdict` is the attempt's verdict, or `error`
@@ -123,7 +123,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class ItemCounts:
     """The number of items per result. `malformed` items are also included in `error`."""
 
     total: int = 0
@@ -141,7 +141,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class WaitingItem:
     """An item that has no verdict yet.
 
     `submission` is the digest of the item's document, and `size` its length in bytes. `document` is set
@@ -179,11 +179,11 @@ class BatchRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class BatchProgress:
     """A snapshot of the progress of a batch."""
 
     batch: Batch
-    tally: Tally
+    tally: ItemCounts
     running: int
     at: datetime
 

@@ -14,6 +14,6 @@ from typing import Final
 DOCUMENT: Final = {"extra": "forbid", "json_schema_serialization_defaults_required": True}
 
 
-def about(meaning: str) -> Mapping[str, str]:
+def document_field(meaning: str) -> Mapping[str, str]:
     """Return the metadata that documents a field."""
     return {"description": meaning}

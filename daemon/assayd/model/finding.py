@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from assayd.model.document import DOCUMENT, about
-from assayd.model.text_limits import EDIT_CHARS, MESSAGE_CHARS, TRACEBACK_CHARS, shorten
+from assayd.model.document import DOCUMENT, document_field
+from assayd.model.text_limits import EDIT_CHARS, MESSAGE_CHARS, TRACEBACK_CHARS, shorten_text
 
 
 class Severity(StrEnum):
@@ -37,17 +37,17 @@ class Rule:
 
     __pydantic_config__ = DOCUMENT
 
-    id: str = field(metadata=about("Name in findings."))
-    title: str = field(metadata=about("The fault in a few words."))
-    severity: Severity = field(default=Severity.ERROR, metadata=about("Severity of its findings."))
-    help: str = field(default="", metadata=about("A wrong and a right example."))
+    id: str = field(metadata=document_field("Name in findings."))
+    title: str = field(metadata=document_field("The fault in a few words."))
+    severity: Severity = field(default=Severity.ERROR, metadata=document_field("Severity of its findings."))
+    help: str = field(default="", metadata=document_field("A wrong and a right example."))
     profile_key: str | None = field(
         default=None,
-        metadata=about("The profile's key that states it, or `enforcement`; null: no profile does."),
+        metadata=document_field("The profile's key that states it, or `enforcement`; null: no profile does."),
     )
 
 
-def keyed(rules: Iterable[Rule], keys: Mapping[str, str]) -> tuple[Rule, ...]:
+def add_profile_keys(rules: Iterable[Rule], keys: Mapping[str, str]) -> tuple[Rule, ...]:
     """Return the rules with the profile keys that define them. `keys` maps rule ids to profile keys."""
     return tuple(replace(rule, profile_key=keys.get(rule.id, rule.profile_key)) for rule in rules)
 
@@ -58,9 +58,11 @@ class Edit:
 
     __pydantic_config__ = DOCUMENT
 
-    start_line: int = field(metadata=about("First line to replace, from 1."))
-    end_line: int = field(metadata=about("Last line to replace; one less than the first inserts before it."))
-    replacement: str = field(metadata=about("The new lines."))
+    start_line: int = field(metadata=document_field("First line to replace, from 1."))
+    end_line: int = field(
+        metadata=document_field("Last line to replace; one less than the first inserts before it.")
+    )
+    replacement: str = field(metadata=document_field("The new lines."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,17 +102,19 @@ class FixHint:
 
     __pydantic_config__ = DOCUMENT
 
-    category: str = field(metadata=about("Group of rules."))
-    message: str = field(metadata=about("The fault."))
-    context: str | None = field(metadata=about("Place: source, or the unit that ran."))
-    suggestion: str = field(metadata=about("The fix."))
-    file: str | None = field(default=None, metadata=about("Submitted file; null if there is only one text."))
-    line: int | None = field(metadata=about("Line, from 1."))
-    rule: str = field(metadata=about("Id of the rule."))
-    edit: Edit | None = field(default=None, metadata=about("The change itself, if it is certain."))
+    category: str = field(metadata=document_field("Group of rules."))
+    message: str = field(metadata=document_field("The fault."))
+    context: str | None = field(metadata=document_field("Place: source, or the unit that ran."))
+    suggestion: str = field(metadata=document_field("The fix."))
+    file: str | None = field(
+        default=None, metadata=document_field("Submitted file; null if there is only one text.")
+    )
+    line: int | None = field(metadata=document_field("Line, from 1."))
+    rule: str = field(metadata=document_field("Id of the rule."))
+    edit: Edit | None = field(default=None, metadata=document_field("The change itself, if it is certain."))
 
 
-def fix_hints(findings: Iterable[Finding]) -> tuple[FixHint, ...]:
+def list_fix_hints(findings: Iterable[Finding]) -> tuple[FixHint, ...]:
     """Return a hint for every finding that has a suggestion."""
     return tuple(
         FixHint(
@@ -128,7 +132,7 @@ def fix_hints(findings: Iterable[Finding]) -> tuple[FixHint, ...]:
     )
 
 
-def bounded(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def limit_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings with shortened strings and with at most `EDIT_CHARS` characters of edits.
 
     Hints get a space in place of each control character.
@@ -158,10 +162,10 @@ def _shorten_finding(finding: Finding) -> Finding:
         return finding
     return replace(
         finding,
-        message=shorten(finding.message),
-        suggestion=finding.suggestion and shorten(finding.suggestion),
-        snippet=finding.snippet and shorten(finding.snippet),
-        context=finding.context and shorten(finding.context, TRACEBACK_CHARS),
+        message=shorten_text(finding.message),
+        suggestion=finding.suggestion and shorten_text(finding.suggestion),
+        snippet=finding.snippet and shorten_text(finding.snippet),
+        context=finding.context and shorten_text(finding.context, TRACEBACK_CHARS),
     )
 
 

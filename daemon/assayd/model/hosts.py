@@ -13,7 +13,7 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _MOST_CHARACTERS = 253
 
 
-def fold(text: str) -> str:
+def fold_host(text: str) -> str:
     """Return a host name in canonical form.
 
     Raises: ValueError, with the reason, if the string isn't an ASCII host name.
@@ -38,7 +38,7 @@ def normalize_entry(text: str) -> str:
     dot, name = ("." if text.startswith(".") else ""), text.removeprefix(".")
     if not name.isascii():
         name = _encode_ascii(name)
-    return dot + fold(name)
+    return dot + fold_host(name)
 
 
 def is_address(text: str) -> bool:
@@ -46,7 +46,7 @@ def is_address(text: str) -> bool:
     return text.startswith("[") or text.count(":") > 1 or bool(_NUMBER.fullmatch(text.rpartition(".")[2]))
 
 
-def covers(entry: str, name: str) -> bool:
+def entry_covers(entry: str, name: str) -> bool:
     """Return whether an entry allows a name, or all names of another entry. Both must be folded.
 
     ``.example.org`` covers ``a.example.org`` and ``.a.example.org``, but not ``example.org``.

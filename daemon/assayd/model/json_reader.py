@@ -68,11 +68,11 @@ class JsonTooLargeError(JsonError):
 def parse_strictly(text: bytes, limits: JsonLimits) -> JsonValue:
     """Parse one JSON text. Raises: JsonError, with the position or key at fault."""
     reject_large(text, limits)
-    parse_int, parse_float = _number_readers(text, limits)
+    parse_int, parse_float = _build_number_readers(text, limits)
     try:
         value: JsonValue = json.loads(
             text.decode("utf-8"),
-            object_pairs_hook=_object,
+            object_pairs_hook=_build_object,
             parse_constant=_reject_constant,
             parse_int=parse_int,
             parse_float=parse_float,
@@ -90,7 +90,9 @@ def parse_strictly(text: bytes, limits: JsonLimits) -> JsonValue:
     return value
 
 
-def _number_readers(text: bytes, limits: JsonLimits) -> tuple[Callable[[str], int], Callable[[str], float]]:
+def _build_number_readers(
+    text: bytes, limits: JsonLimits
+) -> tuple[Callable[[str], int], Callable[[str], float]]:
     """Return the parser's functions for integers and for other numbers.
 
     With functions other than `int` and `float`, the C parser calls Python for each number, which dominates
@@ -98,13 +100,15 @@ def _number_readers(text: bytes, limits: JsonLimits) -> tuple[Callable[[str], in
     contain a number that is too long or too large.
     """
 
-    def short(number: str) -> str:
+    def shorten_number(number: str) -> str:
         if len(number) > limits.number_chars:
             raise JsonError(f"a number is longer than {limits.number_chars} characters")
         return number
 
     if b"0" * min(_SHORT_NUMBER, limits.number_chars + 1) in text.translate(_NUMBERS_AS_ZEROS):
-        return (lambda number: int(short(number))), (lambda number: _parse_finite(short(number)))
+        return (lambda number: int(shorten_number(number))), (
+            lambda number: _parse_finite(shorten_number(number))
+        )
     return int, _parse_finite if _LARGE_EXPONENT in text.translate(_EXPONENTS, b"+-") else float
 
 
@@ -139,7 +143,7 @@ def count_containers(text: bytes) -> int:
     return text.count(b"[") + text.count(b"{")
 
 
-def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+def _build_object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     members = dict(pairs)
     if len(members) != len(pairs):
         seen: set[str] = set()
@@ -165,7 +169,7 @@ def _check_depth(value: JsonValue, most: int) -> None:
     """Check the nesting depth of a parsed value without recursion, because the depth is still unknown."""
     level = [value]
     for _ in range(most - 1):
-        level = [child for each in level for child in _children(each) if isinstance(child, list | dict)]
+        level = [child for each in level for child in _iter_children(each) if isinstance(child, list | dict)]
     if any(level):
         raise JsonError(f"nested deeper than {most} levels")
 
@@ -183,10 +187,10 @@ def _check_texts(value: JsonValue, limits: JsonLimits) -> None:
         elif isinstance(each, dict):
             for key in each:
                 _check_text(key, limits.key_chars)
-        waiting.extend(_children(each))
+        waiting.extend(_iter_children(each))
 
 
-def _children(value: JsonValue) -> Iterable[JsonValue]:
+def _iter_children(value: JsonValue) -> Iterable[JsonValue]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assayd.model.attempt import Attempt, Failure
-from assayd.model.finding import Finding, Layer, Rule, Severity, bounded, has_errors
+from assayd.model.finding import Finding, Layer, Rule, Severity, has_errors, limit_findings
 from assayd.model.policy import QUALITY_RULES, ExecutionPolicy, ImportMode, QualityPolicy, RuleLevel
 from assayd.model.report import Judgement, Report, StageReport, StageStatus, StaticResult, Verdict
 from assayd.model.run import Cause, RunResult
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 
 
 def apply_quality_levels(findings: Iterable[Finding], quality: QualityPolicy) -> tuple[Finding, ...]:
@@ -71,7 +71,7 @@ def _apply_enforcement(finding: Finding, keys: Mapping[str, str], policy: Execut
     found = replace(finding, profile_key=keys[finding.rule])
     if not policy.reports_only or not _is_enforced_error(found, policy):
         return found
-    return replace(found, severity=Severity.WARNING, message=f"{shorten(found.message, 500)} {REPORTED}")
+    return replace(found, severity=Severity.WARNING, message=f"{shorten_text(found.message, 500)} {REPORTED}")
 
 
 def _is_enforced_error(finding: Finding, policy: ExecutionPolicy) -> bool:
@@ -96,14 +96,14 @@ CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class JudgedRun:
     """A run with the validator's judgement of it."""
 
     result: RunResult
     judgement: Judgement
 
 
-def status_of(findings: Sequence[Finding]) -> StageStatus:
+def determine_status(findings: Sequence[Finding]) -> StageStatus:
     """Return the status of a stage with these findings."""
     if has_errors(findings):
         return StageStatus.FAILED
@@ -114,7 +114,7 @@ def status_of(findings: Sequence[Finding]) -> StageStatus:
 def merge_stages(
     static: Sequence[StageReport],
     runtime_names: Sequence[str],
-    ran: Ran | None,
+    ran: JudgedRun | None,
     *,
     most_findings: int = MAX_FINDINGS,
 ) -> tuple[StageReport, ...]:
@@ -124,19 +124,19 @@ def merge_stages(
         return _limit_stage_findings((*static, *skipped), most_findings)
     found = dict(ran.judgement.stage_findings)
     first = runtime_names[0]
-    found[first] = (*found.get(first, ()), *_general_findings(ran))
+    found[first] = (*found.get(first, ()), *_list_general_findings(ran))
     stages = [_add_findings(stage, found.pop(stage.name, ())) for stage in static]
     for name in runtime_names:
         reached = name in found
         findings = found.pop(name, ())
-        status = status_of(findings) if reached else StageStatus.SKIPPED
+        status = determine_status(findings) if reached else StageStatus.SKIPPED
         duration = ran.result.wall_s if name == first else 0.0
         stages.append(StageReport(name=name, status=status, duration_s=duration, findings=findings))
     return _limit_stage_findings(stages, most_findings)
 
 
 def merge_report(
-    blank: Report, stages: tuple[StageReport, ...], ran: Ran | None, failure: Failure | None = None
+    blank: Report, stages: tuple[StageReport, ...], ran: JudgedRun | None, failure: Failure | None = None
 ) -> Report:
     """Return a report completed with stages, cases and verdict, given its identity, digests and limits."""
     verdict = decide_verdict(stages, ran, failure)
@@ -152,7 +152,9 @@ def merge_report(
     )
 
 
-def decide_verdict(stages: Sequence[StageReport], ran: Ran | None, failure: Failure | None = None) -> Verdict:
+def decide_verdict(
+    stages: Sequence[StageReport], ran: JudgedRun | None, failure: Failure | None = None
+) -> Verdict:
     """Return the verdict. An internal error or a cancellation takes precedence over findings."""
     if failure is not None:
         return Verdict.CANCELLED if failure.code == CANCELLED else Verdict.ERROR
@@ -162,12 +164,12 @@ def decide_verdict(stages: Sequence[StageReport], ran: Ran | None, failure: Fail
     return Verdict.FAILED if failed else Verdict.VALIDATED
 
 
-def with_failure(failure: Failure, attempt: Attempt) -> Attempt:
+def add_failure(failure: Failure, attempt: Attempt) -> Attempt:
     """Return the attempt with the failure; the verdict for the failure replaces any earlier verdict."""
     return replace(attempt, verdict=decide_verdict((), None, failure), error=failure)
 
 
-def static_results(static: Sequence[StageReport]) -> tuple[StaticResult, ...]:
+def list_static_results(static: Sequence[StageReport]) -> tuple[StaticResult, ...]:
     """Return one result per static stage that ran."""
     return tuple(
         StaticResult(
@@ -180,7 +182,7 @@ def static_results(static: Sequence[StageReport]) -> tuple[StaticResult, ...]:
     )
 
 
-def _general_findings(ran: Ran) -> list[Finding]:
+def _list_general_findings(ran: JudgedRun) -> list[Finding]:
     """Return the findings common to all kinds: unexplained failures, and limits that a pass reached."""
     outcome = ran.result.outcome
     explained = any(has_errors(findings) for findings in ran.judgement.stage_findings.values())
@@ -211,7 +213,7 @@ def _add_findings(stage: StageReport, added: Sequence[Finding]) -> StageReport:
     if not added:
         return stage
     findings = (*stage.findings, *added)
-    return replace(stage, findings=findings, status=status_of(findings))
+    return replace(stage, findings=findings, status=determine_status(findings))
 
 
 def _limit_stage_findings(stages: Sequence[StageReport], left: int) -> tuple[StageReport, ...]:
@@ -219,7 +221,7 @@ def _limit_stage_findings(stages: Sequence[StageReport], left: int) -> tuple[Sta
     kept = []
     for stage in stages:
         if stage.findings:
-            stage = replace(stage, findings=bounded(stage.findings[:left]))  # noqa: PLW2901
+            stage = replace(stage, findings=limit_findings(stage.findings[:left]))  # noqa: PLW2901
         kept.append(stage)
         left -= len(stage.findings)
     return tuple(kept)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from urllib.parse import unquote_to_bytes
 
-from assayd.model.document import DOCUMENT, about
-from assayd.model.hosts import covers
+from assayd.model.document import DOCUMENT, document_field
+from assayd.model.hosts import entry_covers
 
 _DEVIOUS = re.compile(
     r"//|\\|/\.+(?:[/;%]|$)|%(?:[01][0-9a-f]|2[ef5]|3b|5c|7f)|%(?![0-9a-f]{2})|[^!-~]", re.IGNORECASE
@@ -125,7 +125,7 @@ class NetworkPolicy:
 
         The rule is None for an entry without rules.
         """
-        return (self.http.get(entry) for entry in sorted(self.hosts) if covers(entry, name))
+        return (self.http.get(entry) for entry in sorted(self.hosts) if entry_covers(entry, name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,9 +338,9 @@ class Clamp:
 
     __pydantic_config__ = DOCUMENT
 
-    field: str = dataclasses.field(metadata=about("The profile's field."))
-    requested: float = dataclasses.field(metadata=about("Requested value."))
-    effective: float = dataclasses.field(metadata=about("Effective value."))
+    field: str = dataclasses.field(metadata=document_field("The profile's field."))
+    requested: float = dataclasses.field(metadata=document_field("Requested value."))
+    effective: float = dataclasses.field(metadata=document_field("Effective value."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,7 +378,7 @@ class ExecutionPolicy:
         """Return whether a validated result can be approved or committed."""
         return self.approve_reported or not self.reports_only
 
-    def for_run_time(self) -> ExecutionPolicy:
+    def to_run_time(self) -> ExecutionPolicy:
         """Return the form of this policy that is used to plan a run.
 
         In report-only mode, imports are only observed, and SQL rules yield warnings.

@@ -80,7 +80,7 @@ class ExtractedField:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class ExtractedFields:
     """The strings on which a submission is tried, and the fields that it extracts from them."""
 
     texts: tuple[str, ...]

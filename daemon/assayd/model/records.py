@@ -10,7 +10,7 @@ from assayd.model.report import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class AttemptRun:
     """One run of an attempt in one container, recorded before submitted code is sent to the container."""
 
     attempt_id: str
@@ -24,7 +24,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class AttemptEvent:
     """A change of an attempt. `seq` starts at 1 for each attempt and continues across its runs."""
 
     attempt_id: str
@@ -36,7 +36,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class AttemptQuery:
     """The filters of an attempt listing; None matches any value. `uid` selects the attempts of one user."""
 
     id_prefix: str | None = None
@@ -76,7 +76,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class AttemptPage:
     """A page of attempts in descending order of time, with the cursor of the next page."""
 
     attempts: tuple[Attempt, ...]
@@ -95,7 +95,7 @@ class TimeCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slowest:
+class SlowAttempt:
     """A slow attempt, with the time from its start to its verdict."""
 
     attempt_id: str
@@ -110,11 +110,11 @@ class Summary:
 
     counts: tuple[TimeCount, ...]
     rules: tuple[tuple[str, int], ...]
-    slowest: tuple[Slowest, ...]
+    slowest: tuple[SlowAttempt, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
+class AcceptedSubmission:
     """The result of accepting a submission. `existing` is true if an equal request was accepted earlier."""
 
     attempt: Attempt

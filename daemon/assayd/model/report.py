@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from assayd.model.document import DOCUMENT, about
-from assayd.model.finding import Finding, FixHint, fix_hints
+from assayd.model.document import DOCUMENT, document_field
+from assayd.model.finding import Finding, FixHint, list_fix_hints
 from assayd.model.policy import Clamp, Enforcement
 from assayd.model.run import Cause, PolicyEvent
 from assayd.model.submission import JsonValue
@@ -61,9 +61,9 @@ class StaticResult:
 
     __pydantic_config__ = DOCUMENT
 
-    check: str = field(metadata=about("Name of the check."))
-    passed: bool = field(metadata=about("Whether it found no error."))
-    details: str = field(metadata=about("Summary of its findings."))
+    check: str = field(metadata=document_field("Name of the check."))
+    passed: bool = field(metadata=document_field("Whether it found no error."))
+    details: str = field(metadata=document_field("Summary of its findings."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class Rating:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The report of an attempt. The module `wire` defines its JSON form."""
+    """The report of an attempt. The module `documents.reports` defines its JSON form."""
 
     attempt_id: str
     kind: str
@@ -157,4 +157,4 @@ class Report:
     @property
     def fix_hints(self) -> tuple[FixHint, ...]:
         """Return a hint for every finding that has a suggestion."""
-        return fix_hints(self.findings)
+        return list_fix_hints(self.findings)

@@ -65,7 +65,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RunOutcome:
     """The cause of the end of a unit or run, with the evidence for that cause."""
 
     cause: Cause
@@ -82,7 +82,7 @@ TEMPORARY = ("tmp",)
 DATABASE_OUTPUT = "database.sqlite"
 """The name of the database of `sql` units among the declared outputs."""
 
-UNCLASSIFIED = Outcome(cause=Cause.INFRASTRUCTURE, evidence={"unclassified": True})
+UNCLASSIFIED = RunOutcome(cause=Cause.INFRASTRUCTURE, evidence={"unclassified": True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,7 +339,7 @@ class UnitResult:
     events: tuple[PolicyEvent, ...] = ()
     events_dropped: int = 0
     network: tuple[NetworkEvent, ...] = ()
-    outcome: Outcome = UNCLASSIFIED
+    outcome: RunOutcome = UNCLASSIFIED
 
 
 class RunEnd(StrEnum):
@@ -383,7 +383,7 @@ class ContainerFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class OutputFile:
     """A declared output, collected by the runner after its children ended."""
 
     name: str
@@ -398,12 +398,12 @@ class RunResult:
     units: tuple[UnitResult, ...]
     end: RunEnd
     detail: str = ""
-    outputs: tuple[Output, ...] = ()
+    outputs: tuple[OutputFile, ...] = ()
     outputs_dropped: tuple[str, ...] = ()
     container: ContainerFacts = ContainerFacts()
     wall_s: float = 0.0
     peak_memory_bytes: int | None = None
-    outcome: Outcome = UNCLASSIFIED
+    outcome: RunOutcome = UNCLASSIFIED
 
     @property
     def exit(self) -> tuple[int | None, str | None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
-from assayd.model.document import DOCUMENT, about
+from assayd.model.document import DOCUMENT, document_field
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 
@@ -52,9 +52,9 @@ class Peer:
 
     __pydantic_config__ = DOCUMENT
 
-    uid: int = field(metadata=about("User id."))
-    gid: int = field(metadata=about("Primary group id."))
-    pid: int = field(metadata=about("Process id when the connection was opened."))
+    uid: int = field(metadata=document_field("User id."))
+    gid: int = field(metadata=document_field("Primary group id."))
+    pid: int = field(metadata=document_field("Process id when the connection was opened."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,6 @@ MESSAGE_CHARS = 1000
 TRACEBACK_CHARS = 8000
 
 
-def shorten(text: str, chars: int = MESSAGE_CHARS) -> str:
+def shorten_text(text: str, chars: int = MESSAGE_CHARS) -> str:
     """Truncate a string to `chars` characters, with a mark at the cut."""
     return text if len(text) <= chars else text[: chars - 1] + "…"

@@ -36,7 +36,7 @@ class TraceContext:
 
     @property
     def text(self) -> str:
-        """Return the context as one line, in the format that `from_text` parses."""
+        """Return the context as one line, in the format that `parse_text` parses."""
         return f"{self.parent} {self.state}".rstrip()
 
     @property
@@ -46,7 +46,7 @@ class TraceContext:
         return {"traceparent": self.parent, **state}
 
 
-def from_text(text: str | None) -> TraceContext | None:
+def parse_text(text: str | None) -> TraceContext | None:
     """Parse the output of `text`; return None if it is invalid."""
     parent, _, state = (text or "").partition(" ")
     return parse_headers([parent], [state] if state else [])

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
-from assayd.model.hosts import fold, is_address
+from assayd.model.hosts import fold_host, is_address
 
 MOST_CHARS = 2048
 _URL = re.compile(
@@ -74,7 +74,7 @@ def parse_webhook_url(text: str) -> WebhookUrl:
 
 
 def _normalize_host(text: str) -> str:
-    return text.removeprefix("[").removesuffix("]") if is_address(text) else fold(text)
+    return text.removeprefix("[").removesuffix("]") if is_address(text) else fold_host(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class WebhookMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Undelivered:
+class UndeliveredCount:
     """The number of messages with failed deliveries, and the time since which the oldest one waits."""
 
     count: int

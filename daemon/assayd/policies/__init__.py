@@ -3,17 +3,17 @@
 read (files) -> resolve `extends` (resolve, merge) -> clamp to bounds -> ExecutionPolicy
 """
 
-from assayd.policies.canonical import describe, unenforceable
+from assayd.policies.canonical import describe_policy, find_unenforceable_part
 from assayd.policies.load import PolicySet, load_policies, require_enforceable
-from assayd.policies.merge import merge
-from assayd.policies.override import tighten
+from assayd.policies.merge import merge_policies
+from assayd.policies.override import tighten_policy
 
 __all__ = [
     "PolicySet",
-    "describe",
+    "describe_policy",
     "load_policies",
-    "merge",
+    "merge_policies",
     "require_enforceable",
-    "tighten",
-    "unenforceable",
+    "tighten_policy",
+    "find_unenforceable_part",
 ]

@@ -20,7 +20,7 @@ from assayd.policies.files import Profile
 MEGABYTE = 2**20
 
 
-def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
+def effective_values(policy: ExecutionPolicy) -> dict[str, JsonValue]:
     """Return the values that apply to submitted code. Policies with equal values have equal digests."""
     network, imports, resources = policy.network, policy.imports, policy.resources
     adapter, commands = policy.adapter, policy.commands
@@ -77,9 +77,9 @@ def effective(policy: ExecutionPolicy) -> dict[str, JsonValue]:
     }
 
 
-def flat(policy: ExecutionPolicy) -> dict[str, JsonValue]:
+def flatten_values(policy: ExecutionPolicy) -> dict[str, JsonValue]:
     """Return the values that apply to submitted code, keyed by dotted name."""
-    return dict(_flatten(effective(policy), ""))
+    return dict(_flatten(effective_values(policy), ""))
 
 
 def _flatten(values: Mapping[str, JsonValue], within: str) -> Iterator[tuple[str, JsonValue]]:
@@ -90,15 +90,15 @@ def _flatten(values: Mapping[str, JsonValue], within: str) -> Iterator[tuple[str
             yield f"{within}{key}", value
 
 
-def describe(
+def describe_policy(
     policy: ExecutionPolicy, *, egress: bool = True, origins: Origins = MappingProxyType({})
 ) -> dict[str, JsonValue]:
     """Return a complete policy as shown by ``assay policy show`` and ``GET /v1/policies/{name}``."""
-    reason = unenforceable(policy, egress=egress)
+    reason = find_unenforceable_part(policy, egress=egress)
     return {
         "name": policy.name,
         "description": policy.description,
-        **effective(policy),
+        **effective_values(policy),
         "clamped": [asdict(clamp) for clamp in policy.clamped],
         "digest": policy.digest,
         "enforceable": reason is None,
@@ -110,13 +110,13 @@ def describe(
     }
 
 
-def with_digest(policy: ExecutionPolicy) -> ExecutionPolicy:
+def add_digest(policy: ExecutionPolicy) -> ExecutionPolicy:
     """Return the policy together with the digest of its effective values."""
-    text = json.dumps(effective(policy), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(effective_values(policy), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return replace(policy, digest=hashlib.sha256(text.encode()).hexdigest())
 
 
-def unenforceable(policy: ExecutionPolicy, *, egress: bool) -> str | None:
+def find_unenforceable_part(policy: ExecutionPolicy, *, egress: bool) -> str | None:
     """Return the part of a policy that can't be enforced, or None.
 
     An allowlist without hosts can be enforced: it denies everything, like a container without a network.
@@ -177,7 +177,9 @@ class ValueOrigin:
 Origins = Mapping[str, tuple[ValueOrigin, ...]]
 
 
-def origins(name: str, profiles: Mapping[str, Profile], effective: Callable[[str], Effective]) -> Origins:
+def find_value_origins(
+    name: str, profiles: Mapping[str, Profile], effective: Callable[[str], Effective]
+) -> Origins:
     """Return the profiles that set each value, beginning with the nearest; none for built-in values.
 
     Args:
@@ -190,7 +192,7 @@ def origins(name: str, profiles: Mapping[str, Profile], effective: Callable[[str
     found: dict[str, tuple[ValueOrigin, ...]] = {}
     for parent in profile.parents:
         theirs, mine = effective(parent), effective(name)
-        for field, places in origins(parent, profiles, effective).items():
+        for field, places in find_value_origins(parent, profiles, effective).items():
             same = field.startswith(ADDED) or theirs.get(field) == mine.get(field)
             if same and (field not in NARROWED or NARROWS not in own):
                 found[field] = tuple(dict.fromkeys((*found.get(field, ()), *places)))

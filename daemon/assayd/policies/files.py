@@ -274,7 +274,7 @@ class Profile:
         return (extends,) if isinstance(extends, str) else tuple(extends)
 
 
-def profile_paths(folders: Sequence[Path]) -> dict[str, Path]:
+def find_profile_paths(folders: Sequence[Path]) -> dict[str, Path]:
     """Return the profile files by name. A file replaces a file of the same name in an earlier folder.
 
     Raises:
@@ -304,8 +304,8 @@ def read_profile(path: Path, content: bytes | None = None) -> Profile:
     if not _NAME.fullmatch(path.stem):
         message = "the file name is the profile name: use a-z, 0-9, _ and -, at most 64 characters"
         raise FileError(CODE, [Problem(path=path, line=None, key="", message=message)])
-    file = tomlfile.read(path, CODE) if content is None else tomlfile.parse_content(path, content, CODE)
-    return Profile(name=path.stem, file=file, table=tomlfile.parse(file, ProfileTable, CODE))
+    file = tomlfile.read_file(path, CODE) if content is None else tomlfile.parse_content(path, content, CODE)
+    return Profile(name=path.stem, file=file, table=tomlfile.validate_file(file, ProfileTable, CODE))
 
 
 def read_categories(folders: Sequence[Path]) -> dict[str, frozenset[str]]:
@@ -319,6 +319,6 @@ def read_categories(folders: Sequence[Path]) -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for path in (folder / CATEGORIES for folder in folders):
         if path.exists():
-            table = tomlfile.parse(tomlfile.read(path, CODE), CategoriesTable, CODE)
+            table = tomlfile.validate_file(tomlfile.read_file(path, CODE), CategoriesTable, CODE)
             found |= {name: frozenset(modules) for name, modules in table.categories.items()}
     return found

@@ -16,14 +16,21 @@ from pathlib import Path
 from assayd import did_you_mean
 from assayd.errors import RequestError
 from assayd.model.policy import DEFAULT_BOUNDS, Clamp, ExecutionPolicy, LimitRange, LimitRanges
-from assayd.policies.canonical import MEGABYTE, Origins, flat, origins, unenforceable, with_digest
-from assayd.policies.files import CODE, Profile, profile_paths, read_categories, read_profile
+from assayd.policies.canonical import (
+    MEGABYTE,
+    Origins,
+    add_digest,
+    find_unenforceable_part,
+    find_value_origins,
+    flatten_values,
+)
+from assayd.policies.files import CODE, Profile, find_profile_paths, read_categories, read_profile
 from assayd.policies.merge import merge_bounds
 from assayd.policies.resolve import ProfileDraft, ProfileResolver
 from assayd.tomlfile import FileError, Problem
 
 
-def clamp(policy: ExecutionPolicy, bounds: LimitRanges) -> ExecutionPolicy:
+def clamp_policy(policy: ExecutionPolicy, bounds: LimitRanges) -> ExecutionPolicy:
     """Return the policy with clamped limits, a record of each change, and its digest.
 
     The time limit of a unit is clamped to the time limit of the attempt.
@@ -43,10 +50,10 @@ def clamp(policy: ExecutionPolicy, bounds: LimitRanges) -> ExecutionPolicy:
         ("memory_mb", asked.memory_bytes / MEGABYTE, given.memory_bytes / MEGABYTE),
         ("max_processes", asked.max_processes, given.max_processes),
     )
-    return with_digest(replace(policy, resources=given, clamped=tuple(_list_clamps(pairs))))
+    return add_digest(replace(policy, resources=given, clamped=tuple(_list_clamps(pairs))))
 
 
-def narrow(bounds: LimitRanges, widest: LimitRanges) -> LimitRanges:
+def restrict_bounds(bounds: LimitRanges, widest: LimitRanges) -> LimitRanges:
     """Return the bounds, restricted to the operator's widest bounds."""
     return LimitRanges(
         timeout_s=_clamp_range(bounds.timeout_s, widest.timeout_s),
@@ -99,15 +106,16 @@ class PolicySet:
         """
         if name not in self._policies:
             known = ", ".join(self.names)
-            message = f"unknown policy {name!r}{did_you_mean.hint(name, self.names)}; use one of {known}"
+            hint = did_you_mean.did_you_mean_hint(name, self.names)
+            message = f"unknown policy {name!r}{hint}; use one of {known}"
             raise RequestError("policy.unknown", message, field="policy")
         return self._policies[name]
 
-    def digests(self) -> Mapping[str, str]:
+    def digests_by_name(self) -> Mapping[str, str]:
         """Return the digest of every profile by name."""
         return {name: self._policies[name].digest for name in self.names}
 
-    def images(self) -> Mapping[str, Sequence[str]]:
+    def images_with_profiles(self) -> Mapping[str, Sequence[str]]:
         """Return the images that profiles use, each with the names of the profiles that use it."""
         named: dict[str, list[str]] = {}
         for name in self.names:
@@ -120,7 +128,7 @@ class PolicySet:
         """Return the file of a known profile."""
         return self._paths[name]
 
-    def origins(self, name: str) -> Origins:
+    def value_origins(self, name: str) -> Origins:
         """Return the profiles that set the values of a known profile."""
         return self._origins[name]
 
@@ -138,10 +146,10 @@ class PolicySet:
         others = {name: other for name, other in self._paths.items() if name != candidate.name}
         profiles = {**_read_profiles(others), candidate.name: candidate}
         resolver = ProfileResolver(profiles, read_categories(self._folders), self._bounds)
-        draft = resolver.draft(candidate.name)
+        draft = resolver.resolve_draft(candidate.name)
         if draft is None:
             raise FileError(CODE, resolver.problems)
-        reason = unenforceable(draft.policy, egress=self.egress)
+        reason = find_unenforceable_part(draft.policy, egress=self.egress)
         if reason is not None:
             raise FileError(CODE, [candidate.file.problem(("network", "hosts"), reason)])
         return self._apply_bounds(draft)
@@ -160,21 +168,21 @@ class PolicySet:
         self.reload_problem = ""
 
     def _load(self) -> None:
-        paths = profile_paths(self._folders)
+        paths = find_profile_paths(self._folders)
         profiles = _read_profiles(paths)
         resolver = ProfileResolver(profiles, read_categories(self._folders), self._bounds)
-        drafts = {name: resolver.draft(name) for name in profiles}
+        drafts = {name: resolver.resolve_draft(name) for name in profiles}
         if resolver.problems:
             raise FileError(CODE, resolver.problems)
         self._policies = {
             name: self._apply_bounds(draft) for name, draft in drafts.items() if draft is not None
         }
         self._paths = paths
-        values = {name: flat(draft.policy) for name, draft in drafts.items() if draft is not None}
-        self._origins = {name: origins(name, profiles, values.__getitem__) for name in profiles}
+        values = {name: flatten_values(draft.policy) for name, draft in drafts.items() if draft is not None}
+        self._origins = {name: find_value_origins(name, profiles, values.__getitem__) for name in profiles}
 
     def _apply_bounds(self, draft: ProfileDraft) -> ExecutionPolicy:
-        return clamp(draft.policy, narrow(draft.bounds, self._widest))
+        return clamp_policy(draft.policy, restrict_bounds(draft.bounds, self._widest))
 
 
 def load_policies(
@@ -210,7 +218,7 @@ def require_enforceable(policy: ExecutionPolicy, *, egress: bool = True) -> None
     Raises:
         RequestError: ``policy.unenforceable``.
     """
-    reason = unenforceable(policy, egress=egress)
+    reason = find_unenforceable_part(policy, egress=egress)
     if reason is not None:
         message = f"policy {policy.name!r} can't be enforced: {reason}"
         raise RequestError("policy.unenforceable", message, field="policy")

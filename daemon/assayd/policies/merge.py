@@ -26,14 +26,14 @@ from assayd.model.policy import (
     SqlPolicy,
     SubmoduleRule,
 )
-from assayd.policies.canonical import with_digest
+from assayd.policies.canonical import add_digest
 
 _MILD = tuple(RuleLevel)
 _Levels = tuple[tuple[str, RuleLevel], ...]
 Names = Mapping[str, frozenset[str]]
 
 
-def merge(first: ExecutionPolicy, second: ExecutionPolicy) -> ExecutionPolicy:
+def merge_policies(first: ExecutionPolicy, second: ExecutionPolicy) -> ExecutionPolicy:
     """Return the union of two policies, with the more permissive value of each key.
 
     Args:
@@ -47,16 +47,16 @@ def merge(first: ExecutionPolicy, second: ExecutionPolicy) -> ExecutionPolicy:
         approve_reported=first.approve_reported or second.approve_reported,
         image=_merge_images(first.image, second.image),
         exec=first.exec or second.exec,
-        network=_network(first.network, second.network),
-        imports=_imports(first.imports, second.imports),
-        adapter=_adapter(first.adapter, second.adapter),
+        network=_merge_network(first.network, second.network),
+        imports=_merge_imports(first.imports, second.imports),
+        adapter=_merge_adapter_contracts(first.adapter, second.adapter),
         commands=merge_commands(first.commands, second.commands),
-        sql=_sql(first.sql, second.sql),
-        quality=_quality(first.quality, second.quality),
-        resources=_resources(first.resources, second.resources),
+        sql=_merge_sql(first.sql, second.sql),
+        quality=_merge_quality(first.quality, second.quality),
+        resources=_merge_resources(first.resources, second.resources),
         clamped=tuple(dict.fromkeys(first.clamped + second.clamped)),
     )
-    return with_digest(united)
+    return add_digest(united)
 
 
 def _merge_images(a: str | None, b: str | None) -> str | None:
@@ -93,7 +93,7 @@ def merge_commands(a: CommandPolicy, b: CommandPolicy) -> CommandPolicy:
     )
 
 
-def _sql(a: SqlPolicy, b: SqlPolicy) -> SqlPolicy:
+def _merge_sql(a: SqlPolicy, b: SqlPolicy) -> SqlPolicy:
     return SqlPolicy(
         max_bytes=max(a.max_bytes, b.max_bytes),
         max_statements=max(a.max_statements, b.max_statements),
@@ -103,7 +103,7 @@ def _sql(a: SqlPolicy, b: SqlPolicy) -> SqlPolicy:
     )
 
 
-def _quality(a: QualityPolicy, b: QualityPolicy) -> QualityPolicy:
+def _merge_quality(a: QualityPolicy, b: QualityPolicy) -> QualityPolicy:
     return QualityPolicy(
         severity=min(a.severity, b.severity, key=_MILD.index),
         rules=_merge_levels(a.rules, b.rules),
@@ -120,7 +120,7 @@ def _merge_levels(a: _Levels, b: _Levels) -> _Levels:
     return tuple(sorted(found.items()))
 
 
-def _network(a: NetworkPolicy, b: NetworkPolicy) -> NetworkPolicy:
+def _merge_network(a: NetworkPolicy, b: NetworkPolicy) -> NetworkPolicy:
     return NetworkPolicy(
         mode=NetworkMode.ALLOWLIST if NetworkMode.ALLOWLIST in {a.mode, b.mode} else NetworkMode.BLOCKED,
         hosts=a.hosts | b.hosts,
@@ -147,7 +147,7 @@ def _unite_sets(sets: Sequence[frozenset[str]]) -> frozenset[str]:
     return frozenset().union(*sets) if all(sets) else frozenset()
 
 
-def _imports(a: ImportPolicy, b: ImportPolicy) -> ImportPolicy:
+def _merge_imports(a: ImportPolicy, b: ImportPolicy) -> ImportPolicy:
     inherit = SubmoduleRule.INHERIT in {a.submodules, b.submodules}
     return ImportPolicy(
         mode=ImportMode.OBSERVE if ImportMode.OBSERVE in {a.mode, b.mode} else ImportMode.ENFORCE,
@@ -160,7 +160,7 @@ def _imports(a: ImportPolicy, b: ImportPolicy) -> ImportPolicy:
     )
 
 
-def _adapter(a: AdapterContract, b: AdapterContract) -> AdapterContract:
+def _merge_adapter_contracts(a: AdapterContract, b: AdapterContract) -> AdapterContract:
     """Return the union of two contracts.
 
     The result accepts the decorators and names of both contracts, and requires the methods of both.
@@ -193,7 +193,7 @@ def _covers_module(policy: ImportPolicy, module: str) -> bool:
     return module in policy.names or policy.allows(module)
 
 
-def _resources(a: ResourcePolicy, b: ResourcePolicy) -> ResourcePolicy:
+def _merge_resources(a: ResourcePolicy, b: ResourcePolicy) -> ResourcePolicy:
     return ResourcePolicy(
         timeout_s=max(a.timeout_s, b.timeout_s),
         unit_timeout_s=max(a.unit_timeout_s, b.unit_timeout_s),

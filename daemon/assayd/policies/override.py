@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from assayd import did_you_mean
 from assayd.errors import RequestError
-from assayd.model.hosts import covers, normalize_entry
+from assayd.model.hosts import entry_covers, normalize_entry
 from assayd.model.policy import (
     SQL_RULES,
     CommandPolicy,
@@ -31,7 +31,7 @@ from assayd.model.policy import (
     SubmoduleRule,
     is_plain,
 )
-from assayd.policies.canonical import MEGABYTE, with_digest
+from assayd.policies.canonical import MEGABYTE, add_digest
 
 Table = Mapping[str, object]
 _Number = TypeVar("_Number", int, float)
@@ -47,7 +47,7 @@ _PRINTED = re.compile(r"[!-~]{1,200}")
 _TABLES = ("enforcement", "network", "imports", "commands", "sql", "resources")
 
 
-def tighten(policy: ExecutionPolicy, overrides: Mapping[str, object]) -> ExecutionPolicy:
+def tighten_policy(policy: ExecutionPolicy, overrides: Mapping[str, object]) -> ExecutionPolicy:
     """Return the policy tightened by a request's overrides, with its new digest.
 
     Args:
@@ -76,7 +76,7 @@ def tighten(policy: ExecutionPolicy, overrides: Mapping[str, object]) -> Executi
         sql=_tighten_sql(policy.sql, tables.get("sql", {})),
         resources=_tighten_resources(policy.resources, tables.get("resources", {})),
     )
-    return with_digest(tightened)
+    return add_digest(tightened)
 
 
 def _tighten_resources(policy: ResourcePolicy, table: Table) -> ResourcePolicy:
@@ -124,7 +124,7 @@ def _narrow_hosts(field: str, value: object, policy: NetworkPolicy) -> dict[str,
             entry = normalize_entry(text)
         except ValueError as problem:
             raise _type_error(field, str(problem)) from problem
-        covering = sorted((own for own in policy.hosts if covers(own, entry)), key=len)
+        covering = sorted((own for own in policy.hosts if entry_covers(own, entry)), key=len)
         if not covering:
             raise _wider_error(field, f"not in the policy: {entry}")
         free = any(own not in policy.http for own in covering)
@@ -305,7 +305,8 @@ def _require_table(field: str, value: object) -> Table:
 def _reject_unknown_keys(at: str, table: Table, known: tuple[str, ...]) -> None:
     for key in table:
         if key not in known:
-            message = f"{at}.{key}: unknown key{did_you_mean.hint(key, known)}; use one of {', '.join(known)}"
+            hint = did_you_mean.did_you_mean_hint(key, known)
+            message = f"{at}.{key}: unknown key{hint}; use one of {', '.join(known)}"
             raise RequestError("override.unknown", message, field=f"{at}.{key}")
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from assayd import did_you_mean
-from assayd.model.hosts import covers
+from assayd.model.hosts import entry_covers
 from assayd.model.policy import (
     AdapterContract,
     CommandPolicy,
@@ -45,7 +45,7 @@ from assayd.policies.files import (
     ResourcesTable,
     SqlTable,
 )
-from assayd.policies.merge import merge, merge_bounds, merge_commands
+from assayd.policies.merge import merge_bounds, merge_commands, merge_policies
 from assayd.tomlfile import Problem
 
 Categories = Mapping[str, frozenset[str]]
@@ -69,12 +69,12 @@ class ProfileResolver:
         self._bounds = bounds
         self._drafts: dict[str, ProfileDraft | None] = {}
 
-    def draft(self, name: str, trail: tuple[str, ...] = ()) -> ProfileDraft | None:
+    def resolve_draft(self, name: str, trail: tuple[str, ...] = ()) -> ProfileDraft | None:
         """Return the resolved profile, or None if the profile or one of its parents has a problem."""
         if name not in self._drafts:
             profile = self._profiles[name]
             parents = self._resolve_parents(profile, (*trail, name))
-            own = [*self._unknown_categories(profile), *_find_contradictions(profile, parents or [])]
+            own = [*self._find_unknown_categories(profile), *_find_contradictions(profile, parents or [])]
             self.problems += own
             self._drafts[name] = None if parents is None or own else self._apply_profile(profile, parents)
         return self._drafts[name]
@@ -87,7 +87,7 @@ class ProfileResolver:
             if message is not None:
                 self.problems.append(profile.file.problem(("extends",), message))
                 usable = False
-            elif (draft := self.draft(parent, trail)) is not None:
+            elif (draft := self.resolve_draft(parent, trail)) is not None:
                 drafts.append(draft)
             else:
                 usable = False
@@ -97,44 +97,44 @@ class ProfileResolver:
         if parent in trail:
             return "profiles extend each other in a cycle: " + " > ".join((*trail, parent))
         if parent not in self._profiles:
-            return f"unknown profile {parent!r}{did_you_mean.hint(parent, list(self._profiles))}"
+            return f"unknown profile {parent!r}{did_you_mean.did_you_mean_hint(parent, list(self._profiles))}"
         return None
 
-    def _unknown_categories(self, profile: Profile) -> Iterator[Problem]:
+    def _find_unknown_categories(self, profile: Profile) -> Iterator[Problem]:
         for category in profile.table.imports.categories or ():
             if category not in self._categories:
-                hint = did_you_mean.hint(category, list(self._categories))
+                hint = did_you_mean.did_you_mean_hint(category, list(self._categories))
                 message = f"unknown import category {category!r}{hint}"
                 yield profile.file.problem(("imports", "categories"), message)
 
     def _apply_profile(self, profile: Profile, parents: Sequence[ProfileDraft]) -> ProfileDraft:
         table = profile.table
-        base = _merge_drafts(parents) if parents else self._base_draft()
+        base = _merge_drafts(parents) if parents else self._build_base_draft()
         policy = replace(
             base.policy,
             name=profile.name,
             description=table.description or base.policy.description,
             enforcement=Enforcement(table.enforcement) if table.enforcement else base.policy.enforcement,
-            approve_reported=_flag_or_inherited(table.approve_reported, base.policy.approve_reported),
+            approve_reported=_inherit_flag(table.approve_reported, base.policy.approve_reported),
             image=table.image or base.policy.image,
-            exec=_flag_or_inherited(table.exec, base.policy.exec),
+            exec=_inherit_flag(table.exec, base.policy.exec),
             network=_merge_network(table.network, base.policy.network if parents else None),
             imports=_merge_imports(table.imports, base.policy.imports if parents else None, self._categories),
-            adapter=_adapter(table.adapter, base.policy.adapter),
+            adapter=_merge_adapter_contract(table.adapter, base.policy.adapter),
             commands=merge_commands(base.policy.commands, _build_commands(table.commands)),
             sql=_merge_sql(table.sql, base.policy.sql),
             quality=_merge_quality(table.quality, base.policy.quality),
             resources=_merge_resources(table.resources, base.policy.resources),
         )
-        return ProfileDraft(policy=policy, bounds=_bounds(table.bounds, base.bounds))
+        return ProfileDraft(policy=policy, bounds=_merge_bounds(table.bounds, base.bounds))
 
-    def _base_draft(self) -> ProfileDraft:
+    def _build_base_draft(self) -> ProfileDraft:
         return ProfileDraft(policy=ExecutionPolicy(name=""), bounds=self._bounds)
 
 
 def _merge_drafts(parents: Sequence[ProfileDraft]) -> ProfileDraft:
     return ProfileDraft(
-        policy=reduce(merge, (parent.policy for parent in parents)),
+        policy=reduce(merge_policies, (parent.policy for parent in parents)),
         bounds=reduce(merge_bounds, (parent.bounds for parent in parents)),
     )
 
@@ -169,7 +169,7 @@ def _find_unused_http_rules(profile: Profile) -> Iterator[Problem]:
     """Yield problems for HTTP rules without effect, because the file also lists the host without rules."""
     table = profile.table.network
     for host in table.http:
-        free = [entry for entry in table.hosts or () if covers(entry, host)]
+        free = [entry for entry in table.hosts or () if entry_covers(entry, host)]
         if free:
             message = f"has no effect: hosts lists {free[0]!r} without rules"
             yield profile.file.problem(("network", "http", host), message)
@@ -183,7 +183,7 @@ def _merge_network(table: NetworkTable, base: NetworkPolicy | None) -> NetworkPo
         mode=NetworkMode(table.mode) if table.mode is not None else inherited.mode,
         hosts=inherited.hosts | listed | frozenset(table.http),
         ports=ports | base.ports if base else ports or inherited.ports,
-        connect_timeout_s=_number_or_inherited(table.connect_timeout_s, inherited.connect_timeout_s),
+        connect_timeout_s=_inherit_number(table.connect_timeout_s, inherited.connect_timeout_s),
         http={**freed, **{host: _build_http_rule(rule) for host, rule in table.http.items()}},
     )
 
@@ -218,13 +218,13 @@ def _narrow_imports(inherited: ImportPolicy, only: frozenset[str]) -> ImportPoli
     return replace(kept, names=names)
 
 
-def _adapter(table: AdapterTable, base: AdapterContract) -> AdapterContract:
+def _merge_adapter_contract(table: AdapterTable, base: AdapterContract) -> AdapterContract:
     """Return the merged contract: a list replaces the inherited one, but forbidden names accumulate."""
     return AdapterContract(
-        decorators=_list_or_inherited(table.decorators, base.decorators),
-        methods=_list_or_inherited(table.methods, base.methods),
-        base_classes=_list_or_inherited(table.base_classes, base.base_classes),
-        modules=_list_or_inherited(table.modules, base.modules),
+        decorators=_inherit_list(table.decorators, base.decorators),
+        methods=_inherit_list(table.methods, base.methods),
+        base_classes=_inherit_list(table.base_classes, base.base_classes),
+        modules=_inherit_list(table.modules, base.modules),
         forbidden=base.forbidden | frozenset(table.forbidden or ()),
     )
 
@@ -258,25 +258,25 @@ def _build_commands(table: CommandsTable) -> CommandPolicy:
 def _merge_resources(table: ResourcesTable, base: ResourcePolicy) -> ResourcePolicy:
     memory_mb = table.memory_mb
     return ResourcePolicy(
-        timeout_s=_number_or_inherited(table.timeout_s, base.timeout_s),
-        unit_timeout_s=_number_or_inherited(table.unit_timeout_s, base.unit_timeout_s),
+        timeout_s=_inherit_number(table.timeout_s, base.timeout_s),
+        unit_timeout_s=_inherit_number(table.unit_timeout_s, base.unit_timeout_s),
         memory_bytes=base.memory_bytes if memory_mb is None else memory_mb * MEGABYTE,
         max_processes=base.max_processes if table.max_processes is None else table.max_processes,
     )
 
 
-def _bounds(table: BoundsTable, base: LimitRanges) -> LimitRanges:
+def _merge_bounds(table: BoundsTable, base: LimitRanges) -> LimitRanges:
     stated = {limit: LimitRange(least=pair[0], most=pair[1]) for limit, pair in table if pair is not None}
     return replace(base, **stated)
 
 
-def _list_or_inherited(stated: list[str] | None, inherited: tuple[str, ...]) -> tuple[str, ...]:
+def _inherit_list(stated: list[str] | None, inherited: tuple[str, ...]) -> tuple[str, ...]:
     return inherited if stated is None else tuple(dict.fromkeys(stated))
 
 
-def _flag_or_inherited(stated: bool | None, inherited: bool) -> bool:
+def _inherit_flag(stated: bool | None, inherited: bool) -> bool:
     return inherited if stated is None else stated
 
 
-def _number_or_inherited(value: float | None, inherited: float) -> float:
+def _inherit_number(value: float | None, inherited: float) -> float:
     return inherited if value is None else value

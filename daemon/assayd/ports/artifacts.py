@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from assayd.model.attempt import Attempt, Bundle, Written
-from assayd.model.batch import Batch, Item
+from assayd.model.batch import Batch, BatchItem
 from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
 from assayd.model.run import ContainerFacts
@@ -18,7 +18,7 @@ BundleAttachments = Callable[[Attempt, Verdict], Awaitable[Mapping[str, bytes]]]
 """Returns additional files for the bundle of a chain's attempt, by name."""
 
 
-async def no_attachments(attempt: Attempt, verdict: Verdict) -> Mapping[str, bytes]:
+async def attach_nothing(attempt: Attempt, verdict: Verdict) -> Mapping[str, bytes]:
     """Return an empty mapping of attached files."""
     return {}
 
@@ -38,11 +38,11 @@ class ArtifactStore(Protocol):
         """Return the content of one file. Raises: StoreError ``artifact.missing``."""
         ...
 
-    def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
+    def read_pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
         """Return one file in pieces of limited size. Raises: StoreError ``artifact.missing``."""
         ...
 
-    def tar(self, location: str) -> AsyncIterator[bytes]:
+    def stream_tar(self, location: str) -> AsyncIterator[bytes]:
         """Return the whole bundle as a tar stream."""
         ...
 
@@ -50,7 +50,7 @@ class ArtifactStore(Protocol):
         """Remove a bundle if it exists."""
         ...
 
-    async def doubles(self) -> Sequence[str]:
+    async def list_superseded(self) -> Sequence[str]:
         """Return the location of the first bundle of each attempt that has two bundles."""
         ...
 
@@ -96,7 +96,7 @@ class Attester(Protocol):
         """Return the signed statement of an attempt."""
         ...
 
-    async def attest_batch(self, batch: Batch, items: Sequence[tuple[Item, Attempt | None]]) -> bytes:
+    async def attest_batch(self, batch: Batch, items: Sequence[tuple[BatchItem, Attempt | None]]) -> bytes:
         """Return the signed statement of a finished batch.
 
         Each item is passed with its attempt, if the attempt still exists.

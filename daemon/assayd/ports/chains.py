@@ -14,7 +14,7 @@ from assayd.model.submission import RepairOptions
 PACKAGE = "assayd_chains"
 
 
-def missing_chains() -> Mapping[str, str]:
+def missing_chain_packages() -> Mapping[str, str]:
     """Return the missing package, keyed by its purpose; empty if the package is installed."""
     return {} if find_spec(PACKAGE) is not None else {"repair and generation": PACKAGE}
 
@@ -60,7 +60,7 @@ class Chains(Protocol):
         """Return the names of the providers that can generate submissions."""
         ...
 
-    async def fix_of(self, attempt_id: str) -> AttemptFix | None:
+    async def get_fix(self, attempt_id: str) -> AttemptFix | None:
         """Return the fix that an attempt runs, or None."""
         ...
 
@@ -68,7 +68,7 @@ class Chains(Protocol):
         """Return the first repair that an attempt began, or None."""
         ...
 
-    async def recover(self, only: Container[str] | None = None) -> None:
+    async def recover_chains(self, only: Container[str] | None = None) -> None:
         """Continue the unfinished chains of a previous run: all chains, or those with an id in `only`."""
         ...
 
@@ -91,7 +91,7 @@ class NoChains:
         """Reject the repair. Raises: the same errors as `check`."""
         self.check(wish)
 
-    async def fix_of(self, attempt_id: str) -> AttemptFix | None:
+    async def get_fix(self, attempt_id: str) -> AttemptFix | None:
         """Return None, because no attempt runs a fix."""
         return None
 
@@ -99,7 +99,7 @@ class NoChains:
         """Return None, because no attempt is repaired."""
         return None
 
-    async def recover(self, only: Container[str] | None = None) -> None:
+    async def recover_chains(self, only: Container[str] | None = None) -> None:
         """Do nothing, because no chains exist."""
 
     def end(self, chain_id: str) -> bool:
@@ -113,7 +113,7 @@ WORKFLOWS_PACKAGE = "assayd_workflows"
 class Workflows(Protocol):
     """The workflows of a daemon, as far as the core uses them."""
 
-    async def recover(self, only: Container[str] | None = None) -> None:
+    async def recover_chains(self, only: Container[str] | None = None) -> None:
         """Continue the unfinished workflows of a previous run: all, or those with an id in `only`."""
         ...
 
@@ -125,7 +125,7 @@ class Workflows(Protocol):
 class NoWorkflows:
     """An implementation of `Workflows`, used if their package isn't installed."""
 
-    async def recover(self, only: Container[str] | None = None) -> None:
+    async def recover_chains(self, only: Container[str] | None = None) -> None:
         """Do nothing, because no workflows exist."""
 
     def end(self, workflow_id: str) -> bool:

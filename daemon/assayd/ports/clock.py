@@ -18,7 +18,7 @@ class Clock(Protocol):
         ...
 
 
-class Ids(Protocol):
+class IdSource(Protocol):
     """A source of new ids."""
 
     def new(self) -> str:

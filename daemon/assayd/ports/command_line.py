@@ -35,7 +35,7 @@ FromFiles = Callable[[Mapping[str, bytes], FileOptions], Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class KindOption:
     """An option ``--option NAME=VALUE`` that the kind's `from_files` accepts."""
 
     name: str
@@ -43,7 +43,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandLine:
+class KindCommandLine:
     """The command-line description of a kind.
 
     Attributes:
@@ -61,14 +61,14 @@ class CommandLine:
     case: str = "case"
     cases_have_results: bool = True
     language: str = "python"
-    options: tuple[Option, ...] = ()
+    options: tuple[KindOption, ...] = ()
     forms: Mapping[str, str] = field(default_factory=dict)
     from_files: str = ""
     commands: str = ""
     commands_help: str = ""
     data_folder: str = ""
 
-    def placed(self, name: str) -> str:
+    def container_path(self, name: str) -> str:
         """Return a data file's path in the container, given the file's name on the command line.
 
         If the command line names a folder, each file in it keeps its path relative to that folder.
@@ -80,7 +80,7 @@ SUFFIXES = frozenset({".py", ".md", ".txt"})
 """Suffixes of a Python file or a model's raw answer."""
 
 
-def single_file_text(files: Mapping[str, bytes], *, what: str, also: frozenset[str] = frozenset()) -> str:
+def read_single_file(files: Mapping[str, bytes], *, what: str, also: frozenset[str] = frozenset()) -> str:
     """Return the text of the only file on the command line.
 
     Args:
@@ -99,7 +99,7 @@ def single_file_text(files: Mapping[str, bytes], *, what: str, also: frozenset[s
     return text_of(name, content)
 
 
-def code_from_files(
+def build_code_payload(
     files: Mapping[str, bytes], options: FileOptions, *, field: str = "code"
 ) -> Mapping[str, object]:
     """Return a payload with the file's text in one field and with the members that `--input` supplies.
@@ -109,7 +109,7 @@ def code_from_files(
     if options.sample_paths or options.extra:
         message = "this kind accepts one file and --input, but no --sample-path or --option"
         raise RequestError("request.options", message)
-    return {**(options.input or {}), field: single_file_text(files, what="a submission of this kind")}
+    return {**(options.input or {}), field: read_single_file(files, what="a submission of this kind")}
 
 
 def text_of(name: str, content: bytes) -> str:
@@ -120,7 +120,7 @@ def text_of(name: str, content: bytes) -> str:
         raise RequestError("request.files", f"{name} isn't UTF-8 text", field=name) from problem
 
 
-def to_payload(content: bytes) -> object:
+def encode_payload_value(content: bytes) -> object:
     """Return a file's content as a payload value: a string if the content is UTF-8, base64 otherwise."""
     try:
         return content.decode("utf-8")

@@ -23,7 +23,7 @@ class DrivenWork(StrEnum):
     """A workflow: its nodes become attempts."""
 
 
-class Driving(Protocol):
+class WorkAssignment(Protocol):
     """The assignment of work to processes."""
 
     @property
@@ -31,11 +31,11 @@ class Driving(Protocol):
         """Return whether this is the only process."""
         ...
 
-    async def take(self, kind: DrivenWork, subject: str) -> bool:
+    async def claim(self, kind: DrivenWork, subject: str) -> bool:
         """Return whether this process drives the work; if it doesn't, notify the process that does."""
         ...
 
-    async def cancel(self, kind: DrivenWork, subject: str) -> bool:
+    async def request_cancel(self, kind: DrivenWork, subject: str) -> bool:
         """Request the end of the work from the process that drives it; return False if it is this one."""
         ...
 
@@ -45,11 +45,11 @@ class SingleProcessAssignment:
 
     alone = True
 
-    async def take(self, kind: DrivenWork, subject: str) -> bool:
+    async def claim(self, kind: DrivenWork, subject: str) -> bool:
         """Return True, because this process drives all work."""
         return True
 
-    async def cancel(self, kind: DrivenWork, subject: str) -> bool:
+    async def request_cancel(self, kind: DrivenWork, subject: str) -> bool:
         """Return False, because no other process exists."""
         return False
 
@@ -62,6 +62,6 @@ cleanup.
 """
 
 
-def always_leads() -> bool:
+def is_always_leader() -> bool:
     """Return True, because no other process exists."""
     return True

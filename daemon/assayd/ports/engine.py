@@ -173,13 +173,13 @@ class Capabilities:
     quick: bool = False
 
 
-def file_missing(name: str, path: str, most_bytes: int) -> EngineError:
+def file_missing_error(name: str, path: str, most_bytes: int) -> EngineError:
     """Return the error for a file that is missing from an image or too large."""
     message = f"image {name} has no file /{path} of at most {most_bytes} bytes"
     return EngineError("image.file_missing", message)
 
 
-class Duplex(Protocol):
+class RunnerStreams(Protocol):
     """The runner's standard input and output, as plain bytes."""
 
     async def read(self) -> bytes:
@@ -228,7 +228,7 @@ class Engine(Protocol):
         """
         ...
 
-    async def start(self, ref: ContainerRef) -> Duplex:
+    async def start(self, ref: ContainerRef) -> RunnerStreams:
         """Attach to the container, then start it, so that no output of the runner is lost."""
         ...
 

@@ -8,7 +8,14 @@ from typing import Protocol
 from assayd.kind import Kind
 from assayd.model.attempt import Attempt
 from assayd.model.health import DaemonFacts, HealthRow
-from assayd.model.records import Accepted, Event, Page, Query, Summary, SweepResult
+from assayd.model.records import (
+    AcceptedSubmission,
+    AttemptEvent,
+    AttemptPage,
+    AttemptQuery,
+    Summary,
+    SweepResult,
+)
 from assayd.model.submission import Peer, Submission
 from assayd.tomlfile import Problem
 
@@ -46,7 +53,7 @@ class Service(Protocol):
         idempotency_key: str | None = None,
         max_runs: int | None = None,
         from_gateway: bool = False,
-    ) -> Accepted:
+    ) -> AcceptedSubmission:
         """Accept a submission and store it durably.
 
         `from_gateway`: whether a node's worker submits it for a gateway.
@@ -64,14 +71,14 @@ class Service(Protocol):
         """Return the attempt with this id, or None."""
         ...
 
-    async def list(self, query: Query) -> Page:
+    async def list(self, query: AttemptQuery) -> AttemptPage:
         """Return a page of attempts in descending order of time.
 
         Raises: RequestError ``invalid`` for a malformed cursor.
         """
         ...
 
-    async def summary(self, query: Query, bucket_s: int) -> Summary:
+    async def summary(self, query: AttemptQuery, bucket_s: int) -> Summary:
         """Count the finished attempts by result, in time buckets of `bucket_s` seconds."""
         ...
 
@@ -106,7 +113,7 @@ class Service(Protocol):
         """Return the whole bundle as a tar stream."""
         ...
 
-    def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[Event, None]:
+    def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[AttemptEvent, None]:
         """Yield the events of an attempt after the event id `after`, up to the event ``finished``.
 
         The ids have the format of `wire.event_id`. Closing the iterator ends the subscription.
@@ -115,7 +122,7 @@ class Service(Protocol):
 
     def all_events(
         self, uid: int | None, *, after: str | None = None
-    ) -> AsyncGenerator[tuple[str, Event], None]:
+    ) -> AsyncGenerator[tuple[str, AttemptEvent], None]:
         """Yield the events of all attempts of a user (None for all users), each with its cursor.
 
         The recorded events after the cursor `after` are returned first, followed by new events.

@@ -26,11 +26,11 @@ class Span(Protocol):
         """Return this span's context for spans that continue it, or None if tracing is off."""
         ...
 
-    def child(self, name: str, **attributes: Attribute) -> Span:
+    def begin_child(self, name: str, **attributes: Attribute) -> Span:
         """Begin a child span of this span."""
         ...
 
-    def past(
+    def add_finished_child(
         self, name: str, took_s: float | None = None, *, ended_ago_s: float = 0.0, **attributes: Attribute
     ) -> None:
         """Add a finished child span with the duration `took_s` (default: since this span began)."""
@@ -49,7 +49,7 @@ class Tracing(Protocol):
         """Return whether tracing is on."""
         ...
 
-    def of_caller(self, context: TraceContext | None) -> TraceContext | None:
+    def read_context(self, context: TraceContext | None) -> TraceContext | None:
         """Return the trace context in a request's headers, or None if the request begins a new trace."""
         ...
 
@@ -71,11 +71,11 @@ class NoSpan:
 
     context: TraceContext | None = None
 
-    def child(self, name: str, **attributes: Attribute) -> Span:
+    def begin_child(self, name: str, **attributes: Attribute) -> Span:
         """Return this span."""
         return self
 
-    def past(
+    def add_finished_child(
         self, name: str, took_s: float | None = None, *, ended_ago_s: float = 0.0, **attributes: Attribute
     ) -> None:
         """Ignore the finished step."""
@@ -92,7 +92,7 @@ class NoTracing:
 
     is_on = False
 
-    def of_caller(self, context: TraceContext | None) -> TraceContext | None:
+    def read_context(self, context: TraceContext | None) -> TraceContext | None:
         """Return None, because no trace is continued."""
         return None
 
@@ -135,7 +135,7 @@ def trace_origin() -> TraceOrigin:
 
 
 @contextmanager
-def continuing(origin: TraceOrigin) -> Iterator[None]:
+def continue_trace(origin: TraceOrigin) -> Iterator[None]:
     """Let new spans of this task continue `origin` for the duration of the `with` block."""
     token = _ORIGIN.set(origin)
     try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from assayd.aio import finish
+from assayd.aio import run_cleanup
 from assayd.errors import ConfigError, EngineError
 from assayd.ids import UlidGenerator
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.ports.engine import Engine, ImageFacts
-from assayd.sandbox.container import REMOVE_TIMEOUT_S, ContainerOrigin, container_spec, open_container
+from assayd.sandbox.container import REMOVE_TIMEOUT_S, ContainerOrigin, build_container_spec, open_container
 from assayd.sandbox.pool.decide import PoolKey
 
 _MIB = 2**20
@@ -39,7 +39,7 @@ async def measure_baseline_mb(engine: Engine, facts: ImageFacts, preload: tuple[
         work_files=64,
         open_files=256,
         network="blocked",
-        seccomp=share("seccomp", "container.json").read_text(encoding="utf-8"),
+        seccomp=shared_path("seccomp", "container.json").read_text(encoding="utf-8"),
         preload=preload,
     )
     first = await open_container(engine, key, origin, UlidGenerator().new(), ahead=True)
@@ -63,7 +63,7 @@ _SAID = 300
 _SETTLE_TRIES, _SETTLE_S = 100, 0.05
 
 
-async def printed_by(engine: Engine, archive: Path) -> bytes:
+async def run_and_read_output(engine: Engine, archive: Path) -> bytes:
     """Load an image, run its program in a fully isolated container, and remove both; return the output.
 
     Raises: EngineError, with the code ``image.program_failed`` if the program fails, prints too much or
@@ -81,15 +81,15 @@ async def printed_by(engine: Engine, archive: Path) -> bytes:
             work_files=64,
             open_files=256,
             network="blocked",
-            seccomp=share("seccomp", "container.json").read_text(encoding="utf-8"),
+            seccomp=shared_path("seccomp", "container.json").read_text(encoding="utf-8"),
         )
         return await _run_and_read(engine, key)
     finally:
-        await finish(engine.remove_image(facts.name), timeout_s=REMOVE_TIMEOUT_S)
+        await run_cleanup(engine.remove_image(facts.name), timeout_s=REMOVE_TIMEOUT_S)
 
 
 async def _run_and_read(engine: Engine, key: PoolKey) -> bytes:
-    spec = container_spec(
+    spec = build_container_spec(
         key, ContainerOrigin(daemon_id=UlidGenerator().new(), generation="build"), UlidGenerator().new()
     )
     ref = await engine.create(spec)
@@ -111,7 +111,7 @@ async def _run_and_read(engine: Engine, key: PoolKey) -> bytes:
                 break
             await asyncio.sleep(_SETTLE_S)
     finally:
-        await finish(engine.remove(ref), timeout_s=REMOVE_TIMEOUT_S)
+        await run_cleanup(engine.remove(ref), timeout_s=REMOVE_TIMEOUT_S)
     if facts.running or facts.exit_code != 0 or len(printed) > _MOST_BYTES:
         raise EngineError("image.program_failed", f"it ended with {facts.exit_code}; its output: {said!a}")
     return bytes(printed)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from assayd.aio import finish
+from assayd.aio import run_cleanup
 from assayd.errors import EngineError
 from assayd.guest.frames import FrameError
 from assayd.model.policy import NetworkMode
@@ -24,7 +24,14 @@ from assayd.ports.engine import (
     Engine,
 )
 from assayd.sandbox.pool.decide import PoolKey
-from assayd.sandbox.session.channel import LEAVE, Channel, GuestFault, Ready, StreamEnded, greet
+from assayd.sandbox.session.channel import (
+    LEAVE,
+    GuestProtocolViolation,
+    Ready,
+    RunnerChannel,
+    StreamEnded,
+    wait_until_ready,
+)
 
 log = structlog.get_logger()
 
@@ -52,7 +59,7 @@ class Container:
     `orderly` is true if the conversation was completed, so that the runner can be requested to exit.
     """
 
-    def __init__(self, *, engine: Engine, ref: ContainerRef, key: PoolKey, channel: Channel) -> None:
+    def __init__(self, *, engine: Engine, ref: ContainerRef, key: PoolKey, channel: RunnerChannel) -> None:
         self._engine = engine
         self.ref = ref
         self.key = key
@@ -63,7 +70,7 @@ class Container:
     def __repr__(self) -> str:
         return f"<Container {self.ref.ulid} {self.key.image}>"
 
-    async def facts(self, *, ends_by_itself: bool) -> tuple[EndFacts, bool]:
+    async def end_and_get_facts(self, *, ends_by_itself: bool) -> tuple[EndFacts, bool]:
         """End the container; return the facts about its end, and whether the daemon had to kill it.
 
         If the container closed the stream, it has some time to exit before the daemon kills it, because a
@@ -98,7 +105,7 @@ class Container:
 
     async def _shut_down(self) -> None:
         """Request the runner's exit, which takes the engine less time than a kill."""
-        with suppress(GuestFault, StreamEnded, EngineError, TimeoutError):
+        with suppress(GuestProtocolViolation, StreamEnded, EngineError, TimeoutError):
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 await self.channel.send(LEAVE)
                 await self.channel.receive()  # Only the end of the stream can follow.
@@ -116,18 +123,20 @@ async def open_container(
     Raises: EngineError. In this case, either no container remains, or the reaper will find it by its
     labels.
     """
-    spec = container_spec(key, origin, ulid)
+    spec = build_container_spec(key, origin, ulid)
     async with _convert_guest_faults():
         ref = await engine.create(spec)
         try:
             await engine.verify(ref, spec)
-            container = Container(engine=engine, ref=ref, key=key, channel=Channel(await engine.start(ref)))
+            container = Container(
+                engine=engine, ref=ref, key=key, channel=RunnerChannel(await engine.start(ref))
+            )
         except BaseException:
             await _remove_container(engine.remove(ref), ulid)
             raise
         try:
             async with asyncio.timeout(OPEN_TIMEOUT_S):
-                container.ready = await greet(container.channel, key.preload if ahead else ())
+                container.ready = await wait_until_ready(container.channel, key.preload if ahead else ())
         except StreamEnded as end:
             await _remove_container(container.remove(), ulid)
             said = container.channel.duplex.diagnostics.decode("utf-8", "replace").strip()[-_SAID:]
@@ -145,7 +154,7 @@ async def _remove_container(removal: Coroutine[object, object, None], ulid: str)
     A failure is only logged, so that the original error is raised.
     """
     try:
-        await finish(removal, timeout_s=REMOVE_TIMEOUT_S)
+        await run_cleanup(removal, timeout_s=REMOVE_TIMEOUT_S)
     except (EngineError, TimeoutError) as problem:
         log.warning("container.left_behind", container=ulid, problem=str(problem) or "timeout")
 
@@ -155,7 +164,7 @@ async def _convert_guest_faults() -> AsyncIterator[None]:
     """Convert faults of the runner to internal errors, because guest code hasn't run yet."""
     try:
         yield
-    except GuestFault as fault:
+    except GuestProtocolViolation as fault:
         raise EngineError("image.mismatch", str(fault)) from fault
     except FrameError as problem:
         raise EngineError("runner.request", "the runner's preparation doesn't fit into a frame") from problem
@@ -163,7 +172,7 @@ async def _convert_guest_faults() -> AsyncIterator[None]:
         raise EngineError("runner.slow", "the runner wasn't ready in time", retryable=True) from late
 
 
-def container_spec(key: PoolKey, origin: ContainerOrigin, ulid: str) -> ContainerSpec:
+def build_container_spec(key: PoolKey, origin: ContainerOrigin, ulid: str) -> ContainerSpec:
     """Return the engine's spec for a pool key, with the labels of one container."""
     return ContainerSpec(
         image=key.image,

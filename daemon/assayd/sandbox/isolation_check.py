@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from assayd.aio import Deadline, together
+from assayd.aio import Deadline, run_concurrently
 from assayd.errors import EngineError
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Cause, Limits, Program, RunSpec, Unit, UnitResult
@@ -304,7 +304,7 @@ def _limit_check(limit: int, what: str) -> Callable[[JsonValue], Iterator[str]]:
     return judge
 
 
-def probes(*, max_processes: int, work_bytes: int, constants: Sequence[str] = ()) -> tuple[Probe, ...]:
+def build_probes(*, max_processes: int, work_bytes: int, constants: Sequence[str] = ()) -> tuple[Probe, ...]:
     """Return the probes for a container with these limits, beginning with the least harmful.
 
     `constants` are the variables that the image sets for all code; no other variables are permitted.
@@ -334,7 +334,7 @@ def probes(*, max_processes: int, work_bytes: int, constants: Sequence[str] = ()
     )
 
 
-def exec_probes(constants: Sequence[str] = ()) -> tuple[Probe, ...]:
+def build_exec_probes(constants: Sequence[str] = ()) -> tuple[Probe, ...]:
     """Return the probe for a container whose work directory permits the execution of files."""
     return (
         Probe(
@@ -369,7 +369,7 @@ CHECKED_IMAGE = "python"
 """The image in which isolation is checked at the daemon's start."""
 
 
-def _lost_runner_spec(image: str, interpreter: Sequence[str]) -> RunSpec:
+def _build_lost_runner_spec(image: str, interpreter: Sequence[str]) -> RunSpec:
     argv = [*interpreter, "-c", RUNNER_MEMORY]
     unit = Unit(
         name="runner memory", program=Program.EXEC, arguments={"argv": argv, "env": {}}, deadline_s=10.0
@@ -384,7 +384,7 @@ async def check_isolation(sandbox: Sandbox, image: str = CHECKED_IMAGE) -> Seque
     Raises: EngineError, if no container is available.
     """
     facts = await sandbox.images.get(image)
-    tried = probes(
+    tried = build_probes(
         max_processes=LIMITS.max_processes,
         work_bytes=LIMITS.work_bytes,
         constants=constant_variables(facts),
@@ -394,13 +394,13 @@ async def check_isolation(sandbox: Sandbox, image: str = CHECKED_IMAGE) -> Seque
     relayed: list[str] = []
     lost: list[str] = []
     executing: list[str] = []
-    runs_written = exec_probes(constant_variables(facts))
-    executes = canary_spec(runs_written, image, limits=replace(LIMITS, work_exec=True))
-    await together(
-        _run_probes(sandbox, tried, canary_spec(tried, image), blocked),
-        _run_probes(sandbox, RELAYED, canary_spec(RELAYED, image, listed), relayed),
+    runs_written = build_exec_probes(constant_variables(facts))
+    executes = build_canary_spec(runs_written, image, limits=replace(LIMITS, work_exec=True))
+    await run_concurrently(
+        _run_probes(sandbox, tried, build_canary_spec(tried, image), blocked),
+        _run_probes(sandbox, RELAYED, build_canary_spec(RELAYED, image, listed), relayed),
         _run_probes(sandbox, runs_written, executes, executing),
-        _check_lost_runner(sandbox, _lost_runner_spec(image, runner_interpreter(facts)), lost),
+        _check_lost_runner(sandbox, _build_lost_runner_spec(image, runner_interpreter(facts)), lost),
     )
     return [*blocked, *relayed, *executing, *lost]
 
@@ -438,7 +438,7 @@ async def _run_probes(sandbox: Sandbox, tried: Sequence[Probe], spec: RunSpec, f
         found.extend(_find_complaints(probe, unit))
 
 
-def canary_spec(
+def build_canary_spec(
     tried: Sequence[Probe], image: str, network: NetworkPolicy = _BLOCKED, limits: Limits | None = None
 ) -> RunSpec:
     """Return the spec of one container that runs all probes in order."""

@@ -26,9 +26,9 @@ from assayd.model.run import (
     Cause,
     ContainerFacts,
     Limits,
-    Outcome,
     Program,
     RunEnd,
+    RunOutcome,
     RunResult,
     RunSpec,
     Unit,
@@ -54,29 +54,29 @@ RUNNER_FAULT = 70
 """Exit code of a runner that couldn't do its work."""
 
 
-def classify(result: RunResult, spec: RunSpec) -> RunResult:
+def classify_run(result: RunResult, spec: RunSpec) -> RunResult:
     """Return the result with its outcome, which is the units' outcome unless the run as a whole failed."""
-    ended = _failed_run_outcome(result, spec.limits)
+    ended = _classify_failed_run(result, spec.limits)
     units = tuple(
-        _with_outcome(unit, _add_limit(_final_unit_outcome(unit, ended), spec.limits))
+        _set_outcome(unit, _add_limit(_determine_final_unit_outcome(unit, ended), spec.limits))
         for unit in result.units
     )
-    return replace(result, units=units, outcome=ended or _outcome_of_units(units, len(spec.units)))
+    return replace(result, units=units, outcome=ended or _combine_unit_outcomes(units, len(spec.units)))
 
 
-def _with_outcome(unit: UnitResult, outcome: Outcome) -> UnitResult:
+def _set_outcome(unit: UnitResult, outcome: RunOutcome) -> UnitResult:
     return unit if outcome is unit.outcome else replace(unit, outcome=outcome)
 
 
-def _final_unit_outcome(unit: UnitResult, ended: Outcome | None) -> Outcome:
+def _determine_final_unit_outcome(unit: UnitResult, ended: RunOutcome | None) -> RunOutcome:
     return ended or _LOST if unit.end is UnitEnd.INTERRUPTED else unit.outcome
 
 
-def unit_outcome(unit: UnitResult, planned: Unit) -> Outcome:
+def determine_unit_outcome(unit: UnitResult, planned: Unit) -> RunOutcome:
     """Return the outcome of a unit whose end the runner observed."""
     if unit.end in _OWN_KILLS:
         cause, by = _OWN_KILLS[unit.end]
-        first = _first_limit(unit) if unit.end is UnitEnd.DEADLINE else None
+        first = _find_first_limit(unit) if unit.end is UnitEnd.DEADLINE else None
         spent = _describe_time(unit, planned.deadline_s) if cause is Cause.TIMEOUT and first is None else {}
         return _build_outcome(first or cause, unit, killed_by=by, **spent)
     failed = unit.wait_status != 0
@@ -88,7 +88,7 @@ def unit_outcome(unit: UnitResult, planned: Unit) -> Outcome:
         return _build_outcome(Cause.POLICY_VIOLATION, unit, refused=f"{refused.kind} {refused.detail}")
     if failed and counted is not None:
         return _build_outcome(counted, unit)
-    return _outcome_of_wait_status(unit, planned)
+    return _classify_wait_status(unit, planned)
 
 
 def _describe_time(unit: UnitResult, limit_s: float) -> dict[str, object]:
@@ -98,7 +98,7 @@ def _describe_time(unit: UnitResult, limit_s: float) -> dict[str, object]:
     return {"limit_s": limit_s, **{name: round(value, 3) for name, value in spent.items()}}
 
 
-def _first_limit(unit: UnitResult) -> Cause | None:
+def _find_first_limit(unit: UnitResult) -> Cause | None:
     """Return the limit that was reached before the deadline and caused it, or None.
 
     Code that waits for workers that couldn't start uses little processor time, whereas a loop uses all of
@@ -125,7 +125,7 @@ def _find_counted_limit(unit: UnitResult) -> Cause | None:
     return None
 
 
-def _outcome_of_wait_status(unit: UnitResult, planned: Unit) -> Outcome:
+def _classify_wait_status(unit: UnitResult, planned: Unit) -> RunOutcome:
     status = unit.wait_status or 0
     if os.WIFSIGNALED(status):
         return _build_outcome(Cause.SIGNALLED, unit)
@@ -149,11 +149,11 @@ def _find_record_fault(unit: UnitResult, planned: Unit) -> dict[str, object] | N
     return None if len(unit.results) == wanted else {"result_records": len(unit.results)}
 
 
-def _build_outcome(cause: Cause, unit: UnitResult, **evidence: object) -> Outcome:
-    return Outcome(cause=cause, evidence={"unit": unit.name[:256], **evidence, **_find_traces(unit)})
+def _build_outcome(cause: Cause, unit: UnitResult, **evidence: object) -> RunOutcome:
+    return RunOutcome(cause=cause, evidence={"unit": unit.name[:256], **evidence, **_collect_evidence(unit)})
 
 
-def _find_traces(unit: UnitResult) -> dict[str, object]:
+def _collect_evidence(unit: UnitResult) -> dict[str, object]:
     """Return all nonzero values of the wait status and the kernel's counters, as evidence."""
     status, usage = unit.wait_status, unit.usage
     traces: dict[str, object] = {
@@ -162,13 +162,13 @@ def _find_traces(unit: UnitResult) -> dict[str, object]:
         "work_directory_full": usage.work_full,
     }
     if status is not None and os.WIFSIGNALED(status):
-        traces["signal"] = signal_name(os.WTERMSIG(status))
+        traces["signal"] = get_signal_name(os.WTERMSIG(status))
     elif status is not None:
         traces["exit_code"] = os.WEXITSTATUS(status)
     return {key: value for key, value in traces.items() if value or key == "exit_code"}
 
 
-def _add_limit(outcome: Outcome, limits: Limits) -> Outcome:
+def _add_limit(outcome: RunOutcome, limits: Limits) -> RunOutcome:
     """Add the exhausted limit to the evidence."""
     if outcome.cause is Cause.PROCESS_LIMIT:
         return replace(outcome, evidence={**outcome.evidence, "limit_processes": limits.max_processes})
@@ -178,7 +178,7 @@ def _add_limit(outcome: Outcome, limits: Limits) -> Outcome:
     return replace(outcome, evidence={**outcome.evidence, "limit_bytes": most[outcome.cause]})
 
 
-def _failed_run_outcome(result: RunResult, limits: Limits) -> Outcome | None:
+def _classify_failed_run(result: RunResult, limits: Limits) -> RunOutcome | None:
     """Return the outcome of a run that failed as a whole, or None for any other run."""
     if result.end is RunEnd.FINISHED:
         return None
@@ -186,13 +186,13 @@ def _failed_run_outcome(result: RunResult, limits: Limits) -> Outcome | None:
     if result.detail:
         evidence["detail"] = result.detail
     if result.end is RunEnd.LOST:
-        return _lost_runner_outcome(result.container, evidence)
+        return _classify_lost_runner(result.container, evidence)
     if result.end is RunEnd.DEADLINE:
         evidence["timeout_s"] = limits.timeout_s
-    return Outcome(cause=_RUN_ENDS[result.end], evidence=evidence)
+    return RunOutcome(cause=_RUN_ENDS[result.end], evidence=evidence)
 
 
-def _lost_runner_outcome(container: ContainerFacts, evidence: dict[str, object]) -> Outcome:
+def _classify_lost_runner(container: ContainerFacts, evidence: dict[str, object]) -> RunOutcome:
     """Return the outcome of a run whose runner was lost, derived from the engine's and kernel's facts."""
     kills = container.kernel_oom_kills
     evidence |= {"exit_code": container.exit_code, "oom_killed": container.oom_killed}
@@ -202,31 +202,31 @@ def _lost_runner_outcome(container: ContainerFacts, evidence: dict[str, object])
     # the kernel is known to have killed no process, the signal came from the host.
     by_signal = container.exit_code == _KILLED and not container.killed
     if container.oom_killed or (by_signal and kills != 0):
-        return Outcome(cause=Cause.OUT_OF_MEMORY, evidence=evidence)
+        return RunOutcome(cause=Cause.OUT_OF_MEMORY, evidence=evidence)
     # The other two exit codes are the runner's own: 70 is its fault; it exits with 0 if its standard input
     # closes, which means that the daemon's connection broke.
     ours = (None, 0, RUNNER_FAULT, _KILLED)
     cause = Cause.INFRASTRUCTURE if container.exit_code in ours else Cause.PROTOCOL_VIOLATION
-    return Outcome(cause=cause, evidence=evidence)
+    return RunOutcome(cause=cause, evidence=evidence)
 
 
-def _outcome_of_units(units: tuple[UnitResult, ...], planned: int) -> Outcome:
+def _combine_unit_outcomes(units: tuple[UnitResult, ...], planned: int) -> RunOutcome:
     """Return the outcome of the first unit that didn't complete, or `completed`."""
     for unit in units:
         if not unit.outcome.completed:
             return unit.outcome
     if len(units) != planned:
         detail = {"units": len(units), "planned": planned}
-        return Outcome(cause=Cause.PROTOCOL_VIOLATION, evidence=detail)
+        return RunOutcome(cause=Cause.PROTOCOL_VIOLATION, evidence=detail)
     met = [unit.outcome.evidence for unit in units if _find_counted_limit(unit)]
     evidence: dict[str, object] = {"units": planned}
-    return Outcome(cause=Cause.COMPLETED, evidence=evidence | ({"limits_met": met[:10]} if met else {}))
+    return RunOutcome(cause=Cause.COMPLETED, evidence=evidence | ({"limits_met": met[:10]} if met else {}))
 
 
-_LOST = Outcome(cause=Cause.INFRASTRUCTURE, evidence={"detail": "interrupted without a reason"})
+_LOST = RunOutcome(cause=Cause.INFRASTRUCTURE, evidence={"detail": "interrupted without a reason"})
 
 
-def signal_name(number: int) -> str:
+def get_signal_name(number: int) -> str:
     """Return a signal's name, e.g. SIGSEGV."""
     try:
         return signal.Signals(number).name

@@ -133,7 +133,7 @@ class ReadinessSupervisor:
         if leaks:
             raise EngineError("canary.leak", "isolation check failed: " + "; ".join(leaks))
         self._pool.demand.keep(keys)
-        self._pool.poke()
+        self._pool.update_soon()
         self.info, self.problem = info, ""
         self.sandbox.usable.set()
         self.tried.set()
@@ -141,7 +141,7 @@ class ReadinessSupervisor:
 
     async def _look_and_check(self) -> tuple[frozenset[PoolKey], Sequence[str]]:
         """Look up the usual runs' images and check isolation, concurrently. Raises: EngineError."""
-        looking = asyncio.ensure_future(self._usual_keys())
+        looking = asyncio.ensure_future(self._list_usual_keys())
         try:
             leaks = await self._isolation_check(self.sandbox)
             return await looking, leaks
@@ -155,17 +155,17 @@ class ReadinessSupervisor:
         """Add images to the pool that were missing earlier but exist now."""
         before = self.unusable
         with suppress(EngineError):
-            keys = await self._usual_keys()
+            keys = await self._list_usual_keys()
             if self.unusable != before:
                 log.info("image.usable", images=sorted(before.keys() - self.unusable.keys()))
                 self._pool.demand.keep(keys)
-                self._pool.poke()
+                self._pool.update_soon()
 
-    async def _usual_keys(self) -> frozenset[PoolKey]:
+    async def _list_usual_keys(self) -> frozenset[PoolKey]:
         """Return the keys of the usual runs whose images exist. Raises: EngineError."""
-        return frozenset([await self.sandbox.key(spec) for spec in await self._runs_with_images()])
+        return frozenset([await self.sandbox.key(spec) for spec in await self._list_runs_with_images()])
 
-    async def _runs_with_images(self) -> Sequence[RunSpec]:
+    async def _list_runs_with_images(self) -> Sequence[RunSpec]:
         """Return the usual runs whose images exist. A missing image affects only its kinds.
 
         Raises: EngineError, with all images to build, if no image exists or the image for the isolation
@@ -195,7 +195,7 @@ class ReadinessSupervisor:
         message = f"images of the kinds are missing or have another version; run: assay images build {names}"
         raise EngineError(first.code, message)
 
-    def show(self, metrics: Metrics) -> None:
+    def update_gauges(self, metrics: Metrics) -> None:
         """Update the metrics that show the pool's state."""
         if self.info is not None:
             metrics.engine_info.clear()
@@ -219,11 +219,11 @@ class ReadinessSupervisor:
         for key, took_s in self._pool.demand.refill_s().items():
             metrics.refill_seconds.labels(key.digest, key.image).set(took_s)
 
-    async def examine(self) -> Sequence[HealthRow]:
+    async def run_health_checks(self) -> Sequence[HealthRow]:
         """Check the engine, the images and leftover containers now."""
         return [await self._examine_engine(), *await self._examine_images(), self._examine_pool()]
 
-    async def examine_isolation(self) -> HealthRow:
+    async def check_isolation(self) -> HealthRow:
         """Test the isolation of containers immediately; return a health row."""
         try:
             leaks = await self._isolation_check(self.sandbox)
@@ -268,7 +268,7 @@ class ReadinessSupervisor:
         """Check an image. If only `profiles` use the image, report a failure at most as a warning."""
         row = partial(_health_row, f"image {name}")
         try:
-            facts = await self._images.look(name)
+            facts = await self._images.look_up(name)
         except EngineError as trouble:
             repair = "--repair " if trouble.code == "image.damaged" else ""
             remedy = f"{self.build_command} {repair}{name}"

@@ -14,19 +14,19 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from assayd.aio import Deadline, finish, task_group
+from assayd.aio import Deadline, run_cleanup, task_group
 from assayd.errors import EngineError
 from assayd.imaging.baselines import LABEL_BASELINE
-from assayd.imaging.digest import guest_digest
+from assayd.imaging.digest import compute_guest_digest
 from assayd.model.policy import NetworkMode
 from assayd.model.run import ContainerFacts, RunEnd, RunResult, RunSpec
 from assayd.ports.clock import Clock
 from assayd.ports.egress import Egress
 from assayd.ports.engine import Engine, EngineInfo, ImageFacts
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container
-from assayd.sandbox.outcome import classify
-from assayd.sandbox.pool.decide import PoolKey, known
-from assayd.sandbox.pool.pool import Pool
+from assayd.sandbox.outcome import classify_run
+from assayd.sandbox.pool.decide import PoolKey, intern_key
+from assayd.sandbox.pool.pool import ContainerPool
 from assayd.sandbox.session.conversation import Conversation, RunObserver
 from assayd.sandbox.side_by_side import LaterUnits, join, split
 
@@ -44,12 +44,12 @@ DEFAULT_BASELINE_BYTES = 32 * 2**20
 """Default memory for the runner and the image's own libraries, in addition to the policy's."""
 
 
-class Images:
+class ImageCache:
     """A cache of image look-ups. `forget` must be called when images could have changed."""
 
     def __init__(self, engine: Engine, guest: Path) -> None:
         self._engine = engine
-        self._expected = guest_digest(guest)
+        self._expected = compute_guest_digest(guest)
         self._known: dict[str, ImageFacts] = {}
 
     async def get(self, name: str) -> ImageFacts:
@@ -59,10 +59,10 @@ class Images:
         action.
         """
         if name not in self._known:
-            self._known[name] = await self.look(name)
+            self._known[name] = await self.look_up(name)
         return self._known[name]
 
-    async def look(self, name: str) -> ImageFacts:
+    async def look_up(self, name: str) -> ImageFacts:
         """Look up the image in the engine, bypassing the cache. Raises: the same errors as `get`."""
         facts = await self._engine.image(PREFIX + name)
         if facts.labels.get(LABEL_GUEST) != self._expected:
@@ -78,18 +78,18 @@ class Images:
         self._known.clear()
 
 
-def baseline_bytes(facts: ImageFacts) -> int:
+def read_baseline_bytes(facts: ImageFacts) -> int:
     """Return the memory, in bytes, that a container of this image needs before any guest code runs."""
     text = facts.labels.get(LABEL_BASELINE, "")
     return int(text) if text.isdigit() else DEFAULT_BASELINE_BYTES
 
 
-def preloaded_modules(facts: ImageFacts) -> tuple[str, ...]:
+def list_preloaded_modules(facts: ImageFacts) -> tuple[str, ...]:
     """Return the modules that containers of this image preload."""
     return tuple(facts.labels.get(LABEL_PRELOAD, "").split())
 
 
-def modules_of(facts: ImageFacts) -> dict[str, str]:
+def list_modules(facts: ImageFacts) -> dict[str, str]:
     """Return the modules of an image in addition to Python's standard library, with their versions."""
     return dict(named.split("=", 1) for named in facts.labels.get(LABEL_MODULES, "").split() if "=" in named)
 
@@ -112,7 +112,7 @@ def constant_variables(facts: ImageFacts) -> tuple[str, ...]:
 COUNTERS = Path("/proc/vmstat")
 
 
-def kernel_oom_kills(counters: Path = COUNTERS) -> int | None:
+def read_oom_kill_count(counters: Path = COUNTERS) -> int | None:
     """Return the number of processes that the kernel killed for lack of memory, or None if unknown."""
     try:
         text = counters.read_bytes()
@@ -148,12 +148,12 @@ class Sandbox:
     def __init__(
         self,
         *,
-        pool: Pool,
-        images: Images,
+        pool: ContainerPool,
+        images: ImageCache,
         clock: Clock,
         seccomp: str,
         egress: Egress,
-        oom_kills: Callable[[], int | None] = kernel_oom_kills,
+        oom_kills: Callable[[], int | None] = read_oom_kill_count,
     ) -> None:
         self.pool = pool
         self.images = images
@@ -171,7 +171,7 @@ class Sandbox:
         """Return the properties of a spec that are fixed when its container is created."""
         image = await self.images.get(spec.image)
         limits = spec.limits
-        memory = limits.memory_bytes + baseline_bytes(image)
+        memory = limits.memory_bytes + read_baseline_bytes(image)
         key = PoolKey(
             image=image.name,
             image_digest=image.digest,
@@ -184,9 +184,9 @@ class Sandbox:
             open_files=limits.open_files,
             network=spec.network.mode.value,
             seccomp=self.seccomp,
-            preload=tuple(dict.fromkeys((*spec.preload, *preloaded_modules(image)))),
+            preload=tuple(dict.fromkeys((*spec.preload, *list_preloaded_modules(image)))),
         )
-        return known(key)
+        return intern_key(key)
 
     @asynccontextmanager
     async def lease(self, spec: RunSpec, user: int = 0, flow: str = "") -> AsyncIterator[Lease]:
@@ -238,7 +238,7 @@ class Sandbox:
     async def run(self, lease: Lease, deadline: Deadline, observer: RunObserver | None = None) -> RunResult:
         """Run the units in the leased containers; return the classified result."""
         if lease.further is None:
-            return classify(await self._run_container(lease, deadline, observer), lease.spec)
+            return classify_run(await self._run_container(lease, deadline, observer), lease.spec)
         first_units = len(lease.spec.units) - len(lease.further.spec.units)
         later = LaterUnits(observer or RunObserver(), first_units)
         async with task_group() as tasks:
@@ -248,7 +248,7 @@ class Sandbox:
             result = await self._run_container(lease, deadline, observer)
             if result.end is not RunEnd.FINISHED:
                 second.cancel()
-        return classify(
+        return classify_run(
             join(lease.spec, result, result if second.cancelled() else second.result()), lease.spec
         )
 
@@ -260,7 +260,7 @@ class Sandbox:
         conversation = lease.conversation
         making_way = asyncio.create_task(lease.container.lower_priority_later())
         try:
-            end, detail = await conversation.hold(deadline, observer)
+            end, detail = await conversation.run(deadline, observer)
         finally:
             making_way.cancel()
         wall_s = self._clock.monotonic() - began
@@ -288,8 +288,8 @@ class Sandbox:
 async def _get_failure_facts(lease: Lease, end: RunEnd) -> ContainerFacts:
     """Return the engine's facts about the container's end; a missing answer is ignored as evidence."""
     try:
-        asking = lease.container.facts(ends_by_itself=end is RunEnd.LOST)
-        ended, killed = await finish(asking, timeout_s=REMOVE_TIMEOUT_S)
+        asking = lease.container.end_and_get_facts(ends_by_itself=end is RunEnd.LOST)
+        ended, killed = await run_cleanup(asking, timeout_s=REMOVE_TIMEOUT_S)
     except (EngineError, TimeoutError):
         return lease.facts
     flag = bool(ended.oom_killed)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from assayd.model.policy import NetworkMode
 from assayd.model.run import RunEnd, RunResult, RunSpec, UnitEnd, UnitResult
-from assayd.sandbox.outcome import unit_outcome
+from assayd.sandbox.outcome import determine_unit_outcome
 from assayd.sandbox.session.conversation import AttemptBudget, RunObserver
 
 LEAST_UNITS = 16
@@ -67,5 +67,5 @@ def _apply_common_limits(spec: RunSpec, units: tuple[UnitResult, ...]) -> Iterat
     for unit, planned in zip(units, spec.units, strict=False):
         kept = unit if unit.end is UnitEnd.INTERRUPTED else budget.limit_results(unit)
         if kept is not unit:
-            kept = replace(kept, outcome=unit_outcome(kept, planned))
+            kept = replace(kept, outcome=determine_unit_outcome(kept, planned))
         yield budget.limit_output(kept)

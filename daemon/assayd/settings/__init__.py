@@ -1,6 +1,12 @@
 """The operator's settings. Only entry points read the settings; they pass values to the other parts."""
 
-from assayd.settings.load import Row, effective, load, load_settings, variable
+from assayd.settings.load import (
+    SettingRow,
+    environment_variable,
+    list_effective_settings,
+    load_program_settings,
+    load_settings,
+)
 from assayd.settings.model import (
     OWN_POLICIES,
     Count,
@@ -12,7 +18,7 @@ from assayd.settings.model import (
     WebhookReceiver,
     WebhookSettings,
 )
-from assayd.settings.sample import documented, sample
+from assayd.settings.sample import iter_documented_settings, render_sample
 
 __all__ = [
     "OWN_POLICIES",
@@ -20,15 +26,15 @@ __all__ = [
     "LogSettings",
     "RepairProvider",
     "RootSettings",
-    "Row",
+    "SettingRow",
     "Seconds",
     "Settings",
     "WebhookReceiver",
     "WebhookSettings",
-    "documented",
-    "effective",
-    "load",
+    "iter_documented_settings",
+    "list_effective_settings",
+    "load_program_settings",
     "load_settings",
-    "sample",
-    "variable",
+    "render_sample",
+    "environment_variable",
 ]

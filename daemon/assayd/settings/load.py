@@ -32,7 +32,7 @@ S = TypeVar("S", bound=RootSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class SettingRow:
     """An effective setting and its origin: the default, a line of a file, or an environment variable."""
 
     name: str
@@ -43,10 +43,10 @@ class Row:
 
 def load_settings() -> Settings:
     """Read the daemon's settings from the file and environment. Raises: the same errors as `load`."""
-    return load(Settings, DEFAULT_FILE)
+    return load_program_settings(Settings, DEFAULT_FILE)
 
 
-def load(model: type[S], default_file: Path, prefix: str = PREFIX) -> S:
+def load_program_settings(model: type[S], default_file: Path, prefix: str = PREFIX) -> S:
     """Read a program's settings from the file and from environment variables with a prefix.
 
     Raises:
@@ -54,24 +54,26 @@ def load(model: type[S], default_file: Path, prefix: str = PREFIX) -> S:
     """
     file = _read_file(default_file, prefix)
     if file is not None:
-        tomlfile.parse(file, model, CODE)
+        tomlfile.validate_file(file, model, CODE)
     _reject_unknown_variables(model, prefix)
     settings, variables = _read_settings(model, file.values if file is not None else {}, prefix)
     origins = (
-        {name: f"{file.path}:{file.line(name.split('.'))}" for name in _leaf_names(file.values)}
+        {name: f"{file.path}:{file.line(name.split('.'))}" for name in _iter_leaf_names(file.values)}
         if file
         else {}
     )
-    origins |= {name: f"environment {variable(name, prefix)}" for name in _leaf_names(variables)}
+    origins |= {
+        name: f"environment {environment_variable(name, prefix)}" for name in _iter_leaf_names(variables)
+    }
     return settings.with_origins(origins)
 
 
-def effective(settings: RootSettings) -> list[Row]:
+def list_effective_settings(settings: RootSettings) -> list[SettingRow]:
     """Return every setting with its value and origin."""
     return list(_list_rows(settings, (), settings.origins))
 
 
-def variable(name: str, prefix: str = PREFIX) -> str:
+def environment_variable(name: str, prefix: str = PREFIX) -> str:
     """Return the name of the environment variable for a setting such as ``pool.enabled``."""
     return prefix + name.upper().replace(".", "__")
 
@@ -81,7 +83,7 @@ def _read_file(default: Path, prefix: str) -> tomlfile.TomlFile | None:
     path = Path(named) if named else default
     if not named and not path.exists():
         return None
-    return tomlfile.read(path, CODE)
+    return tomlfile.read_file(path, CODE)
 
 
 def _read_settings(model: type[S], file: Mapping[str, object], prefix: str) -> tuple[S, dict[str, object]]:
@@ -99,46 +101,47 @@ def _read_settings(model: type[S], file: Mapping[str, object], prefix: str) -> t
     except SettingsError as problem:
         # pydantic-settings says: 'error parsing value for field "policy_folders" from source "…"'
         field = re.search(r'field "([^"]+)"', str(problem))
-        section = variable(field[1], prefix) if field else prefix
+        section = environment_variable(field[1], prefix) if field else prefix
         names = " or ".join(name for name in sorted(os.environ) if name.startswith(section))
         raise ConfigError(CODE, f'{names}: must be JSON, e.g. ["a", "b"] for a list') from problem
     except ValidationError as problem:
         # The file alone is valid, so a variable is at fault.
         lines = [
-            f"{variable('.'.join(map(str, e['loc'])), prefix)}: {tomlfile.sentence(e['msg'])}"
+            f"{environment_variable('.'.join(map(str, e['loc'])), prefix)}: "
+            f"{tomlfile.rephrase_message(e['msg'])}"
             for e in problem.errors()
         ]
         raise ConfigError(CODE, "\n".join(lines)) from problem
 
 
 def _reject_unknown_variables(model: type[RootSettings], prefix: str) -> None:
-    known = [variable(name, prefix) for name in _setting_names(model, ())]
+    known = [environment_variable(name, prefix) for name in _iter_setting_names(model, ())]
     sections = {name.rpartition("__")[0] for name in known}
     for name in os.environ:
         if name.startswith(prefix) and name not in {*known, *sections, prefix + _FILE_VARIABLE}:
-            message = f"{name}: unknown setting{did_you_mean.hint(name, known)}"
+            message = f"{name}: unknown setting{did_you_mean.did_you_mean_hint(name, known)}"
             raise ConfigError(CODE, message, field=name)
 
 
-def _setting_names(section: type[BaseModel], within: tuple[str, ...]) -> Iterator[str]:
+def _iter_setting_names(section: type[BaseModel], within: tuple[str, ...]) -> Iterator[str]:
     """Yield the dotted names of all settings."""
     for name, field in section.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from _setting_names(kind, (*within, name))
+            yield from _iter_setting_names(kind, (*within, name))
         else:
             yield ".".join((*within, name))
 
 
-def _leaf_names(values: Mapping[str, object], within: str = "") -> Iterator[str]:
+def _iter_leaf_names(values: Mapping[str, object], within: str = "") -> Iterator[str]:
     for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from _leaf_names(value, f"{within}{name}.")
+            yield from _iter_leaf_names(value, f"{within}{name}.")
         else:
             yield f"{within}{name}"
 
 
-def _list_rows(section: BaseModel, within: Sequence[str], origins: Mapping[str, str]) -> Iterator[Row]:
+def _list_rows(section: BaseModel, within: Sequence[str], origins: Mapping[str, str]) -> Iterator[SettingRow]:
     shown = section.model_dump(mode="json")
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
@@ -149,12 +152,14 @@ def _list_rows(section: BaseModel, within: Sequence[str], origins: Mapping[str, 
         # The origin of a table is the origin of its first value.
         below = (place for known, place in origins.items() if known.startswith(f"{dotted}."))
         source = origins.get(dotted) or next(below, "default")
-        yield Row(name=dotted, value=_text(shown[name]), source=source, description=field.description or "")
+        yield SettingRow(
+            name=dotted, value=_format_value(shown[name]), source=source, description=field.description or ""
+        )
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     if value is None:
         return "(unset)"
     if isinstance(value, list):
-        return "[" + ", ".join(_text(item) for item in value) + "]"
+        return "[" + ", ".join(_format_value(item) for item in value) + "]"
     return str(value).lower() if isinstance(value, bool) else str(value)

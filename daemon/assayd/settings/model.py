@@ -25,12 +25,12 @@ from assayd.model.webhook import parse_webhook_url
 from assayd.ports.egress import EgressLimits
 from assayd.settings import default_places
 from assayd.settings.values import (
-    loopback,
-    octal,
-    parted,
+    parse_octal,
     reject_bool,
     reject_public_http,
     require_known_group,
+    require_loopback,
+    split_address,
 )
 
 
@@ -98,10 +98,10 @@ Count = Annotated[int, BeforeValidator(reject_bool), Field(ge=1)]
 Zero = Annotated[int, BeforeValidator(reject_bool), Field(ge=0)]
 Seconds = Annotated[float, BeforeValidator(reject_bool), Field(gt=0, allow_inf_nan=False)]
 Mode = Annotated[
-    int, BeforeValidator(octal), Field(ge=0, le=0o777), PlainSerializer(lambda mode: f"{mode:04o}")
+    int, BeforeValidator(parse_octal), Field(ge=0, le=0o777), PlainSerializer(lambda mode: f"{mode:04o}")
 ]
 Group = Annotated[str, AfterValidator(require_known_group)]
-Loopback = Annotated[str, AfterValidator(loopback)]
+Loopback = Annotated[str, AfterValidator(require_loopback)]
 Pair = tuple[Seconds, Seconds]
 
 
@@ -140,7 +140,7 @@ class EngineSettings(_Section):
         description="Clone containers from a warm one (oci) if isolation holds; off: start each one.",
     )
     run_dir: Path = Field(
-        default_factory=default_places.run_dir,
+        default_factory=default_places.default_run_dir,
         description="Run-time files of containers (oci), shared by all daemons of a user.",
         examples=["/run/assayd-oci"],
     )
@@ -375,7 +375,7 @@ class MetricsSettings(_Section):
     @property
     def address(self) -> tuple[str, int] | None:
         """Return the host and port of the metrics' socket."""
-        return parted(self.listen) if self.listen is not None else None
+        return split_address(self.listen) if self.listen is not None else None
 
 
 class RepairProvider(_Section):
@@ -522,7 +522,7 @@ class Settings(RootSettings):
     """
 
     socket: Path = Field(
-        default_factory=default_places.socket,
+        default_factory=default_places.default_socket,
         description="Path of the API's socket; the socket of a socket unit overrides it.",
         examples=["/run/assayd/assayd.sock"],
     )
@@ -531,7 +531,7 @@ class Settings(RootSettings):
     )
     socket_mode: Mode = Field(0o660, description="Permissions of the socket, octal.")
     state_dir: Path = Field(
-        default_factory=default_places.state_dir,
+        default_factory=default_places.default_state_dir,
         description="Directory of the database and artifacts.",
         examples=["/var/lib/assayd"],
     )

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from assayd.settings.load import PREFIX, variable
+from assayd.settings.load import PREFIX, environment_variable
 from assayd.settings.model import Settings
 
 HEAD = """\
@@ -23,24 +23,24 @@ HEAD = """\
 """
 
 
-def sample() -> str:
+def render_sample() -> str:
     """Return a settings file that documents every setting but sets none."""
     return "\n".join([HEAD, *_render_section(Settings, ())])
 
 
-def documented(
+def iter_documented_settings(
     model: type[BaseModel] = Settings, prefix: str = PREFIX
 ) -> Iterator[tuple[str, str, str, str]]:
     """Yield the name, variable, default and description of each setting of a program."""
     for name, field, owner in _walk_fields(model, ()):
-        yield name, variable(name, prefix), _format_default(field, owner), field.description or ""
+        yield name, environment_variable(name, prefix), _format_default(field, owner), field.description or ""
 
 
 def _walk_fields(
     model: type[BaseModel], within: tuple[str, ...]
 ) -> Iterator[tuple[str, FieldInfo, type[BaseModel]]]:
     for name, field in model.model_fields.items():
-        below = _section_model(field)
+        below = _get_section_model(field)
         if below is not None:
             yield from _walk_fields(below, (*within, name))
         else:
@@ -50,12 +50,12 @@ def _walk_fields(
 def _render_section(model: type[BaseModel], within: tuple[str, ...]) -> Iterator[str]:
     """Yield the lines of a table: its settings, then its subtables, as TOML requires."""
     for name, field in model.model_fields.items():
-        if _section_model(field) is None:
+        if _get_section_model(field) is None:
             yield f"# {field.description}"
             yield from _describe_tables(field, (*within, name))
             yield f"#{name} = {_format_toml(field, model)}{'' if _has_default(field) else '  # an example'}\n"
     for name, field in model.model_fields.items():
-        below = _section_model(field)
+        below = _get_section_model(field)
         if below is not None:
             yield f"[{'.'.join((*within, name))}]"
             yield f"# {(below.__doc__ or '').splitlines()[0]}\n"
@@ -74,7 +74,7 @@ def _is_model(kind: object) -> TypeGuard[type[BaseModel]]:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
-def _section_model(field: FieldInfo) -> type[BaseModel] | None:
+def _get_section_model(field: FieldInfo) -> type[BaseModel] | None:
     return field.annotation if _is_model(field.annotation) else None
 
 

@@ -18,7 +18,7 @@ def reject_bool(value: object) -> object:
     return value
 
 
-def octal(value: object) -> object:
+def parse_octal(value: object) -> object:
     """Parse a string as an octal number, as chmod does. Raises: ValueError."""
     if not isinstance(value, str):
         return value
@@ -37,9 +37,9 @@ def require_known_group(name: str) -> str:
     return name
 
 
-def loopback(text: str) -> str:
+def require_loopback(text: str) -> str:
     """Return the address. Raises: ValueError, unless it is a loopback address with a port."""
-    host, port = parted(text)
+    host, port = split_address(text)
     try:
         own = ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -68,7 +68,7 @@ def reject_public_http(url: str | None) -> str | None:
     return url
 
 
-def parted(text: str) -> tuple[str, int]:
+def split_address(text: str) -> tuple[str, int]:
     """Return the address and port in a string, or an empty address and 0 for an invalid string."""
     found = re.fullmatch(r"(?:\[([0-9a-f:]+)\]|([0-9.]+)):([0-9]{1,5})", text, re.ASCII | re.IGNORECASE)
     return (found[1] or found[2], int(found[3])) if found else ("", 0)

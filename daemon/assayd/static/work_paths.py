@@ -21,7 +21,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from assayd.model.finding import Finding, Rule
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 
 
 def _check_base64(text: str) -> str:
@@ -85,15 +85,17 @@ def check_paths(paths: Collection[str], *, field: str) -> Iterator[Finding]:
     """Yield the findings for the paths in one payload field."""
     if len(paths) > MOST_PATHS:
         message = f"{field} names {len(paths)} paths; {MOST_PATHS} are allowed."
-        yield _finding("path.too_many", message, "Use fewer paths; combine small files.")
+        yield _path_finding("path.too_many", message, "Use fewer paths; combine small files.")
         return
     for path in paths:
         wrong = next(((what, remedy) for judge, what, remedy in _PROBLEMS if judge(path)), None)
         if wrong is not None:
-            yield _finding("path.invalid", f"{field}: {_ascii_path(path)} {wrong[0]}.", wrong[1])
-    yield from _clash_findings(paths, field)
+            yield _path_finding("path.invalid", f"{field}: {_to_ascii_path(path)} {wrong[0]}.", wrong[1])
+    yield from _iter_clash_findings(paths, field)
     if len(json.dumps([escape(path) for path in paths])) > _MOST_COLLECTED_CHARS and field == "collect":
-        yield _finding("path.too_many", "The paths of collect are too long in total.", "Use shorter names.")
+        yield _path_finding(
+            "path.too_many", "The paths of collect are too long in total.", "Use shorter names."
+        )
 
 
 _Judge = Callable[[str], bool]
@@ -128,22 +130,21 @@ _PROBLEMS: tuple[tuple[_Judge, str, str], ...] = (
 """Possible faults of a path, in checking order: test, message, suggestion."""
 
 
-def _clash_findings(paths: Collection[str], field: str) -> Iterator[Finding]:
+def _iter_clash_findings(paths: Collection[str], field: str) -> Iterator[Finding]:
     known = set(paths)
     for path in paths:
         parts = path.split("/")
         folders = ("/".join(parts[:end]) for end in range(1, len(parts)))
         for folder in folders:
             if folder in known:
-                message = (
-                    f"{field}: {_ascii_path(folder)} is a file and also a folder of {_ascii_path(path)}."
-                )
-                yield _finding("path.clash", message, "Rename one of them.")
+                below = _to_ascii_path(path)
+                message = f"{field}: {_to_ascii_path(folder)} is a file and also a folder of {below}."
+                yield _path_finding("path.clash", message, "Rename one of them.")
 
 
-def _ascii_path(path: str) -> str:
-    return ascii(shorten(path, 120))
+def _to_ascii_path(path: str) -> str:
+    return ascii(shorten_text(path, 120))
 
 
-def _finding(rule: str, message: str, suggestion: str) -> Finding:
+def _path_finding(rule: str, message: str, suggestion: str) -> Finding:
     return Finding(rule=rule, category="paths", message=message, suggestion=suggestion)

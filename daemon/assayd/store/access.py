@@ -30,25 +30,25 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
-from assayd.documents import compact
+from assayd.documents import serialize_compact
 from assayd.errors import ConfigError, StoreError
 from assayd.store import tables
-from assayd.store.faults import database_error, translate_errors, unusable
+from assayd.store.faults import database_error, translate_errors, unusable_database_error
 from assayd.store.rows import Values
 from assayd.store.server import (
     CROSSED_TRIES,
     OneStatement,
     ServerRetry,
+    build_insert_listed,
     check_server,
+    create_reading_engine,
+    create_writing_engine,
     enable_transactions,
-    insert_listed,
     is_conflict,
     is_unreachable,
-    one_at_a_time,
-    reading_engine,
+    lock_table_creation,
     run_together,
     table_lock,
-    writing_engine,
 )
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _require_intact(path: Path) -> None:
     finally:
         connection.close()
     if answer != "ok":
-        raise unusable(path, "store.corrupt", f"the database is damaged ({answer})")
+        raise unusable_database_error(path, "store.corrupt", f"the database is damaged ({answer})")
 
 
 def _open_sqlite(path: Path) -> OpenDatabase:
@@ -219,7 +219,7 @@ class WritingConnection:
 
 
 def _prepare_writer(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
-    connection.isolation_level = None  # keeps the driver from beginning transactions by itself
+    connection.isolation_level = None  # keeps the driver from starting transactions by itself
     _execute(connection, _PRAGMAS)
 
 
@@ -250,7 +250,7 @@ def _parse_url(url: str) -> URL:
 
 
 def _open_server(url: URL) -> OpenDatabase:
-    return OpenDatabase(writing=writing_engine(url), reading=reading_engine(url, READERS))
+    return OpenDatabase(writing=create_writing_engine(url), reading=create_reading_engine(url, READERS))
 
 
 def _migrate_or_close(database: OpenDatabase, patience: ServerRetry | None = None) -> OpenDatabase:
@@ -273,13 +273,13 @@ def _migrate_server(engine: Engine) -> None:
     with engine.connect() as connection:
         check_server(connection)
         connection.rollback()
-        if _revision(connection) != (HEAD, False):
+        if _read_revision(connection) != (HEAD, False):
             with table_lock(connection):
                 _migrate(connection)
 
 
 def _migrate(connection: Connection) -> None:
-    revision, is_empty = _revision(connection)
+    revision, is_empty = _read_revision(connection)
     if is_empty:
         _create_tables(connection)
     elif revision != HEAD:
@@ -299,7 +299,7 @@ def _create_tables(connection: Connection) -> None:
         connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
 
 
-def _revision(connection: Connection) -> tuple[str | None, bool]:
+def _read_revision(connection: Connection) -> tuple[str | None, bool]:
     """Return the revision of the schema (None if it has none), and whether the database is empty."""
     with connection.begin():
         there = inspect(connection).get_table_names()
@@ -472,7 +472,7 @@ class DatabaseAccess:
         """Return whether other processes may also write to this database."""
         return self._dialect != "sqlite"
 
-    async def make(self, tables: Sequence[Table]) -> None:
+    async def create_tables(self, tables: Sequence[Table]) -> None:
         """Create the missing ones of the given tables, with their indexes. Raises: StoreError."""
         missing = await self.read(
             lambda connection: [each for each in tables if not inspect(connection).has_table(each.name)]
@@ -480,14 +480,14 @@ class DatabaseAccess:
 
         def create(connection: Connection) -> None:
             if self.is_shared:
-                one_at_a_time(connection)
+                lock_table_creation(connection)
             for table in missing:
                 table.create(connection, checkfirst=True)
 
         if missing:
             await self.write(create)
 
-    def insert_or_nothing(self, table: Table) -> Executable:
+    def build_insert_or_nothing(self, table: Table) -> Executable:
         """Return the insert statement of this dialect that skips rows whose key already exists.
 
         The result's `rowcount` is 1 if the row is new, although some drivers return this value only on
@@ -499,14 +499,14 @@ class DatabaseAccess:
             statement = sqlite.insert(table).on_conflict_do_nothing()
         return statement.execution_options(preserve_rowcount=True)
 
-    def insert_list_if_absent(self, table: Table) -> InsertList:
+    def build_list_inserter(self, table: Table) -> InsertList:
         """Return a function that inserts rows and skips existing keys, with one statement on a server."""
         if self._dialect != "postgresql":
-            each = self.insert_or_nothing(table)
+            each = self.build_insert_or_nothing(table)
             return lambda connection, values: connection.execute(each, values).close()
-        whole = insert_listed(table)
+        whole = build_insert_listed(table)
         return lambda connection, values: connection.execute(
-            whole, {"listed": compact(values).decode()}
+            whole, {"listed": serialize_compact(values).decode()}
         ).close()
 
     async def close(self) -> None:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from assayd.errors import StoreError
-from assayd.model.attempt import SECOND_RUN, Artifact, Bundle, Written, stamp
+from assayd.model.attempt import SECOND_RUN, Artifact, Bundle, Written, format_timestamp
 from assayd.store import folders
 from assayd.store.faults import translate_errors
 from assayd.store.unsynced import MOST_BYTES, UnsyncedBundles
@@ -50,9 +50,9 @@ _PICTURES = {
 """Without SVG, which can contain scripts."""
 
 
-def media_type(name: str, content: bytes) -> str:
+def detect_media_type(name: str, content: bytes) -> str:
     """Return the media type of a file."""
-    suffix = _suffix_of(name)
+    suffix = _get_suffix(name)
     if suffix in _PICTURES:
         found, beginnings = _PICTURES[suffix]
         return found if content.startswith(beginnings) else OTHER
@@ -61,7 +61,7 @@ def media_type(name: str, content: bytes) -> str:
     return _TEXTS.get(suffix, OTHER)
 
 
-def _suffix_of(name: str) -> str:
+def _get_suffix(name: str) -> str:
     """Return the suffix of a file name with its dot; the suffix of a name like ``.profile`` is empty."""
     stem, point, ending = name.rpartition("/")[2].rpartition(".")
     return point + ending if stem else ""
@@ -105,13 +105,13 @@ class FileArtifactStore:
 
         Raises: StoreError ``artifact.missing``.
         """
-        return self._root.absolute().joinpath(*location_parts(location))
+        return self._root.absolute().joinpath(*split_location(location))
 
     async def read(self, location: str, name: str) -> bytes:
         """Return the content of one file of a bundle. Raises: StoreError ``artifact.missing``."""
         return await self._with_file(location, name, folders.read_file)
 
-    async def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
+    async def read_pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
         """Yield the content of one file of a bundle in pieces, for slow readers.
 
         Raises: the same errors as `read`.
@@ -123,14 +123,14 @@ class FileArtifactStore:
             yield piece
             start += len(piece)
 
-    async def tar(self, location: str) -> AsyncIterator[bytes]:
+    async def stream_tar(self, location: str) -> AsyncIterator[bytes]:
         """Yield a bundle as a tar stream."""
-        within = location_parts(location)
+        within = split_location(location)
         names = await asyncio.to_thread(self._with_bundle, within, folders.list_files, "")
         for name in names:
             size = await self._with_file(location, name, folders.file_size)
-            yield tar_header(f"{within[-1]}/{name}", size)
-            async for piece in self.pieces(location, name):
+            yield build_tar_header(f"{within[-1]}/{name}", size)
+            async for piece in self.read_pieces(location, name):
                 yield piece
             if left := -size % tarfile.BLOCKSIZE:
                 yield bytes(left)
@@ -138,9 +138,9 @@ class FileArtifactStore:
 
     async def remove(self, location: str) -> None:
         """Remove a bundle if it exists."""
-        await asyncio.to_thread(self._remove, location_parts(location))
+        await asyncio.to_thread(self._remove, split_location(location))
 
-    async def doubles(self) -> Sequence[str]:
+    async def list_superseded(self) -> Sequence[str]:
         """Return the location of the first bundle of each attempt that has two."""
         return await asyncio.to_thread(self._find_doubles)
 
@@ -156,16 +156,16 @@ class FileArtifactStore:
         return await asyncio.to_thread(self._free_bytes)
 
     def _write_bundle(self, bundle: Bundle) -> Written:
-        files, artifacts = bundle_contents(bundle)
-        category, platform = bundle_folder(bundle)
-        temporary = f"{_TEMPORARY}{_check_attempt_id(bundle)}{_run_suffix(bundle.run_number)}"
+        files, artifacts = build_bundle_contents(bundle)
+        category, platform = bundle_folder_names(bundle)
+        temporary = f"{_TEMPORARY}{_check_attempt_id(bundle)}{_build_run_suffix(bundle.run_number)}"
         with translate_errors("writing a bundle"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with folders.opened(self._root) as root:
-                folders.ensure(root, category)
-                with folders.opened(root, category) as middle:
-                    folders.ensure(middle, platform)
-                with folders.opened(root, category, platform) as parent:
+            with folders.open_folder(self._root) as root:
+                folders.ensure_folder(root, category)
+                with folders.open_folder(root, category) as middle:
+                    folders.ensure_folder(middle, platform)
+                with folders.open_folder(root, category, platform) as parent:
                     name = self._write_folder(parent, temporary, bundle, files)
         return Written(location=f"{category}/{platform}/{name}", artifacts=artifacts)
 
@@ -174,14 +174,14 @@ class FileArtifactStore:
         os.mkdir(temporary, 0o700, dir_fd=parent)
         try:
             durable = self._unsynced is None or sum(map(len, files.values())) > MOST_BYTES
-            with folders.opened(parent, temporary) as folder:
+            with folders.open_folder(parent, temporary) as folder:
                 folders.write_files(folder, files, durable=durable)
             name = _rename_to_final(parent, temporary, bundle, durable=durable)
             if self._unsynced is not None and not durable:
                 self._unsynced.keep(f"{bundle.category}/{bundle.platform}/{name}", files)
             return name
         except BaseException:
-            folders.remove(parent, temporary)
+            folders.remove_folder(parent, temporary)
             raise
 
     def repair(self, location: str, files: Mapping[str, bytes]) -> bool:
@@ -189,55 +189,55 @@ class FileArtifactStore:
 
         Raises: StoreError.
         """
-        category, platform, name = location_parts(location)
+        category, platform, name = split_location(location)
         with translate_errors("repairing a bundle"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with folders.opened(self._root) as root:
-                folders.ensure(root, category)
-                with folders.opened(root, category) as middle:
-                    folders.ensure(middle, platform)
-                with folders.opened(root, category, platform) as parent:
+            with folders.open_folder(self._root) as root:
+                folders.ensure_folder(root, category)
+                with folders.open_folder(root, category) as middle:
+                    folders.ensure_folder(middle, platform)
+                with folders.open_folder(root, category, platform) as parent:
                     return self._repair_existing(parent, name, files)
 
     def _repair_existing(self, parent: int, name: str, files: Mapping[str, bytes]) -> bool:
         try:
-            with folders.opened(parent, name) as folder:
+            with folders.open_folder(parent, name) as folder:
                 if {file: folders.read_file(folder, file.split("/")) for file in files} == dict(files):
                     return False
-            folders.remove(parent, name)
+            folders.remove_folder(parent, name)
         except FileNotFoundError:
             with suppress(FileNotFoundError):
-                folders.remove(parent, name)
+                folders.remove_folder(parent, name)
         temporary = f"{_TEMPORARY}{name}"
         os.mkdir(temporary, 0o700, dir_fd=parent)
-        with folders.opened(parent, temporary) as folder:
+        with folders.open_folder(parent, temporary) as folder:
             folders.write_files(folder, files)
-        folders.settle(parent, temporary, name)
+        folders.rename_to_final(parent, temporary, name)
         return True
 
     async def _with_file(self, location: str, name: str, act: Callable[[int, Sequence[str]], T]) -> T:
-        within, file = location_parts(location), folders.parts(name)
+        within, file = split_location(location), folders.split_parts(name)
         if file is None:
-            raise missing(location, name)
+            raise artifact_missing_error(location, name)
         return await asyncio.to_thread(self._with_bundle, within, lambda folder: act(folder, file), name)
 
     def _with_bundle(self, within: Sequence[str], act: Callable[[int], T], name: str) -> T:
         with translate_errors("reading a bundle"):
             try:
-                with folders.opened(self._root, *within) as folder:
+                with folders.open_folder(self._root, *within) as folder:
                     return act(folder)
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as problem:
-                raise missing("/".join(within), name) from problem
+                raise artifact_missing_error("/".join(within), name) from problem
 
     def _remove(self, within: tuple[str, ...]) -> None:
         category, platform, name = within
         temporary = f"{_TEMPORARY}{name}"
         with translate_errors("removing a bundle"):
             try:
-                with folders.opened(self._root, category, platform) as parent:
+                with folders.open_folder(self._root, category, platform) as parent:
                     # If the removal is interrupted, `sweep` removes this temporary folder.
                     os.rename(name, temporary, src_dir_fd=parent, dst_dir_fd=parent)
-                    folders.remove(parent, temporary)
+                    folders.remove_folder(parent, temporary)
             except FileNotFoundError:
                 return
 
@@ -246,8 +246,8 @@ class FileArtifactStore:
         with translate_errors("sweeping the bundles"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             for left in self._root.glob(f"*/*/{_TEMPORARY}*"):
-                with folders.opened(self._root, *left.parent.relative_to(self._root).parts) as parent:
-                    folders.remove(parent, left.name)
+                with folders.open_folder(self._root, *left.parent.relative_to(self._root).parts) as parent:
+                    folders.remove_folder(parent, left.name)
                 swept += 1
         return swept
 
@@ -260,7 +260,7 @@ class FileArtifactStore:
     def _free_bytes(self) -> int:
         with translate_errors("checking the bundles' file system"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with folders.opened(self._root) as root:
+            with folders.open_folder(self._root) as root:
                 if not os.access(".", os.W_OK | os.X_OK, dir_fd=root):
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self._root))
                 facts = os.fstatvfs(root)
@@ -274,21 +274,21 @@ def _rename_to_final(parent: int, temporary: str, bundle: Bundle, *, durable: bo
     the name for the second run. If both names exist, two runs were interrupted. Because neither has a
     verdict, the new bundle replaces the later one.
     """
-    stem = f"{stamp(bundle.created_at)}_{bundle.attempt_id}"
-    first, second = stem + _run_suffix(bundle.run_number), stem + SECOND_RUN
+    stem = f"{format_timestamp(bundle.created_at)}_{bundle.attempt_id}"
+    first, second = stem + _build_run_suffix(bundle.run_number), stem + SECOND_RUN
     for name in dict.fromkeys((first, second)):
         if _try_rename(parent, temporary, name, durable=durable):
             return name
     earlier = f"{temporary}-earlier"
     os.rename(second, earlier, src_dir_fd=parent, dst_dir_fd=parent)
-    folders.settle(parent, temporary, second, durable=durable)
-    folders.remove(parent, earlier)
+    folders.rename_to_final(parent, temporary, second, durable=durable)
+    folders.remove_folder(parent, earlier)
     return second
 
 
 def _try_rename(parent: int, temporary: str, name: str, *, durable: bool) -> bool:
     try:
-        folders.settle(parent, temporary, name, durable=durable)
+        folders.rename_to_final(parent, temporary, name, durable=durable)
     except OSError as problem:
         if problem.errno not in _TAKEN:
             raise
@@ -296,7 +296,7 @@ def _try_rename(parent: int, temporary: str, name: str, *, durable: bool) -> boo
     return True
 
 
-def bundle_folder(bundle: Bundle) -> tuple[str, str]:
+def bundle_folder_names(bundle: Bundle) -> tuple[str, str]:
     """Return the names of a bundle's category folder and platform folder.
 
     Raises: StoreError ``artifact.name``.
@@ -310,16 +310,17 @@ def bundle_name(bundle: Bundle, manifest: bytes) -> str:
     Raises: StoreError ``artifact.name``.
     """
     digest = hashlib.sha256(manifest).hexdigest()[:DIGEST_CHARS]
-    return f"{stamp(bundle.created_at)}_{_check_attempt_id(bundle)}-{digest}{_run_suffix(bundle.run_number)}"
+    created, suffix = format_timestamp(bundle.created_at), _build_run_suffix(bundle.run_number)
+    return f"{created}_{_check_attempt_id(bundle)}-{digest}{suffix}"
 
 
-def bundle_contents(bundle: Bundle) -> tuple[dict[str, bytes], tuple[Artifact, ...]]:
+def build_bundle_contents(bundle: Bundle) -> tuple[dict[str, bytes], tuple[Artifact, ...]]:
     """Return all files of a bundle, including its manifest, with the description of each file.
 
     Raises: StoreError ``artifact.name``.
     """
     for name in bundle.files:
-        if folders.parts(name) is None or name == MANIFEST:
+        if folders.split_parts(name) is None or name == MANIFEST:
             raise StoreError("artifact.name", f"{name!r} isn't a valid artifact name")
     described = [_describe_file(name, content, bundle) for name, content in sorted(bundle.files.items())]
     listed = [{key: getattr(a, key) for key in ("name", "bytes", "sha256", "truncated")} for a in described]
@@ -334,7 +335,7 @@ def _describe_file(name: str, content: bytes, bundle: Bundle) -> Artifact:
         name=name,
         bytes=len(content),
         sha256=hashlib.sha256(content).hexdigest(),
-        media_type=media_type(name, content),
+        media_type=detect_media_type(name, content),
         truncated=name in bundle.truncated,
     )
 
@@ -351,11 +352,11 @@ def _check_attempt_id(bundle: Bundle) -> str:
     return bundle.attempt_id
 
 
-def _run_suffix(run_number: int) -> str:
+def _build_run_suffix(run_number: int) -> str:
     return SECOND_RUN if run_number == 2 else ""
 
 
-def location_parts(location: str) -> tuple[str, ...]:
+def split_location(location: str) -> tuple[str, ...]:
     """Split the location of a bundle into its three parts.
 
     Raises: StoreError ``artifact.missing`` if the location is malformed.
@@ -363,16 +364,16 @@ def location_parts(location: str) -> tuple[str, ...]:
     parts = tuple(location.split("/"))
     fits = len(parts) == 3 and all(map(_FOLDER.fullmatch, parts[:2])) and _BUNDLE.fullmatch(parts[2])
     if not fits:
-        raise missing(location, "")
+        raise artifact_missing_error(location, "")
     return parts
 
 
-def missing(location: str, name: str) -> StoreError:
+def artifact_missing_error(location: str, name: str) -> StoreError:
     """Return the error for an artifact that doesn't exist."""
     return StoreError("artifact.missing", f"artifact {location}/{name} doesn't exist".rstrip("/"))
 
 
-def tar_header(name: str, size: int) -> bytes:
+def build_tar_header(name: str, size: int) -> bytes:
     """Return the header of a file in a tar archive."""
     header = tarfile.TarInfo(name)
     header.size, header.mode = size, 0o444

@@ -33,7 +33,7 @@ from sqlalchemy import (
 
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
-from assayd.model.records import Page, Query, Slowest, Summary, TimeCount
+from assayd.model.records import AttemptPage, AttemptQuery, SlowAttempt, Summary, TimeCount
 from assayd.store import rows
 from assayd.store.rows import from_micros, to_micros
 from assayd.store.tables import (
@@ -54,7 +54,7 @@ Condition = ColumnElement[bool]
 MOST_LISTED = 500
 
 
-def listing(attempt: Statement, query: Query) -> Statement:
+def select_page(attempt: Statement, query: AttemptQuery) -> Statement:
     """Return the statement that selects one page of attempts, newest first, and one more attempt.
 
     Args:
@@ -65,24 +65,24 @@ def listing(attempt: Statement, query: Query) -> Statement:
         RequestError: ``invalid``, for a malformed cursor.
     """
     return (
-        attempt.where(*conditions(query))
+        attempt.where(*build_conditions(query))
         .order_by(attempts.c.created_at.desc(), attempts.c.id.desc())
         .limit(_limit(query) + 1)
     )
 
 
-def page(found: Sequence[Attempt], query: Query) -> Page:
+def page(found: Sequence[Attempt], query: AttemptQuery) -> AttemptPage:
     """Return a page of at most `query.limit` attempts, with a cursor if more attempts follow."""
     limit = _limit(query)
     shown = tuple(found[:limit])
-    return Page(attempts=shown, next_cursor=_to_cursor(shown[-1]) if len(found) > limit else None)
+    return AttemptPage(attempts=shown, next_cursor=_to_cursor(shown[-1]) if len(found) > limit else None)
 
 
-def _limit(query: Query) -> int:
+def _limit(query: AttemptQuery) -> int:
     return min(max(query.limit, 1), MOST_LISTED)
 
 
-def conditions(query: Query) -> list[Condition]:
+def build_conditions(query: AttemptQuery) -> list[Condition]:
     """Return the SQL conditions of a query, for attempts that are joined with their verdicts.
 
     Raises: RequestError ``invalid``, for a malformed cursor.
@@ -103,7 +103,7 @@ def conditions(query: Query) -> list[Condition]:
     )
     conditions += [column == value for column, value in equal if value is not None]
     if query.node is not None:
-        conditions.append(from_node(query.node))
+        conditions.append(build_node_condition(query.node))
     if query.distrusted is not None:
         marked = verdicts.c.distrusted_at.is_not(None)
         conditions.append(marked if query.distrusted else ~marked)
@@ -117,7 +117,7 @@ def conditions(query: Query) -> list[Condition]:
     return conditions
 
 
-def from_node(node: str | ColumnElement[str]) -> Condition:
+def build_node_condition(node: str | ColumnElement[str]) -> Condition:
     """Return the SQL condition that a node reported the verdict.
 
     Runs on a single host are excluded by their non-empty `generation`.
@@ -153,9 +153,9 @@ MOST_SLOWEST = 10
 _FINISHED = attempts.join(verdicts, verdicts.c.attempt_id == attempts.c.id)
 
 
-def summary(connection: Connection, query: Query, bucket_s: int) -> Summary:
+def summary(connection: Connection, query: AttemptQuery, bucket_s: int) -> Summary:
     """Count the finished attempts that match a query, grouped by creation time."""
-    wanted = conditions(query)
+    wanted = build_conditions(query)
     return Summary(
         counts=_fetch_counts(connection, wanted, bucket_s),
         rules=_fetch_rule_counts(connection, wanted),
@@ -203,7 +203,7 @@ def _fetch_rule_counts(connection: Connection, wanted: list[Any]) -> tuple[tuple
     return tuple(counted.most_common(MOST_RULES))
 
 
-def _fetch_slowest(connection: Connection, wanted: list[Any]) -> tuple[Slowest, ...]:
+def _fetch_slowest(connection: Connection, wanted: list[Any]) -> tuple[SlowAttempt, ...]:
     took = (verdicts.c.finished_at - verdicts.c.started_at).label("took")
     statement = (
         select(attempts.c.id, attempts.c.kind, verdicts.c.verdict, took)
@@ -213,7 +213,7 @@ def _fetch_slowest(connection: Connection, wanted: list[Any]) -> tuple[Slowest, 
         .limit(MOST_SLOWEST)
     )
     return tuple(
-        Slowest(attempt_id=row.id, kind=row.kind, verdict=row.verdict, took_s=row.took / 1_000_000)
+        SlowAttempt(attempt_id=row.id, kind=row.kind, verdict=row.verdict, took_s=row.took / 1_000_000)
         for row in connection.execute(statement)
     )
 
@@ -294,7 +294,7 @@ class StoredUsage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Removable:
+class RemovalQuery:
     """A query for finished attempts that can be deleted. The value None matches any time or any user.
 
     `uploads` contains the batches that are still receiving lines. `bundled` selects the attempts with a
@@ -311,7 +311,7 @@ class Removable:
     offset: int = 0
 
 
-def usage(connection: Connection) -> dict[int, StoredUsage]:
+def read_usage(connection: Connection) -> dict[int, StoredUsage]:
     """Return the stored data of each user, by user id."""
     finished = {
         uid: (count, int(size), int(texts) + count * ROW_BYTES)
@@ -327,13 +327,13 @@ def usage(connection: Connection) -> dict[int, StoredUsage]:
     return held
 
 
-def row_bytes(connection: Connection, attempt_ids: Sequence[str]) -> dict[str, int]:
+def estimate_row_bytes(connection: Connection, attempt_ids: Sequence[str]) -> dict[str, int]:
     """Return the estimated size in bytes of each attempt's rows, by attempt id."""
     found = connection.execute(_SIZES, {"ids": list(attempt_ids)})
     return {attempt_id: size + ROW_BYTES for attempt_id, size in found}
 
 
-def removable(attempt: Statement, wanted: Removable) -> Statement:
+def select_removable(attempt: Statement, wanted: RemovalQuery) -> Statement:
     """Return the statement that selects the attempts that can be deleted, oldest first.
 
     Args:
@@ -355,7 +355,7 @@ def removable(attempt: Statement, wanted: Removable) -> Statement:
     return ordered.limit(wanted.limit).offset(wanted.offset)
 
 
-def _is_needed_by_batch(wanted: Removable) -> Condition:
+def _is_needed_by_batch(wanted: RemovalQuery) -> Condition:
     """Return the SQL condition that a batch still needs the verdict of an attempt."""
     unfinished: list[Condition] = [batches.c.finished_at.is_(None), batches.c.cancelled_at.is_(None)]
     if wanted.before is not None:
@@ -365,7 +365,7 @@ def _is_needed_by_batch(wanted: Removable) -> Condition:
     return select(batches.c.id).where(batches.c.id == attempts.c.batch_id, needing).exists()
 
 
-def strip(connection: Connection, attempt_ids: Sequence[str]) -> None:
+def record_bundle_removal(connection: Connection, attempt_ids: Sequence[str]) -> None:
     """Record that the bundles of the given attempts were deleted."""
     connection.execute(_STRIP, {"ids": list(attempt_ids)})
     connection.execute(_FORGET_BUNDLES, {"ids": list(attempt_ids)})
@@ -382,7 +382,7 @@ def remove(connection: Connection, attempt_ids: Sequence[str], unless: frozenset
     found = connection.execute(_USED, {"ids": list(attempt_ids)}).all()
     used = [row for row in found if row.batch_id not in unless]
     ids = [row.id for row in used]
-    remove_batches(connection, sorted({row.batch_id for row in used if row.batch_id}))
+    delete_batches(connection, sorted({row.batch_id for row in used if row.batch_id}))
     connection.execute(_REMOVE_ATTEMPTS, {"ids": ids})
     connection.execute(_REMOVE_SUBMISSIONS, {"digests": sorted({row.submission for row in used})})
 
@@ -394,10 +394,10 @@ def remove_bare_batches(connection: Connection, before: datetime, unless: frozen
     )
     bare = ~select(attempts.c.id).where(attempts.c.batch_id == batches.c.id).exists()
     old = select(batches.c.id).where(batches.c.created_at < rows.to_micros(before), over, bare)
-    remove_batches(connection, sorted(set(connection.execute(old).scalars()) - unless))
+    delete_batches(connection, sorted(set(connection.execute(old).scalars()) - unless))
 
 
-def remove_batches(connection: Connection, batch_ids: Sequence[str]) -> None:
+def delete_batches(connection: Connection, batch_ids: Sequence[str]) -> None:
     """Delete batches and their lines, but not their attempts."""
     ids = list(batch_ids)
     if ids:

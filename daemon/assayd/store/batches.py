@@ -33,12 +33,12 @@ from sqlalchemy import (
 
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Failure
-from assayd.model.batch import Batch, BatchPage, Item, Line, ReceivedLines, Tally, Waiting
+from assayd.model.batch import Batch, BatchItem, BatchLine, BatchPage, ItemCounts, ReceivedLines, WaitingItem
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.store import attempt_queries
 from assayd.store.access import DatabaseAccess
-from assayd.store.outbox import Outbox, batch_message_row
+from assayd.store.outbox import Outbox, build_batch_message_row
 from assayd.store.rows import from_micros, read_moment, to_micros
 from assayd.store.tables import attempts, batch_items, batches, submissions, verdicts
 
@@ -124,7 +124,7 @@ class DatabaseBatchStore:
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
-        self._new_submission = access.insert_or_nothing(submissions)
+        self._new_submission = access.build_insert_or_nothing(submissions)
         self._outbox = Outbox(access)
 
     async def open(self, batch: Batch, *, most_unfinished: int) -> Batch:
@@ -153,7 +153,7 @@ class DatabaseBatchStore:
 
         return await self._access.write(apply)
 
-    async def add(self, batch_id: str, lines: Sequence[Line]) -> ReceivedLines:
+    async def add(self, batch_id: str, lines: Sequence[BatchLine]) -> ReceivedLines:
         """Record new lines. A line with a known number but different input replaces the earlier line.
 
         Raises: RequestError ``batch.removed``, if the batch no longer exists.
@@ -163,7 +163,7 @@ class DatabaseBatchStore:
         def apply(connection: Connection) -> ReceivedLines:
             wanted = {"batch": batch_id, "lines": list(digests)}
             if connection.execute(_LOCKED, wanted).first() is None:
-                raise _removed()
+                raise _batch_removed_error()
             known = {(row.line, row.input_digest): row for row in connection.execute(_KNOWN, wanted)}
             rows = [known.get((line.number, line.input_digest)) for line in lines]
             fresh = [line for line, row in zip(lines, rows, strict=True) if row is None]
@@ -187,7 +187,11 @@ class DatabaseBatchStore:
         return await self._access.write(apply)
 
     def _insert_items(
-        self, connection: Connection, batch_id: str, lines: Sequence[Line], digests: Mapping[int, str | None]
+        self,
+        connection: Connection,
+        batch_id: str,
+        lines: Sequence[BatchLine],
+        digests: Mapping[int, str | None],
     ) -> None:
         keys = [line.run_key for line in lines if line.run_key is not None]
         found = connection.execute(_SAME_RUN, {"batch": batch_id, "keys": keys}) if keys else ()
@@ -216,7 +220,7 @@ class DatabaseBatchStore:
         def apply(connection: Connection) -> int:
             batch = connection.execute(_LOCKED, {"batch": batch_id}).mappings().first()
             if batch is None:
-                raise _removed()
+                raise _batch_removed_error()
             if batch["cancelled_at"] is not None:
                 message = f"the batch was cancelled; continue it: assay batch resume {batch['name']} FILE"
                 raise RequestError("batch.cancelled", message)
@@ -264,12 +268,14 @@ class DatabaseBatchStore:
                 return found is not None and found["finished_at"] is not None
             batch = _read_batch(connection.execute(_BY_ID, {"batch": batch_id}).mappings().one())
             if batch.webhook is not None:
-                self._outbox.add(connection, batch_message_row(batch, _count_items(connection, batch_id), at))
+                self._outbox.add(
+                    connection, build_batch_message_row(batch, _count_items(connection, batch_id), at)
+                )
             return True
 
         ended = await self._access.write(apply)
         if ended:
-            self._outbox.announce()
+            self._outbox.wake_sender()
         return ended
 
     async def refuse(self, batch_id: str, line: int, failure: Failure) -> None:
@@ -296,25 +302,25 @@ class DatabaseBatchStore:
         if uid is not None:
             statement = statement.where(batches.c.uid == uid)
         if cursor is not None:
-            statement = statement.where(_beyond(cursor))
+            statement = statement.where(_build_cursor_condition(cursor))
         found = [_read_batch(row) for row in await self._fetch_rows(statement.limit(limit + 1))]
         shown = tuple(found[:limit])
         more = f"{to_micros(shown[-1].created_at)}.{shown[-1].id}" if len(found) > limit else None
         return BatchPage(batches=shown, next_cursor=more)
 
-    async def tally(self, batch_id: str) -> Tally:
+    async def tally(self, batch_id: str) -> ItemCounts:
         """Count the items of a batch, grouped by result."""
         return await self._access.read(lambda connection: _count_items(connection, batch_id))
 
-    async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[Item]:
+    async def items(self, batch_id: str, *, after: int, limit: int) -> Sequence[BatchItem]:
         """Return up to `limit` items after the line `after`, in line order, ignoring replaced lines."""
         wanted = {"batch": batch_id, "after": after}
         return [_read_item(row) for row in await self._fetch_rows(_ITEMS.limit(limit), wanted)]
 
-    async def waiting(self, batch_id: str, *, after: int, limit: int) -> Sequence[Waiting]:
+    async def waiting(self, batch_id: str, *, after: int, limit: int) -> Sequence[WaitingItem]:
         """Return up to `limit` items without a verdict that follow the line `after`, in line order."""
         wanted = {"batch": batch_id, "after": after}
-        return [Waiting(**row) for row in await self._fetch_rows(_WAITING.limit(limit), wanted)]
+        return [WaitingItem(**row) for row in await self._fetch_rows(_WAITING.limit(limit), wanted)]
 
     async def document(self, submission: str) -> bytes:
         """Return the submission with this digest. Raises: StoreError ``submission.missing``."""
@@ -323,11 +329,11 @@ class DatabaseBatchStore:
             raise StoreError("submission.missing", "the submission of an item no longer exists")
         return bytes(found[0]["document"])
 
-    async def unfinished(self) -> Sequence[Batch]:
+    async def list_unfinished(self) -> Sequence[Batch]:
         """Return all batches that are neither finished nor cancelled."""
         return [_read_batch(row) for row in await self._fetch_rows(select(batches).where(_UNENDED))]
 
-    async def backlog(self) -> int:
+    async def count_unfinished_items(self) -> int:
         """Count the items without a verdict in all unfinished batches."""
         unended = select(batches.c.id).where(_UNENDED)
         statement = (
@@ -337,7 +343,7 @@ class DatabaseBatchStore:
         )
         return await self._access.read(lambda connection: int(connection.execute(statement).scalar_one()))
 
-    async def expire(self, before: datetime, *, unless: frozenset[str]) -> None:
+    async def delete_expired(self, before: datetime, *, unless: frozenset[str]) -> None:
         """Delete old batches that have ended, if all of their attempts have been deleted.
 
         Args:
@@ -368,7 +374,7 @@ class DatabaseBatchStore:
         )
 
 
-def _count_items(connection: Connection, batch_id: str) -> Tally:
+def _count_items(connection: Connection, batch_id: str) -> ItemCounts:
     batch = connection.execute(_BY_ID, {"batch": batch_id}).mappings().first()
     counts: Counter[str] = Counter()
     unstarted = "cancelled" if batch is not None and batch["cancelled_at"] else "waiting"
@@ -376,10 +382,10 @@ def _count_items(connection: Connection, batch_id: str) -> Tally:
         counts["total"] += row.number
         counts["malformed"] += row.number if row.malformed else 0
         counts["error" if row.malformed else row.verdict or unstarted] += row.number
-    return Tally(**counts)
+    return ItemCounts(**counts)
 
 
-def _removed() -> RequestError:
+def _batch_removed_error() -> RequestError:
     message = "the batch expired before these lines arrived; send the whole batch again under its name"
     return RequestError("batch.removed", message, retryable=True)
 
@@ -388,7 +394,7 @@ def _digest_or_none(document: bytes | None) -> str | None:
     return None if document is None else hashlib.sha256(document).hexdigest()
 
 
-def _beyond(cursor: str) -> Any:
+def _build_cursor_condition(cursor: str) -> Any:
     micros, dot, batch_id = cursor.partition(".")
     if not (dot and micros.isascii() and micros.isdigit() and len(micros) <= 18):
         raise RequestError("invalid", "invalid cursor; pass the `next_cursor` of a page", field="cursor")
@@ -411,7 +417,7 @@ def _batch_values(batch: Batch) -> dict[str, object]:
 
 
 def _item_values(
-    batch_id: str, line: Line, submission: str | None, attempt_id: str | None
+    batch_id: str, line: BatchLine, submission: str | None, attempt_id: str | None
 ) -> dict[str, object]:
     return {
         "batch_id": batch_id,
@@ -441,11 +447,11 @@ def _read_batch(row: Any) -> Batch:
     )
 
 
-def _read_item(row: RowMapping) -> Item:
+def _read_item(row: RowMapping) -> BatchItem:
     refused = row["error_code"] is not None
     unstarted = Verdict.CANCELLED if row["cancelled_at"] is not None else None
     verdict = Verdict.ERROR if refused else unstarted if row["verdict"] is None else Verdict(row["verdict"])
-    return Item(
+    return BatchItem(
         line=row["line"],
         input_digest=row["input_digest"],
         attempt_id=row["attempt_id"],

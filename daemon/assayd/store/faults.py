@@ -72,7 +72,7 @@ def translate_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        raise _store_error(_os_code(problem), what, problem.strerror or str(problem)) from problem
+        raise _store_error(_get_os_code(problem), what, problem.strerror or str(problem)) from problem
     except (SQLAlchemyError, sqlite3.Error) as problem:
         raise database_error(problem, what) from problem
 
@@ -87,22 +87,22 @@ def database_error(problem: SQLAlchemyError | sqlite3.Error, what: str) -> Store
         return _store_error(_SQLITE_CODES.get(number & 0xFF, "store.failed"), what, str(origin))
     if isinstance(origin, sqlite3.Error):
         return _store_error("store.failed", what, str(origin))
-    return _store_error(_database_code(problem), what, str(origin), _SERVER_REMEDY)
+    return _store_error(_get_database_code(problem), what, str(origin), _SERVER_REMEDY)
 
 
-def _database_code(problem: SQLAlchemyError | sqlite3.Error) -> str:
+def _get_database_code(problem: SQLAlchemyError | sqlite3.Error) -> str:
     if is_unreachable(problem):
         return "store.unreachable"
     state = str(getattr(getattr(problem, "orig", None), "sqlstate", None))
     return next((code for begin, code in _SERVER_CODES.items() if state.startswith(begin)), "store.failed")
 
 
-def unusable(path: Path, code: str, message: str) -> StoreError:
+def unusable_database_error(path: Path, code: str, message: str) -> StoreError:
     """Return the StoreError for a database that must not be used in its current state."""
     return StoreError(code, f"{path}: {message}; {_REMEDY[code]}")
 
 
-def _os_code(problem: OSError) -> str:
+def _get_os_code(problem: OSError) -> str:
     if problem.errno in _FULL:
         return "store.full"
     return "store.unwritable" if problem.errno in _UNWRITABLE else "store.failed"

@@ -18,7 +18,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def parts(name: str) -> tuple[str, ...] | None:
+def split_parts(name: str) -> tuple[str, ...] | None:
     """Split a relative path into the parts between its slashes.
 
     Return None for an unsafe path, such as one that leaves its folder.
@@ -33,7 +33,7 @@ def parts(name: str) -> tuple[str, ...] | None:
 
 
 @contextmanager
-def opened(folder: int | Path, *names: str) -> Iterator[int]:
+def open_folder(folder: int | Path, *names: str) -> Iterator[int]:
     """Open a folder by its path relative to an open folder, and close it on exit."""
     with ExitStack() as stack:
         if isinstance(folder, Path):
@@ -45,7 +45,7 @@ def opened(folder: int | Path, *names: str) -> Iterator[int]:
         yield folder
 
 
-def ensure(folder: int, name: str) -> None:
+def ensure_folder(folder: int, name: str) -> None:
     """Create a subfolder durably if it doesn't exist."""
     with suppress(FileExistsError):
         os.mkdir(name, 0o700, dir_fd=folder)
@@ -63,7 +63,7 @@ def write_files(folder: int, files: Mapping[str, bytes], *, durable: bool = True
         handles: list[int] = []
         for name, content in files.items():
             *within, last = name.split("/")
-            parent = _folder_for(tuple(within), folders, stack)
+            parent = _open_cached_folder(tuple(within), folders, stack)
             handle = os.open(last, _NEW_FILE, 0o400, dir_fd=parent)
             stack.callback(os.close, handle)
             write_all(handle, content)
@@ -76,7 +76,7 @@ def write_files(folder: int, files: Mapping[str, bytes], *, durable: bool = True
             os.fsync(written)
 
 
-def settle(parent: int, temporary: str, name: str, *, durable: bool = True) -> None:
+def rename_to_final(parent: int, temporary: str, name: str, *, durable: bool = True) -> None:
     """Rename a temporary folder to the final name.
 
     Raises:
@@ -89,7 +89,7 @@ def settle(parent: int, temporary: str, name: str, *, durable: bool = True) -> N
 
 def read_file(folder: int, name: Sequence[str], *, start: int = 0, most: int = -1) -> bytes:
     """Read up to `most` bytes (-1: all) of a regular file below a folder, from the offset `start`."""
-    with opened(folder, *name[:-1]) as parent:
+    with open_folder(folder, *name[:-1]) as parent:
         handle = os.open(name[-1], _OLD_FILE, dir_fd=parent)
         with os.fdopen(handle, "rb", buffering=0) as file:
             file.seek(start)
@@ -98,7 +98,7 @@ def read_file(folder: int, name: Sequence[str], *, start: int = 0, most: int = -
 
 def file_size(folder: int, name: Sequence[str]) -> int:
     """Return the size in bytes of a file below a folder."""
-    with opened(folder, *name[:-1]) as parent:
+    with open_folder(folder, *name[:-1]) as parent:
         return os.stat(name[-1], dir_fd=parent, follow_symlinks=False).st_size
 
 
@@ -110,7 +110,7 @@ def list_files(folder: int) -> list[str]:
     return sorted(found)
 
 
-def remove(parent: int, name: str) -> None:
+def remove_folder(parent: int, name: str) -> None:
     """Remove a folder and its contents. A missing folder isn't an error."""
     with suppress(FileNotFoundError):
         for _, _, _, folder in os.fwalk(name, dir_fd=parent):
@@ -118,9 +118,9 @@ def remove(parent: int, name: str) -> None:
         shutil.rmtree(name, dir_fd=parent)
 
 
-def _folder_for(names: tuple[str, ...], folders: dict[tuple[str, ...], int], stack: ExitStack) -> int:
+def _open_cached_folder(names: tuple[str, ...], folders: dict[tuple[str, ...], int], stack: ExitStack) -> int:
     if names not in folders:
-        parent = _folder_for(names[:-1], folders, stack)
+        parent = _open_cached_folder(names[:-1], folders, stack)
         os.mkdir(names[-1], 0o700, dir_fd=parent)
         folders[names] = os.open(names[-1], _FOLDER, dir_fd=parent)
         stack.callback(os.close, folders[names])

@@ -19,13 +19,26 @@ from sqlalchemy import Connection, Select, and_, bindparam, delete, func, insert
 
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Attempt
-from assayd.model.records import Accepted, Event, Page, Query, Run, Summary
+from assayd.model.records import (
+    AcceptedSubmission,
+    AttemptEvent,
+    AttemptPage,
+    AttemptQuery,
+    AttemptRun,
+    Summary,
+)
 from assayd.model.report import Case
 from assayd.store import attempt_queries, rows, tables
 from assayd.store.access import DatabaseAccess, OnMessage, open_access
-from assayd.store.attempt_queries import Removable, Statement, StoredUsage, listing, page, summary
-from assayd.store.outbox import Outbox, attempt_message_row
-from assayd.store.recorder import JobRows, PlainJobRows, Recorder, Written, keep
+from assayd.store.attempt_queries import RemovalQuery, Statement, StoredUsage, page, select_page, summary
+from assayd.store.outbox import Outbox, build_attempt_message_row
+from assayd.store.recorder import (
+    JobRowWriter,
+    PlainJobRowWriter,
+    Recorder,
+    VerdictWriteResult,
+    run_isolated_step,
+)
 from assayd.store.unsynced import UNSYNCED, UnsyncedBundles
 
 LARGE_BYTES = 64 * 2**10
@@ -116,18 +129,18 @@ class DatabaseJobStore:
         access: DatabaseAccess,
         recorders: Sequence[Recorder] = (),
         unsynced: UnsyncedBundles | None = None,
-        job_rows: JobRows | None = None,
+        job_rows: JobRowWriter | None = None,
     ) -> None:
         self.access = access
         self.unsynced = unsynced
-        self._rows = job_rows or PlainJobRows(access)
+        self._rows = job_rows or PlainJobRowWriter(access)
         self._recorders = tuple(recorders)
         self._outbox = Outbox(access)
         self._counting = asyncio.Lock()
 
     async def accept(
         self, attempt: Attempt, document: bytes, *, idempotency_key: str | None = None
-    ) -> Accepted:
+    ) -> AcceptedSubmission:
         """Record a new attempt with its submission, or return the attempt that was recorded first.
 
         Requests with the same id, or with the same key from the same user, refer to the same attempt if
@@ -137,45 +150,47 @@ class DatabaseJobStore:
         another user.
         """
         digest = hashlib.sha256(document).hexdigest()
-        values = rows.attempt_values(attempt, digest, idempotency_key)
+        values = rows.build_attempt_values(attempt, digest, idempotency_key)
         labels = [
             {"attempt_id": attempt.id, "name": name, "value": value} for name, value in attempt.labels.items()
         ]
 
-        def apply(connection: Connection) -> Accepted:
+        def apply(connection: Connection) -> AcceptedSubmission:
             # Look up the id first, so that a large submission isn't written only to be rolled back.
             earlier = None
             if len(document) > LARGE_BYTES:
-                earlier = _earlier(connection, attempt, digest, idempotency_key)
+                earlier = _find_earlier(connection, attempt, digest, idempotency_key)
             if earlier is not None or not self._rows.accept(connection, attempt, values, document):
                 earlier = earlier or _require_recorded(connection, attempt, digest, idempotency_key)
-                return Accepted(attempt=earlier, existing=not _is_same(earlier, attempt))
+                return AcceptedSubmission(attempt=earlier, existing=not _is_same(earlier, attempt))
             if labels:
                 connection.execute(_NEW_LABELS, labels)
             for recorder in self._recorders_for(attempt):
-                keep(connection, "accept", partial(recorder.accepted, connection, attempt, document))
-            return Accepted(attempt=attempt, existing=False)
+                run_isolated_step(
+                    connection, "accept", partial(recorder.accepted, connection, attempt, document)
+                )
+            return AcceptedSubmission(attempt=attempt, existing=False)
 
         if len(document) <= LARGE_BYTES and not labels and not self._recorders_for(attempt):
-            alone = self._rows.accepting(attempt, values, document)
+            alone = self._rows.build_accept_statement(attempt, values, document)
             if alone is not None and await self.access.write(alone):
-                return Accepted(attempt=attempt, existing=False)
+                return AcceptedSubmission(attempt=attempt, existing=False)
         return await self.access.write(apply)
 
-    async def lease(self, run: Run) -> None:
+    async def lease(self, run: AttemptRun) -> None:
         """Record the container of a run, so that the daemon's next process can find the container."""
-        values = rows.run_values(run)
+        values = rows.build_run_values(run)
 
         def apply(connection: Connection) -> None:
             if connection.execute(_THIS_RUN, values).first() is not None:
                 return
             connection.execute(_NEW_RUN, values)
             for recorder in self._recorders_for(run):
-                keep(connection, "lease", partial(recorder.leased, connection, run))
+                run_isolated_step(connection, "lease", partial(recorder.leased, connection, run))
 
         await self.access.write(apply, durable=False)
 
-    async def withdraw(self, attempt_id: str, run_number: int) -> None:
+    async def delete_run(self, attempt_id: str, run_number: int) -> None:
         """Delete a run that ended without a result because the daemon shut down cleanly."""
         await self.access.write(
             lambda connection: connection.execute(_NO_RUN, {"wanted": attempt_id, "run": run_number})
@@ -184,7 +199,7 @@ class DatabaseJobStore:
     async def finish(
         self,
         attempt: Attempt,
-        events: Sequence[Event] = (),
+        events: Sequence[AttemptEvent] = (),
         cases: Sequence[Case] = (),
         refusals: Sequence[str] = (),
         *,
@@ -197,18 +212,18 @@ class DatabaseJobStore:
 
         Raises: RequestError ``run.foreign``, if the run is no longer assigned to this node.
         """
-        verdict = rows.verdict_values(attempt)
-        message = attempt_message_row(attempt)
+        verdict = rows.build_verdict_values(attempt)
+        message = build_attempt_message_row(attempt)
         tried = False
         if held_by is not None and message is None and not self._recorders_for(attempt):
-            happened = [rows.event_values(event) for event in events]
-            alone = self._rows.finishing(attempt, verdict, happened, held_by)
+            happened = [rows.build_event_values(event) for event in events]
+            alone = self._rows.build_finish_statement(attempt, verdict, happened, held_by)
             if alone is not None:
                 written = await self.access.write(alone)
-                if written is not Written.LATER:
+                if written is not VerdictWriteResult.LATER:
                     return _is_first(written, verdict, held_by)
                 tried = alone.tried > 1
-        keep_bundle = self.unsynced.recorder(attempt) if self.unsynced is not None else None
+        keep_bundle = self.unsynced.build_recorder(attempt) if self.unsynced is not None else None
 
         def apply(connection: Connection) -> bool:
             nonlocal tried
@@ -216,7 +231,7 @@ class DatabaseJobStore:
             if held_by is not None:
                 _require_held(connection, verdict, held_by)
             # Serialized here, in the writer's thread, to keep it out of the event loop.
-            happened = [rows.event_values(event) for event in events]
+            happened = [rows.build_event_values(event) for event in events]
             if not self._rows.finish(connection, attempt, verdict, happened):
                 found = connection.execute(_VERDICT, {"wanted": attempt.id}).mappings().first()
                 # An equal verdict means that only the answer to the commit was lost.
@@ -226,12 +241,12 @@ class DatabaseJobStore:
             self._outbox.add(connection, message)
             for recorder in self._recorders_for(attempt):
                 write = partial(recorder.finished, connection, attempt, cases, events, refusals)
-                keep(connection, "finish", write)
+                run_isolated_step(connection, "finish", write)
             return True
 
         first = await self.access.write(apply)
         if message is not None:
-            self._outbox.announce()
+            self._outbox.wake_sender()
         return first
 
     async def remove(self, attempt_ids: Sequence[str], *, unless: frozenset[str] = frozenset()) -> None:
@@ -240,23 +255,27 @@ class DatabaseJobStore:
         def apply(connection: Connection) -> None:
             attempt_queries.remove(connection, attempt_ids, unless)
             for recorder in self._recorders:
-                keep(connection, "remove", partial(recorder.removed, connection))
+                run_isolated_step(connection, "remove", partial(recorder.removed, connection))
 
         await self.access.write(apply)
 
-    async def row_bytes(self, attempt_ids: Sequence[str]) -> Mapping[str, int]:
+    async def estimate_row_bytes(self, attempt_ids: Sequence[str]) -> Mapping[str, int]:
         """Return the estimated size in bytes of each attempt's rows and submission, by attempt id."""
-        return await self.access.read(lambda connection: attempt_queries.row_bytes(connection, attempt_ids))
+        return await self.access.read(
+            lambda connection: attempt_queries.estimate_row_bytes(connection, attempt_ids)
+        )
 
     async def strip(self, attempt_ids: Sequence[str]) -> None:
         """Record that the bundles of attempts were deleted while the verdicts remain."""
-        await self.access.write(lambda connection: attempt_queries.strip(connection, attempt_ids))
+        await self.access.write(
+            lambda connection: attempt_queries.record_bundle_removal(connection, attempt_ids)
+        )
 
     async def get(self, attempt_id: str) -> Attempt | None:
         """Return the attempt with this id, or None."""
         return await self.access.read(lambda connection: get_attempt(connection, attempt_id))
 
-    async def many(self, attempt_ids: Iterable[str]) -> Mapping[str, Attempt]:
+    async def get_many(self, attempt_ids: Iterable[str]) -> Mapping[str, Attempt]:
         """Return the existing ones of the given attempts, by id."""
         ids = list(attempt_ids)
         found = await self.access.read(lambda connection: _fetch_attempts(connection, _MANY, {"ids": ids}))
@@ -289,23 +308,23 @@ class DatabaseJobStore:
             raise StoreError("attempt.missing", f"attempt {attempt_id} doesn't exist")
         return found
 
-    async def list(self, query: Query) -> Page:
+    async def list(self, query: AttemptQuery) -> AttemptPage:
         """Return a page of attempts, newest first.
 
         The states between `queued` and `finished` aren't stored, so a query for such a state returns all
         unfinished attempts. Raises: RequestError ``invalid`` for a malformed cursor.
         """
-        statement = listing(_ATTEMPT, query)
+        statement = select_page(_ATTEMPT, query)
         found = await self.access.read(lambda connection: _fetch_attempts(connection, statement))
         return page(found, query)
 
-    async def summary(self, query: Query, bucket_s: int) -> Summary:
+    async def summary(self, query: AttemptQuery, bucket_s: int) -> Summary:
         """Count finished attempts, grouped by result and by intervals of `bucket_s` seconds."""
         # One count at a time: it reads every matching row, and frequent callers must not occupy all readers.
         async with self._counting:
             return await self.access.read(lambda connection: summary(connection, query, bucket_s))
 
-    async def events(self, attempt_id: str, *, after: int = 0) -> Sequence[Event]:
+    async def events(self, attempt_id: str, *, after: int = 0) -> Sequence[AttemptEvent]:
         """Return the recorded events of an attempt whose sequence numbers exceed `after`."""
         wanted = {"wanted": attempt_id, "after": after}
         return await self.access.read(
@@ -314,21 +333,21 @@ class DatabaseJobStore:
             ]
         )
 
-    async def unfinished(self) -> Sequence[Attempt]:
+    async def list_unfinished(self) -> Sequence[Attempt]:
         """Return all attempts without a verdict, in order of acceptance."""
         return await self.access.read(lambda connection: _fetch_attempts(connection, _UNFINISHED))
 
-    async def removable(self, wanted: Removable) -> Sequence[Attempt]:
+    async def list_removable(self, wanted: RemovalQuery) -> Sequence[Attempt]:
         """Return the finished attempts that can be deleted, oldest first."""
-        statement = attempt_queries.removable(_ATTEMPT, wanted)
+        statement = attempt_queries.select_removable(_ATTEMPT, wanted)
         return await self.access.read(lambda connection: _fetch_attempts(connection, statement))
 
-    def _recorders_for(self, subject: Attempt | Run) -> Sequence[Recorder]:
+    def _recorders_for(self, subject: Attempt | AttemptRun) -> Sequence[Recorder]:
         return [recorder for recorder in self._recorders if recorder.kind == subject.kind]
 
     async def usage(self) -> Mapping[int, StoredUsage]:
         """Return the stored data of each user, by user id."""
-        return await self.access.read(attempt_queries.usage)
+        return await self.access.read(attempt_queries.read_usage)
 
 
 @asynccontextmanager
@@ -336,7 +355,7 @@ async def open_jobs(
     state_dir: Path,
     database_url: str | None = None,
     recorders: Sequence[Recorder] = (),
-    job_rows: JobRows | None = None,
+    job_rows: JobRowWriter | None = None,
     *,
     on_message: OnMessage | None = None,
 ) -> AsyncIterator[DatabaseJobStore]:
@@ -347,12 +366,14 @@ async def open_jobs(
         StoreError: the database is damaged, newer than this program, or not writable.
     """
     async with open_access(state_dir, database_url, on_message) as access:
-        await access.make([UNSYNCED, *(table for recorder in recorders for table in recorder.tables)])
+        await access.create_tables(
+            [UNSYNCED, *(table for recorder in recorders for table in recorder.tables)]
+        )
         unsynced = UnsyncedBundles(access, state_dir / BUNDLES)
         yield DatabaseJobStore(access, recorders, unsynced, job_rows)
 
 
-def _earlier(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt | None:
+def _find_earlier(connection: Connection, attempt: Attempt, digest: str, key: str | None) -> Attempt | None:
     """Return the attempt that was created by an earlier, equal request, or None.
 
     Raises:
@@ -375,7 +396,7 @@ def _require_recorded(connection: Connection, attempt: Attempt, digest: str, key
 
     Raises: StoreError, and the same errors as `_earlier`.
     """
-    earlier = _earlier(connection, attempt, digest, key)
+    earlier = _find_earlier(connection, attempt, digest, key)
     if earlier is None:
         message = "the attempt with this id or key was just deleted; submit again"
         raise StoreError("attempt.missing", message, retryable=True)
@@ -390,16 +411,16 @@ def _require_held(connection: Connection, verdict: rows.Values, by: str) -> None
     wanted = {"by": by, "leased": verdict["started_at"]}
     wanted |= {"wanted": verdict["attempt_id"], "run": verdict["run_number"]}
     if connection.execute(_HELD_RUN, wanted).first() is None:
-        raise _foreign(verdict, by)
+        raise _foreign_run_error(verdict, by)
 
 
-def _is_first(written: Written, verdict: rows.Values, by: str) -> bool:
-    if written is Written.FOREIGN:
-        raise _foreign(verdict, by)
-    return written is Written.FIRST
+def _is_first(written: VerdictWriteResult, verdict: rows.Values, by: str) -> bool:
+    if written is VerdictWriteResult.FOREIGN:
+        raise _foreign_run_error(verdict, by)
+    return written is VerdictWriteResult.FIRST
 
 
-def _foreign(verdict: rows.Values, by: str) -> RequestError:
+def _foreign_run_error(verdict: rows.Values, by: str) -> RequestError:
     number = verdict["run_number"]
     return RequestError("run.foreign", f"{by} no longer holds run {number} of this attempt")
 

@@ -95,15 +95,15 @@ class DatabaseLibrary:
         at, most_bytes = self._clock.now(), min(self._most_bytes, max(0, await self._room()))
 
         def apply(connection: Connection) -> LibraryEntry:
-            approved = _where_named(_WHOLE, attempt.peer.uid, name).where(
+            approved = _select_named(_WHOLE, attempt.peer.uid, name).where(
                 library_entries.c.attempt_id == attempt.id
             )
             if (row := connection.execute(approved).mappings().first()) is not None:
-                return _read(row)
+                return _read_entry(row)
             values = _entry_values(connection, attempt, name, approved_by=approved_by, at=at)
             connection.execute(insert(library_entries), values)
-            self._require_limit(_held_bytes(connection, attempt.peer.uid), most_bytes)
-            return _read(connection.execute(approved).mappings().one())
+            self._require_limit(_read_held_bytes(connection, attempt.peer.uid), most_bytes)
+            return _read_entry(connection.execute(approved).mappings().one())
 
         return await self._access.write(apply)
 
@@ -130,14 +130,14 @@ class DatabaseLibrary:
             statement = statement.where(library_entries.c.name > after)
         return await self._fetch_entries(statement.limit(limit))
 
-    async def history(self, uid: int, name: str) -> Sequence[LibraryEntry]:
+    async def list_versions(self, uid: int, name: str) -> Sequence[LibraryEntry]:
         """Return all versions of a name, newest first."""
-        return await self._fetch_entries(_where_named(_ENTRY, uid, name))
+        return await self._fetch_entries(_select_named(_ENTRY, uid, name))
 
     async def entry(self, uid: int, name: str, version: int) -> LibraryEntry | None:
         """Return one version of a name, including its document, or None."""
         found = await self._fetch_entries(
-            _where_named(_WHOLE, uid, name).where(library_entries.c.version == version)
+            _select_named(_WHOLE, uid, name).where(library_entries.c.version == version)
         )
         return found[0] if found else None
 
@@ -146,7 +146,7 @@ class DatabaseLibrary:
 
         Their attempts stay until retention deletes them.
         """
-        found = [each for each in await self.history(uid, name) if version in {None, each.version}]
+        found = [each for each in await self.list_versions(uid, name) if version in {None, each.version}]
         mine = and_(library_entries.c.uid == uid, library_entries.c.name == name)
         gone = delete(library_entries).where(
             mine, library_entries.c.version.in_([each.version for each in found])
@@ -154,7 +154,7 @@ class DatabaseLibrary:
         await self._access.write(lambda connection: connection.execute(gone).close())
         return found
 
-    async def entries_of_attempts(self, attempt_ids: Sequence[str]) -> Sequence[LibraryEntry]:
+    async def list_entries_of_attempts(self, attempt_ids: Sequence[str]) -> Sequence[LibraryEntry]:
         """Return the library entries that contain the given attempts."""
         wanted = _ENTRY.where(library_entries.c.attempt_id.in_(list(attempt_ids)))
         return await self._fetch_entries(wanted.order_by(library_entries.c.approved_at))
@@ -174,16 +174,16 @@ class DatabaseLibrary:
 
     async def _fetch_entries(self, statement: Statement) -> Sequence[LibraryEntry]:
         return await self._access.read(
-            lambda connection: [_read(row) for row in connection.execute(statement).mappings()]
+            lambda connection: [_read_entry(row) for row in connection.execute(statement).mappings()]
         )
 
 
-def _where_named(entries: Statement, uid: int, name: str) -> Statement:
+def _select_named(entries: Statement, uid: int, name: str) -> Statement:
     mine = and_(library_entries.c.uid == uid, library_entries.c.name == name)
     return entries.where(mine).order_by(library_entries.c.version.desc())
 
 
-def _held_bytes(connection: Connection, uid: int) -> int:
+def _read_held_bytes(connection: Connection, uid: int) -> int:
     """Return how many bytes of rows, documents and bundle files a user's entries protect from deletion."""
     mine: ColumnElement[bool] = library_entries.c.uid == uid
     approved = select(library_entries.c.attempt_id).where(mine)
@@ -205,14 +205,14 @@ def _entry_values(
         "attempt_id": attempt.id,
         "digest": attempt.input_digest,
         "intent": attempt.intent,
-        "chain": json.dumps(_chain_ids(connection, attempt)),
+        "chain": json.dumps(_list_chain_ids(connection, attempt)),
         "approved_by": approved_by,
         "approved_at": to_micros(at),
         "bundle": attempt.bundle,
     }
 
 
-def _chain_ids(connection: Connection, attempt: Attempt) -> list[str]:
+def _list_chain_ids(connection: Connection, attempt: Attempt) -> list[str]:
     """Return the ids of the attempts that led to an attempt, followed by the attempt's id."""
     chain, parent = [attempt.id], attempt.parent_id
     while parent is not None and parent not in chain and len(chain) < CHAIN:
@@ -221,7 +221,7 @@ def _chain_ids(connection: Connection, attempt: Attempt) -> list[str]:
     return chain[::-1]
 
 
-def _read(row: RowMapping) -> LibraryEntry:
+def _read_entry(row: RowMapping) -> LibraryEntry:
     return LibraryEntry(
         uid=row["uid"],
         name=row["name"],

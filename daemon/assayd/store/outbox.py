@@ -12,11 +12,11 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, select, update
 
-from assayd.documents import compact
+from assayd.documents import serialize_compact
 from assayd.documents.webhooks import attempt_message, batch_message
 from assayd.model.attempt import Attempt
-from assayd.model.batch import Batch, Tally
-from assayd.model.webhook import Undelivered, WebhookMessage, parse_webhook_url
+from assayd.model.batch import Batch, ItemCounts
+from assayd.model.webhook import UndeliveredCount, WebhookMessage, parse_webhook_url
 from assayd.store.access import DatabaseAccess
 from assayd.store.rows import Values, from_micros, read_moment, to_micros
 from assayd.store.tables import webhook_messages
@@ -38,24 +38,26 @@ _WAITING = select(func.count()).where(_MESSAGE.uid == bindparam("by_uid"))
 _UNDELIVERED = select(func.count(), func.min(_MESSAGE.created_at)).where(_MESSAGE.tries > 0)
 
 
-def attempt_message_row(attempt: Attempt) -> Values | None:
+def build_attempt_message_row(attempt: Attempt) -> Values | None:
     """Return the row of the message about a verdict, or None if the attempt has no webhook."""
     if attempt.webhook is None or attempt.finished_at is None:
         return None
     body = attempt_message(attempt, attempt.finished_at)
-    return message_row(f"attempt_{attempt.id}", attempt.peer.uid, attempt.webhook, attempt.finished_at, body)
+    return build_message_row(
+        f"attempt_{attempt.id}", attempt.peer.uid, attempt.webhook, attempt.finished_at, body
+    )
 
 
-def batch_message_row(batch: Batch, tally: Tally, at: datetime) -> Values | None:
+def build_batch_message_row(batch: Batch, tally: ItemCounts, at: datetime) -> Values | None:
     """Return the row of the message about a batch's end, or None if the batch has no webhook."""
     if batch.webhook is None:
         return None
-    return message_row(
+    return build_message_row(
         f"batch_{batch.id}", batch.peer.uid, batch.webhook, at, batch_message(batch, tally, at)
     )
 
 
-def message_row(subject: str, uid: int, url: str, at: datetime, body: object) -> Values:
+def build_message_row(subject: str, uid: int, url: str, at: datetime, body: object) -> Values:
     """Return the row of a message.
 
     The id combines subject and time, so each end of a subject has exactly one id.
@@ -66,7 +68,7 @@ def message_row(subject: str, uid: int, url: str, at: datetime, body: object) ->
         "uid": uid,
         "url": url,
         "origin": parse_webhook_url(url).origin,
-        "body": compact(body).decode(),
+        "body": serialize_compact(body).decode(),
         "created_at": micros,
         "tries": 0,
         "next_try_at": micros,
@@ -78,7 +80,7 @@ class Outbox:
 
     def __init__(self, access: DatabaseAccess) -> None:
         self._access = access
-        self._add = access.insert_or_nothing(webhook_messages)
+        self._add = access.build_insert_or_nothing(webhook_messages)
 
     def add(self, connection: Connection, row: Values | None) -> None:
         """Add a message, unless it is None, to the transaction of its event.
@@ -89,11 +91,11 @@ class Outbox:
             connection.execute(self._add, row)
             self._access.on_message(connection)
 
-    def announce(self) -> None:
+    def wake_sender(self) -> None:
         """Wake the webhook sender, because a transaction may have added messages."""
         self._access.messages_added.set()
 
-    async def due(self, now: datetime, *, each: int) -> Sequence[WebhookMessage]:
+    async def list_due(self, now: datetime, *, each: int) -> Sequence[WebhookMessage]:
         """Return the messages that are due at `now`, at most `each` for every user and origin."""
         at = {"now": to_micros(now)}
 
@@ -101,12 +103,12 @@ class Outbox:
             found: list[WebhookMessage] = []
             for lane in connection.execute(_LANES, at).all():
                 wanted = {**at, "by_uid": lane.uid, "by_origin": lane.origin}
-                found += map(_read, connection.execute(_OF_LANE.limit(each), wanted).mappings())
+                found += map(_read_message, connection.execute(_OF_LANE.limit(each), wanted).mappings())
             return found
 
         return await self._access.read(fetch)
 
-    async def next_try(self, after: datetime) -> datetime | None:
+    async def next_try_at(self, after: datetime) -> datetime | None:
         """Return the time at which the next message after a given time is due, or None."""
         at = {"now": to_micros(after)}
         return await self._access.read(
@@ -135,13 +137,13 @@ class Outbox:
             lambda connection: int(connection.execute(_WAITING, {"by_uid": uid}).scalar_one())
         )
 
-    async def undelivered(self) -> Undelivered:
+    async def count_undelivered(self) -> UndeliveredCount:
         """Count the messages that have at least one failed delivery."""
         count, oldest = await self._access.read(lambda connection: connection.execute(_UNDELIVERED).one())
-        return Undelivered(count=count, oldest=read_moment(oldest))
+        return UndeliveredCount(count=count, oldest=read_moment(oldest))
 
 
-def _read(row: Mapping[Any, Any]) -> WebhookMessage:
+def _read_message(row: Mapping[Any, Any]) -> WebhookMessage:
     return WebhookMessage(
         id=row["id"],
         uid=row["uid"],

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Table
 from sqlalchemy.exc import SQLAlchemyError
 
 from assayd.model.attempt import Attempt
-from assayd.model.records import Event, Run
+from assayd.model.records import AttemptEvent, AttemptRun
 from assayd.model.report import Case
 from assayd.model.submission import Submission
 from assayd.store import rows, tables
@@ -36,7 +36,7 @@ class Recorder(Protocol):
 
     @property
     def kind(self) -> str:
-        """The kind whose attempts are recorded."""
+        """Return the kind whose attempts are recorded."""
         ...
 
     @property
@@ -52,7 +52,7 @@ class Recorder(Protocol):
         """Record a new attempt, whose submission is `document` in canonical JSON."""
         ...
 
-    def leased(self, connection: Connection, run: Run) -> None:
+    def leased(self, connection: Connection, run: AttemptRun) -> None:
         """Record the lease of a container."""
         ...
 
@@ -61,7 +61,7 @@ class Recorder(Protocol):
         connection: Connection,
         attempt: Attempt,
         cases: Sequence[Case],
-        events: Sequence[Event],
+        events: Sequence[AttemptEvent],
         refusals: Sequence[str],
     ) -> None:
         """Record a verdict with the executed cases and the attempt's events.
@@ -75,7 +75,7 @@ class Recorder(Protocol):
         ...
 
 
-class Written(StrEnum):
+class VerdictWriteResult(StrEnum):
     """The result of recording a verdict that a node has reported."""
 
     FIRST = "first"
@@ -86,19 +86,21 @@ class Written(StrEnum):
     """The node no longer holds the run."""
 
 
-class JobRows(Protocol):
+class JobRowWriter(Protocol):
     """A writer of all rows that belong to the transactions of attempts."""
 
-    def accepting(self, attempt: Attempt, row: Values, document: bytes) -> OneStatement[bool] | None:
+    def build_accept_statement(
+        self, attempt: Attempt, row: Values, document: bytes
+    ) -> OneStatement[bool] | None:
         """Return a one-statement change that records a new attempt, or None if more are necessary.
 
         If the change returns False, the caller determines the reason with `accept`.
         """
         ...
 
-    def finishing(
+    def build_finish_statement(
         self, attempt: Attempt, verdict: Values, events: Sequence[Values], held_by: str
-    ) -> OneStatement[Written] | None:
+    ) -> OneStatement[VerdictWriteResult] | None:
         """Return a one-statement change that records the verdict of a node's run, or None."""
         ...
 
@@ -114,7 +116,7 @@ class JobRows(Protocol):
 
 
 @runtime_checkable
-class Completing(Protocol):
+class SubmissionCompleter(Protocol):
     """A kind's records that can complete the kind's submissions."""
 
     async def complete(
@@ -130,7 +132,7 @@ class Completing(Protocol):
 
 
 @runtime_checkable
-class Naming(Protocol):
+class GroupNamer(Protocol):
     """A kind's records that determine the groups of an attempt, such as its pipeline."""
 
     async def belongs_to(self, attempt_id: str) -> Mapping[str, str]:
@@ -138,7 +140,7 @@ class Naming(Protocol):
         ...
 
 
-def keep(connection: Connection, step: str, write: Callable[[], None]) -> None:
+def run_isolated_step(connection: Connection, step: str, write: Callable[[], None]) -> None:
     """Run a step of a recorder in such a way that its failure can't abort the transaction."""
     for number in range(1, TRIES + 1):
         try:
@@ -150,19 +152,19 @@ def keep(connection: Connection, step: str, write: Callable[[], None]) -> None:
             return
 
 
-class PlainJobRows:
-    """An implementation of `recorder.JobRows` that uses one statement per table."""
+class PlainJobRowWriter:
+    """An implementation of `recorder.JobRowWriter` that uses one statement per table."""
 
     def __init__(self, access: DatabaseAccess) -> None:
-        self._new_submission = access.insert_or_nothing(tables.submissions)
-        self._new_attempt = access.insert_or_nothing(tables.attempts)
-        self._new_verdict = access.insert_or_nothing(tables.verdicts)
-        self._new_events = access.insert_list_if_absent(tables.events)
+        self._new_submission = access.build_insert_or_nothing(tables.submissions)
+        self._new_attempt = access.build_insert_or_nothing(tables.attempts)
+        self._new_verdict = access.build_insert_or_nothing(tables.verdicts)
+        self._new_events = access.build_list_inserter(tables.events)
 
-    def accepting(self, attempt: Attempt, row: rows.Values, document: bytes) -> None:
+    def build_accept_statement(self, attempt: Attempt, row: rows.Values, document: bytes) -> None:
         """Return None, because each table needs a separate statement."""
 
-    def finishing(
+    def build_finish_statement(
         self, attempt: Attempt, verdict: rows.Values, events: Sequence[rows.Values], held_by: str
     ) -> None:
         """Return None, because each table needs a separate statement."""

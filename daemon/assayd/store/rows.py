@@ -8,9 +8,9 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from assayd.model.attempt import Artifact, Attempt, Failure, State, disk_bytes
+from assayd.model.attempt import Artifact, Attempt, Failure, State, compute_disk_bytes
 from assayd.model.policy import Enforcement
-from assayd.model.records import Event, Run
+from assayd.model.records import AttemptEvent, AttemptRun
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 
@@ -31,7 +31,7 @@ def from_micros(value: int) -> datetime:
     return _EPOCH + value * _MICROSECOND
 
 
-def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values:
+def build_attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values:
     """Return a new attempt's row as a mapping of columns to values; `submission` is a digest."""
     return {
         "id": attempt.id,
@@ -56,7 +56,7 @@ def attempt_values(attempt: Attempt, submission: str, key: str | None) -> Values
     }
 
 
-def verdict_values(attempt: Attempt) -> Values:
+def build_verdict_values(attempt: Attempt) -> Values:
     """Return a verdict's row as a mapping of columns to values."""
     assert attempt.verdict is not None, "only a finished attempt has a verdict"  # noqa: S101 - a caller's bug
     return {
@@ -77,12 +77,12 @@ def verdict_values(attempt: Attempt) -> Values:
         "rules": _dump_json(list(attempt.rules)),
         "enforcement": attempt.enforcement.value if attempt.enforcement else None,
         "approvable": int(attempt.approvable),
-        "disk_bytes": disk_bytes(attempt.artifacts),
+        "disk_bytes": compute_disk_bytes(attempt.artifacts),
         "distrusted_at": to_micros(attempt.distrusted_at) if attempt.distrusted_at else None,
     }
 
 
-def run_values(run: Run) -> Values:
+def build_run_values(run: AttemptRun) -> Values:
     """Return a run's row as a mapping of columns to values."""
     return {
         "attempt_id": run.attempt_id,
@@ -95,7 +95,7 @@ def run_values(run: Run) -> Values:
     }
 
 
-def event_values(event: Event) -> Values:
+def build_event_values(event: AttemptEvent) -> Values:
     """Return an event's row as a mapping of columns to values, with the body as JSON."""
     return {
         "attempt_id": event.attempt_id,
@@ -107,9 +107,9 @@ def event_values(event: Event) -> Values:
     }
 
 
-def read_event(row: Mapping[Any, Any]) -> Event:
-    """Return the event that a row, or a result of `event_values`, represents."""
-    return Event(
+def read_event(row: Mapping[Any, Any]) -> AttemptEvent:
+    """Return the event that a row, or a result of `build_event_values`, represents."""
+    return AttemptEvent(
         attempt_id=row["attempt_id"],
         run_number=row["run_number"],
         seq=row["seq"],
@@ -145,10 +145,10 @@ def read_attempt(row: Mapping[Any, Any]) -> Attempt:
         labels=json.loads(row["labels"]),
         max_runs=row["max_runs"],
     )
-    return _with_verdict(attempt, row) if finished else attempt
+    return _add_verdict(attempt, row) if finished else attempt
 
 
-def _with_verdict(attempt: Attempt, row: Mapping[Any, Any]) -> Attempt:
+def _add_verdict(attempt: Attempt, row: Mapping[Any, Any]) -> Attempt:
     code = row["error_code"]
     return replace(
         attempt,

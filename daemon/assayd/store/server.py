@@ -41,7 +41,7 @@ from sqlalchemy.sql.selectable import TableValuedAlias
 from tenacity import RetryCallState, Retrying, retry_if_exception, wait_chain, wait_fixed
 
 from assayd.errors import StoreError
-from assayd.store.tables import ExactText, was_written, written
+from assayd.store.tables import ExactText, decode_text, encode_text
 
 if TYPE_CHECKING:
     import psycopg
@@ -75,13 +75,13 @@ _CONNECT = {
 _OPTIONS = "-c lock_timeout=10s -c statement_timeout=30s -c idle_in_transaction_session_timeout=30s"
 
 
-def writing_engine(url: URL) -> Engine:
+def create_writing_engine(url: URL) -> Engine:
     """Return an engine with a single connection for writing."""
     connect_args = {**_CONNECT, "options": _OPTIONS}
     return _encode_parameters(create_engine(url, pool_size=1, max_overflow=0, connect_args=connect_args))
 
 
-def reading_engine(url: URL, connections: int) -> Engine:
+def create_reading_engine(url: URL, connections: int) -> Engine:
     """Return an engine with a few read-only connections in autocommit mode."""
     options = f"{_OPTIONS} -c default_transaction_read_only=on"
     engine = create_engine(
@@ -100,7 +100,7 @@ def _encode_parameters(engine: Engine) -> Engine:
 
     class WrittenDumper(StrDumperUnknown):
         def dump(self, obj: str) -> Buffer | None:
-            return super().dump(written(obj))
+            return super().dump(encode_text(obj))
 
     @event.listens_for(engine, "connect")
     def prepare(connection: psycopg.Connection, _entry: object) -> None:
@@ -161,20 +161,24 @@ def is_conflict(problem: BaseException) -> bool:
     return isinstance(problem, DBAPIError) and getattr(problem.orig, "sqlstate", None) in _CROSSED
 
 
-def listed_rows(table: Table) -> TableValuedAlias:
+def select_listed_rows(table: Table) -> TableValuedAlias:
     """Return the rows of the JSON parameter `listed`, with a table's columns."""
     listed = func.json_to_recordset(cast(bindparam("listed", type_=Text), JSON))
     named = listed.table_valued(*(column(each.name, each.type) for each in table.c), name="listed")
     return named.render_derived(with_types=True)
 
 
-def insert_listed(table: Table) -> Executable:
+def build_insert_listed(table: Table) -> Executable:
     """Return the statement that inserts the rows of the JSON parameter `listed`, except existing keys."""
     names = [each.name for each in table.c]
-    return postgresql.insert(table).from_select(names, select(*listed_rows(table).c)).on_conflict_do_nothing()
+    return (
+        postgresql.insert(table)
+        .from_select(names, select(*select_listed_rows(table).c))
+        .on_conflict_do_nothing()
+    )
 
 
-def one_at_a_time(connection: Connection) -> None:
+def lock_table_creation(connection: Connection) -> None:
     """Block this transaction until no other transaction is creating tables."""
     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
 
@@ -228,16 +232,16 @@ class StatementText:
         self._exact = [each.name for each in statement.selected_columns if isinstance(each.type, ExactText)]
         self._fixed = {name: bind.value for name, bind in binds.items() if not bind.required}
 
-    def bound(self, values: Mapping[str, object]) -> dict[str, object]:
+    def bind_values(self, values: Mapping[str, object]) -> dict[str, object]:
         """Return all parameters for one execution of the statement."""
         return {**self._fixed, **values}
 
-    def row(self, found: Row | None) -> Row | None:
+    def decode_row(self, found: Row | None) -> Row | None:
         """Return a row after decoding the strings that `tables.written` encoded."""
         if found is None:
             return None
         texts = {name: found[name] for name in self._exact if found[name] is not None}
-        return {**found, **{name: was_written(text) for name, text in texts.items()}} if texts else found
+        return {**found, **{name: decode_text(text) for name, text in texts.items()}} if texts else found
 
 
 class OneStatement(Generic[T]):
@@ -252,7 +256,7 @@ class OneStatement(Generic[T]):
         self, text: StatementText, values: Mapping[str, object], read: Callable[[Row | None], T]
     ) -> None:
         self.sql = text.sql
-        self.values = text.bound(values)
+        self.values = text.bind_values(values)
         self.tried = 0
         self._text = text
         self._read = read
@@ -265,7 +269,7 @@ class OneStatement(Generic[T]):
 
     def read(self, row: Row | None) -> T:
         """Convert the row into the result of the change."""
-        return self._read(self._text.row(row))
+        return self._read(self._text.decode_row(row))
 
 
 def run_together(connection: Connection, statements: Sequence[OneStatement[Any]]) -> list[Any]:

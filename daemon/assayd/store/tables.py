@@ -33,12 +33,12 @@ _MARKED = re.compile(f"{_MARK}(.)", re.DOTALL)
 _WRITTEN = str.maketrans({"\0": f"{_MARK}0", _MARK: f"{_MARK}1"})
 
 
-def written(text: str) -> str:
+def encode_text(text: str) -> str:
     """Encode a string for storage or comparison on a server by replacing NUL with two other characters."""
     return text.translate(_WRITTEN) if "\0" in text or _MARK in text else text
 
 
-def was_written(text: str) -> str:
+def decode_text(text: str) -> str:
     """Decode a string that was encoded by `written`."""
     if _MARK not in text:
         return text
@@ -46,14 +46,14 @@ def was_written(text: str) -> str:
 
 
 class ExactText(TypeDecorator[str]):
-    """A string column for any characters, which are encoded by `written` and decoded by `was_written`."""
+    """A string column for any characters, which are encoded by `written` and decoded by `decode_text`."""
 
     impl = Text
     cache_ok = True
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
         """Decode a string after it is read from the database."""
-        return value if value is None or dialect.name == "sqlite" else was_written(value)
+        return value if value is None or dialect.name == "sqlite" else decode_text(value)
 
 
 metadata = MetaData(

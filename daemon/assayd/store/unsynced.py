@@ -84,9 +84,9 @@ class UnsyncedBundles:
         """Keep the contents of a bundle in memory until its verdict is recorded."""
         while len(self._kept) >= _MOST_KEPT:  # The oldest belong to attempts that never got a verdict.
             del self._kept[next(iter(self._kept))]
-        self._kept[location] = pack(files)
+        self._kept[location] = serialize_files(files)
 
-    def recorder(self, attempt: Attempt) -> Callable[[Connection], None]:
+    def build_recorder(self, attempt: Attempt) -> Callable[[Connection], None]:
         """Return the function that stores a bundle's contents in the transaction of the verdict."""
         contents = self._kept.pop(attempt.bundle, None) if attempt.bundle is not None else None
         if contents is None:
@@ -110,13 +110,13 @@ class UnsyncedBundles:
         found = await self._access.read(lambda connection: list(connection.execute(_OF_VERDICTS)))
         again = 0
         for _, location, contents in found:
-            again += await asyncio.to_thread(repair, location, unpack(bytes(contents)))
-        await self.settle()
+            again += await asyncio.to_thread(repair, location, deserialize_files(bytes(contents)))
+        await self.flush_bundles()
         if again:
             log.warning("bundles.written_again", count=again)
         return again
 
-    async def settle(self) -> None:
+    async def flush_bundles(self) -> None:
         """Flush the bundles' file system, then delete their stored contents. Raises: StoreError."""
         ids = await self._access.read(lambda connection: list(connection.execute(_IDS).scalars()))
         if not ids:
@@ -129,19 +129,19 @@ class UnsyncedBundles:
     async def running(self) -> AsyncIterator[None]:
         """Call `settle` at intervals while the body runs."""
         async with task_group() as tasks:
-            settling = tasks.create_task(self._settle_periodically(), name="settle-bundles")
+            settling = tasks.create_task(self._flush_periodically(), name="settle-bundles")
             try:
                 yield
             finally:
                 settling.cancel()
 
-    async def _settle_periodically(self) -> None:
+    async def _flush_periodically(self) -> None:
         while True:
             await pause(SETTLE_S, unless=self._much)
             self._much.clear()
             self._unsettled = 0
             try:
-                await self.settle()
+                await self.flush_bundles()
             except StoreError as trouble:
                 # The contents stay in the database until the next flush.
                 log.error("bundles.not_settled", code=trouble.code)
@@ -163,7 +163,7 @@ def flush_file_system(descriptor: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def pack(files: Mapping[str, bytes]) -> bytes:
+def serialize_files(files: Mapping[str, bytes]) -> bytes:
     """Serialize files, each as the lengths of name and content, the name, and the content."""
     parts: list[bytes] = []
     for name, content in files.items():
@@ -172,7 +172,7 @@ def pack(files: Mapping[str, bytes]) -> bytes:
     return b"".join(parts)
 
 
-def unpack(contents: bytes) -> dict[str, bytes]:
+def deserialize_files(contents: bytes) -> dict[str, bytes]:
     """Return the files that were serialized by `pack`."""
     files, at = {}, 0
     while at < len(contents):

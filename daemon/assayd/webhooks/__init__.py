@@ -1,6 +1,6 @@
 """Sends messages to webhooks, with allowed receivers, signatures, and delivery."""
 
 from assayd.webhooks.delivering import Receiver
-from assayd.webhooks.sender import Sender, WebhookLimits
+from assayd.webhooks.sender import WebhookLimits, WebhookSender
 
-__all__ = ["Receiver", "Sender", "WebhookLimits"]
+__all__ = ["Receiver", "WebhookSender", "WebhookLimits"]

@@ -21,7 +21,7 @@ import h11
 
 from assayd import __version__
 from assayd.aio import open_first_available
-from assayd.egress.resolver import Lookup, Resolver
+from assayd.egress.resolver import NameLookup, Resolver
 from assayd.egress.target import is_public
 from assayd.model.webhook import WebhookUrl
 
@@ -41,7 +41,7 @@ class Receiver:
     key: bytes = field(repr=False)
     private: tuple[Network, ...] = ()
 
-    def reachable(self, addresses: Iterable[str]) -> tuple[str, ...]:
+    def allowed_addresses(self, addresses: Iterable[str]) -> tuple[str, ...]:
         """Return the addresses of the receiver's host to which connections are allowed."""
         return tuple(address for address in addresses if self._is_allowed_address(address))
 
@@ -84,7 +84,7 @@ def read_secret(text: str) -> bytes:
     return key
 
 
-def signed_headers(key: bytes, message_id: str, body: bytes, at: datetime) -> Mapping[str, str]:
+def build_signed_headers(key: bytes, message_id: str, body: bytes, at: datetime) -> Mapping[str, str]:
     """Return the HTTP headers that contain the message's id, time and signature."""
     seconds = str(int(at.timestamp()))
     content = b".".join((message_id.encode(), seconds.encode(), body))
@@ -135,7 +135,7 @@ class WebhookClient:
         try:
             until = asyncio.get_running_loop().time() + self.timeout_s
             async with asyncio.timeout_at(until):
-                status = await self._request_status(post, until=until)
+                status = await self._post_message(post, until=until)
         except TimeoutError:
             raise NotDeliveredError("timeout") from None
         except (OSError, h11.ProtocolError) as problem:
@@ -150,23 +150,23 @@ class WebhookClient:
         """
         own = asyncio.Semaphore(1)
         await own.acquire()
-        looking = Lookup(host=receiver.url.host, port=receiver.url.port, owner=uid, own=own)
+        looking = NameLookup(host=receiver.url.host, port=receiver.url.port, owner=uid, own=own)
         await self.resolver.acquire(looking)
         found = await self.resolver.resolve(looking)
         if not found:
             raise NotDeliveredError("name not resolved")
-        if not (reachable := receiver.reachable(found)):
+        if not (reachable := receiver.allowed_addresses(found)):
             raise NotDeliveredError("address not public")
         return reachable
 
-    async def _request_status(self, post: OutgoingMessage, *, until: float) -> int:
+    async def _post_message(self, post: OutgoingMessage, *, until: float) -> int:
         addresses = await self.addresses(post.receiver, post.uid)
-        tls = await self._tls_context() if post.url.scheme == "https" else None
+        tls = await self._get_tls_context() if post.url.scheme == "https" else None
         connected = _open_connection(addresses[:MOST_ADDRESSES], post.url, tls, until=until)
         async with connected as (reader, writer):
             return await _exchange(post, reader, writer)
 
-    async def _tls_context(self) -> ssl.SSLContext:
+    async def _get_tls_context(self) -> ssl.SSLContext:
         if self._tls is None:
             self._tls = await asyncio.to_thread(ssl.create_default_context)
         return self._tls

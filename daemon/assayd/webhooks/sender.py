@@ -23,15 +23,15 @@ from assayd.metrics import Metrics
 from assayd.model.health import HealthRow, HealthStatus
 from assayd.model.webhook import WebhookMessage, WebhookUrl, parse_webhook_url
 from assayd.ports.clock import Clock
-from assayd.ports.driving import Leads, always_leads
+from assayd.ports.driving import Leads, is_always_leader
 from assayd.store.outbox import Outbox
 from assayd.webhooks.delivering import (
     NotDeliveredError,
     OutgoingMessage,
     Receiver,
     WebhookClient,
+    build_signed_headers,
     find_receiver,
-    signed_headers,
 )
 
 log = structlog.get_logger()
@@ -58,13 +58,13 @@ class WebhookLimits:
     first_pause_s: float = 2.0
     longest_pause_s: float = 3600.0
 
-    def pause_s(self, failures: int) -> float:
+    def compute_pause_s(self, failures: int) -> float:
         """Return the pause after consecutive failures, with a random extra of up to a quarter."""
         pause_s = min(self.first_pause_s * 2.0 ** min(failures - 1, 30), self.longest_pause_s)
         return pause_s * random.uniform(1, 1.25)  # noqa: S311 - spreads retries, keeps no secret
 
 
-class Sender:
+class WebhookSender:
     """A sender of webhook messages. Implements `ports.webhooks.WebhookGate`.
 
     Args:
@@ -89,7 +89,7 @@ class Sender:
         metrics: Metrics,
         added: asyncio.Event,
         limits: WebhookLimits,
-        leads: Leads = always_leads,
+        leads: Leads = is_always_leader,
     ) -> None:
         self._receivers = tuple(receivers)
         self._store = store
@@ -145,11 +145,11 @@ class Sender:
             return STORE_RETRY_S
         now = self._clock.now()
         self._tried.clear()
-        for message in await self._store.due(now, each=EACH):
+        for message in await self._store.list_due(now, each=EACH):
             if message.id not in self._under_way and message.id not in self._tried:
                 self._under_way.add(message.id)
                 tasks.create_task(self._process_message(message), name=f"webhook-{message.id}")
-        next_try = await self._store.next_try(now)
+        next_try = await self._store.next_try_at(now)
         if next_try is None:
             return LOOK_AGAIN_S
         return min(max((next_try - self._clock.now()).total_seconds(), 0.0), LOOK_AGAIN_S)
@@ -158,7 +158,7 @@ class Sender:
         """Try once to deliver a message, and record the outcome."""
         try:
             await self._try_delivery(message)
-        except StoreError as trouble:  # it is sent once more, which receivers have to bear
+        except StoreError as trouble:  # it is sent once more, which receivers must tolerate
             log.error("webhook.not_recorded", message_id=message.id, code=trouble.code)
             await asyncio.sleep(STORE_RETRY_S)
         finally:
@@ -186,7 +186,7 @@ class Sender:
         body = message.body.encode()
         await self._places.acquire(message.uid)
         try:
-            headers = signed_headers(receiver.key, message.id, body, self._clock.now())
+            headers = build_signed_headers(receiver.key, message.id, body, self._clock.now())
             post = OutgoingMessage(receiver=receiver, url=url, uid=message.uid, headers=headers, body=body)
             await self._courier.deliver(post)
         finally:
@@ -194,7 +194,7 @@ class Sender:
 
     async def _handle_failure(self, message: WebhookMessage, failure: NotDeliveredError) -> None:
         now, tries = self._clock.now(), message.tries + 1
-        until = now + timedelta(seconds=self._limits.pause_s(tries))
+        until = now + timedelta(seconds=self._limits.compute_pause_s(tries))
         if failure.final or until - message.created_at > self._limits.retry_for:
             await self._store.remove(message.id)
             self._given_up += 1
@@ -217,7 +217,7 @@ class Sender:
         if not self._receivers:
             return ()
         problems = [each for each in await asyncio.gather(*map(self._find_problem, self._receivers)) if each]
-        waiting = await self._store.undelivered()
+        waiting = await self._store.count_undelivered()
         if waiting.oldest is not None:
             hours = (self._clock.now() - waiting.oldest).total_seconds() / 3600
             problems.append(f"undelivered messages: {waiting.count}, the oldest for {hours:.1f} h")

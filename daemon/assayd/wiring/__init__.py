@@ -1,17 +1,17 @@
 """Builds all parts from the settings and connects them. It makes no decisions at run time."""
 
-from assayd.wiring.api import ApiConfigs, access_of, application, configure_api
+from assayd.wiring.api import ApiConfigs, build_application, build_socket_access, configure_api
 from assayd.wiring.basics import Basics, PartOverrides
-from assayd.wiring.build import OWN, Assembly, build
+from assayd.wiring.build import OWN, Assembly, build_daemon
 
 __all__ = [
     "OWN",
     "ApiConfigs",
-    "access_of",
-    "application",
+    "build_socket_access",
+    "build_application",
     "Assembly",
     "Basics",
     "PartOverrides",
-    "build",
+    "build_daemon",
     "configure_api",
 ]

@@ -12,10 +12,10 @@ import uvicorn
 from fastapi import APIRouter, FastAPI
 
 from assayd.api import SocketAccess, create_app, loopback_config, server_config
-from assayd.api.bounded_http import Places
+from assayd.api.bounded_http import ConnectionSlots
 from assayd.settings import Settings
 from assayd.wiring.build import Assembly
-from assayd.wiring.wings import routers_of
+from assayd.wiring.wings import load_routers
 
 WORKER_USER = "assayd-node"
 """The user of the systemd service that runs the worker of a cluster's node."""
@@ -31,9 +31,9 @@ class ApiConfigs:
 
 def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
     """Return the configurations of the API server and the metrics server."""
-    access, limits = access_of(settings), settings.limits
-    app = application(parts, access)
-    places = Places(limits.connections)
+    access, limits = build_socket_access(settings), settings.limits
+    app = build_application(parts, access)
+    places = ConnectionSlots(limits.connections)
     parts.metrics.connections.set_function(lambda: places.total)
     return ApiConfigs(
         socket=server_config(
@@ -47,7 +47,7 @@ def configure_api(settings: Settings, parts: Assembly) -> ApiConfigs:
     )
 
 
-def application(parts: Assembly, access: SocketAccess, routers: Sequence[APIRouter] = ()) -> FastAPI:
+def build_application(parts: Assembly, access: SocketAccess, routers: Sequence[APIRouter] = ()) -> FastAPI:
     """Return the API application with the daemon's routers and the additional `routers`."""
     return create_app(
         parts.service,
@@ -59,14 +59,14 @@ def application(parts: Assembly, access: SocketAccess, routers: Sequence[APIRout
         access=access,
         limits=parts.limits.api,
         metrics=parts.metrics,
-        routers=(*parts.wing_routers, *routers_of(parts.kinds), *routers),
+        routers=(*parts.wing_routers, *load_routers(parts.kinds), *routers),
         budget=parts.scheduler.budget,
         audit=parts.audit,
         tracing=parts.tracing,
     )
 
 
-def access_of(settings: Settings) -> SocketAccess:
+def build_socket_access(settings: Settings) -> SocketAccess:
     """Return the rules that determine which users can connect and which users can see everything."""
     group = settings.access.operators_group
     return SocketAccess(

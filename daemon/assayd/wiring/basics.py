@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from assayd.analysis.analyst import Analyst
-from assayd.attempts.conclusion import Conclusion
+from assayd.attempts.conclusion import ConclusionWriter
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Execution, Readiness
 from assayd.fair_queue import SHARE
@@ -17,16 +17,16 @@ from assayd.kind import Kind
 from assayd.metrics import Metrics
 from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore, Attester
-from assayd.ports.clock import Clock, Ids
-from assayd.ports.driving import ALONE, Driving, Leads, always_leads
+from assayd.ports.clock import Clock, IdSource
+from assayd.ports.driving import ALONE, Leads, WorkAssignment, is_always_leader
 from assayd.ports.tracing import Tracing
 from assayd.sandbox.container import ContainerOrigin
 from assayd.settings import Settings
 from assayd.store.access import DatabaseAccess, OnMessage
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
-from assayd.store.recorder import JobRows
-from assayd.webhooks import Sender
+from assayd.store.recorder import JobRowWriter
+from assayd.webhooks import WebhookSender
 from assayd.wiring.limits import DaemonLimits
 from assayd.wiring.wings import ChainParts
 
@@ -65,11 +65,11 @@ class PartOverrides:
     readiness: Readiness | None = None
     execution: BuildExecution | None = None
     artifacts: ArtifactStore | None = None
-    job_rows: JobRows | None = None
+    job_rows: JobRowWriter | None = None
     database_bytes: int | None = None
     wrap: Wrap = keep_part
     loop_share: float = SHARE
-    leads: Leads = always_leads
+    leads: Leads = is_always_leader
     on_message: OnMessage | None = None
 
 
@@ -89,8 +89,8 @@ class Basics:
     policies: PolicySet
     kinds: Mapping[str, Kind]
     clock: Clock
-    ids: Ids
-    conclusion: Conclusion
+    ids: IdSource
+    conclusion: ConclusionWriter
     attester: Attester | None
     tracing: Tracing
     access: DatabaseAccess
@@ -102,9 +102,9 @@ class Basics:
     left_out: Mapping[str, str]
     metrics: Metrics
     hub: EventHub
-    sender: Sender
+    sender: WebhookSender
     stopping: asyncio.Event
-    driving: Driving = ALONE
+    driving: WorkAssignment = ALONE
 
 
 BuildExecution = Callable[[Basics, AsyncExitStack], Awaitable[Execution]]

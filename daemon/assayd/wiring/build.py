@@ -17,14 +17,14 @@ from assayd.aio import task_group
 from assayd.analysis.analyst import Analyst
 from assayd.attempts.acceptance import Acceptance, DiskQuota
 from assayd.attempts.admission import Admission
-from assayd.attempts.conclusion import Conclusion
+from assayd.attempts.conclusion import ConclusionWriter
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import Execution, Readiness
-from assayd.attempts.policy_trial import PolicyTrials
-from assayd.attempts.retention import Retention, Uploads
+from assayd.attempts.policy_trial import PolicyTrialRunner
+from assayd.attempts.retention import Retention, UploadTracker
 from assayd.attempts.scheduler import Scheduler
 from assayd.attempts.service import DaemonService
-from assayd.attempts.telemetry import keep_counting, watch_disk
+from assayd.attempts.telemetry import bind_disk_gauges, update_gauges_periodically
 from assayd.audit import FOLDER, AuditLog
 from assayd.batches import DaemonBatches
 from assayd.documents.base import digest
@@ -52,18 +52,18 @@ from assayd.store.recorder import Recorder
 from assayd.webhooks import Receiver
 from assayd.wiring.basics import Basics, PartOverrides
 from assayd.wiring.execution import build_local_execution
-from assayd.wiring.identity import identify
-from assayd.wiring.limits import DaemonLimits, limits_from
-from assayd.wiring.profiles import load_profiles, missing_policies
+from assayd.wiring.identity import determine_identity
+from assayd.wiring.limits import DaemonLimits, derive_limits
+from assayd.wiring.profiles import find_missing_policies, load_profiles
 from assayd.wiring.webhooks import build_sender, read_receivers
 from assayd.wiring.wings import (
     ChainWing,
     RunningParts,
+    load_recorders,
     open_attester,
     open_chains,
     open_tracing,
     open_workflows,
-    recorders_of,
 )
 
 log = structlog.get_logger()
@@ -94,7 +94,7 @@ class Assembly:
     workflows: Workflows
     wing_routers: Sequence[APIRouter]
     library: DatabaseLibrary
-    trials: PolicyTrials | None
+    trials: PolicyTrialRunner | None
     audit: AuditLog
     tracing: Tracing
 
@@ -102,7 +102,7 @@ class Assembly:
 OWN = PartOverrides()
 
 
-async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverrides = OWN) -> Assembly:
+async def build_daemon(settings: Settings, stack: AsyncExitStack, overrides: PartOverrides = OWN) -> Assembly:
     """Build all parts, and add the running parts to the exit stack."""
     # First, so that processes started later have no keys in their environment.
     receivers = read_receivers(settings.webhooks.receivers)
@@ -117,7 +117,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
     quota = _build_quota(basics)
     acceptance = Acceptance(execution.readiness.ready, quota, execution.readiness.image_problem)
     admission = _build_admission(basics, scheduler, quota, acceptance)
-    uploads = Uploads(basics.clock)
+    uploads = UploadTracker(basics.clock)
     retention = _build_retention(basics, uploads)
     service = _build_service(basics, execution, scheduler, admission, retention, acceptance)
     batches = _build_batches(basics, scheduler, admission, service, uploads)
@@ -127,7 +127,7 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
         basics, stack, admission=admission, scheduler=scheduler, documents=service.read_documents
     )
     library = DatabaseLibrary(
-        basics.access, basics.clock, most_bytes=basics.limits.library_bytes, room=quota.left_bytes
+        basics.access, basics.clock, most_bytes=basics.limits.library_bytes, room=quota.free_document_bytes
     )
     running = RunningParts(
         admission=admission,
@@ -168,11 +168,11 @@ async def build(settings: Settings, stack: AsyncExitStack, overrides: PartOverri
 
 def _build_trials(
     basics: Basics, execution: Execution, admission: Admission, service: DaemonService
-) -> PolicyTrials | None:
+) -> PolicyTrialRunner | None:
     """Return the part that runs trials of profiles, or None if other hosts run the attempts."""
     if execution.selftest is None:
         return None
-    return PolicyTrials(
+    return PolicyTrialRunner(
         jobs=basics.jobs,
         admission=admission,
         analyst=basics.analyst,
@@ -191,8 +191,8 @@ async def _build_basics(
     stack: AsyncExitStack,
 ) -> Basics:
     clock, ids, metrics = overrides.clock or SystemClock(), UlidGenerator(), Metrics()
-    limits = overrides.limits or limits_from(settings)
-    identity = identify(settings.state_dir, ids)
+    limits = overrides.limits or derive_limits(settings)
+    identity = determine_identity(settings.state_dir, ids)
     # First, so that it ends last, with the spans of all other parts.
     tracing = open_tracing(settings.tracing, stack, metrics, daemon_id=identity.daemon_id)
     # Before the imports of all kinds here, so that it imports them at the same time.
@@ -201,7 +201,7 @@ async def _build_basics(
     )
     await stack.enter_async_context(analyst.opened())
     kinds, policies, left_out = _load_kinds(settings, overrides)
-    recorders = recorders_of(kinds)
+    recorders = load_recorders(kinds)
     jobs, artifacts = await _open_stores(settings, overrides, recorders, stack)
     sender = build_sender(
         receivers,
@@ -227,7 +227,7 @@ async def _build_basics(
         left_out=left_out,
         clock=clock,
         ids=ids,
-        conclusion=Conclusion(
+        conclusion=ConclusionWriter(
             artifacts=bundles, clock=clock, attachments=chains.attachments, attester=attester
         ),
         attester=attester,
@@ -249,13 +249,13 @@ def _load_kinds(
     settings: Settings, overrides: PartOverrides
 ) -> tuple[Mapping[str, Kind], PolicySet, Mapping[str, str]]:
     """Return the kinds whose default policy exists, all policies, and the other kinds' missing policies."""
-    kinds = registry.load(settings.validators) if overrides.kinds is None else overrides.kinds
+    kinds = registry.load_validators(settings.validators) if overrides.kinds is None else overrides.kinds
     policies = load_profiles(settings)
-    left_out = missing_policies(kinds, policies)
+    left_out = find_missing_policies(kinds, policies)
     for name, policy in left_out.items():
         log.error("kind.left_out", kind=name, missing_policy=policy)
     kinds = {name: kind for name, kind in kinds.items() if name not in left_out}
-    registry.use_tables(kinds, settings.tables)
+    registry.apply_operator_tables(kinds, settings.tables)
     return kinds, policies, left_out
 
 
@@ -309,7 +309,7 @@ def _build_quota(basics: Basics) -> DiskQuota:
     )
 
 
-def _build_retention(basics: Basics, uploads: Uploads) -> Retention:
+def _build_retention(basics: Basics, uploads: UploadTracker) -> Retention:
     return Retention(
         basics.jobs,
         basics.batch_store,
@@ -381,7 +381,7 @@ def _build_service(
 
 
 def _build_batches(
-    basics: Basics, scheduler: Scheduler, admission: Admission, service: DaemonService, uploads: Uploads
+    basics: Basics, scheduler: Scheduler, admission: Admission, service: DaemonService, uploads: UploadTracker
 ) -> DaemonBatches:
     return DaemonBatches(
         store=basics.batch_store,
@@ -406,20 +406,20 @@ async def _set_gauge_functions(basics: Basics, scheduler: Scheduler, stack: Asyn
     metrics = basics.metrics
     for state in set(State) - {State.FINISHED}:
         metrics.under_way.labels(state.value).set_function(partial(_count_in_state, scheduler, state))
-    metrics.oldest_attempt.set_function(partial(_age_of_oldest, scheduler, basics.clock))
-    watch_disk(metrics, basics.settings.state_dir)
+    metrics.oldest_attempt.set_function(partial(_compute_oldest_age, scheduler, basics.clock))
+    bind_disk_gauges(metrics, basics.settings.state_dir)
     tasks = await stack.enter_async_context(task_group())
-    counting = keep_counting(metrics, basics.jobs, basics.batch_store, Outbox(basics.access))
+    counting = update_gauges_periodically(metrics, basics.jobs, basics.batch_store, Outbox(basics.access))
     stack.callback(tasks.create_task(counting, name="backlog").cancel)
 
 
-def _age_of_oldest(scheduler: Scheduler, clock: Clock) -> float:
-    oldest = scheduler.oldest()
+def _compute_oldest_age(scheduler: Scheduler, clock: Clock) -> float:
+    oldest = scheduler.oldest_accepted_at()
     return 0.0 if oldest is None else (clock.now() - oldest).total_seconds()
 
 
 def _count_in_state(scheduler: Scheduler, state: State) -> int:
-    return scheduler.states()[state]
+    return scheduler.count_by_state()[state]
 
 
 def open_audit(settings: Settings, basics: Basics, stack: AsyncExitStack) -> AuditLog:
@@ -438,6 +438,6 @@ def open_audit(settings: Settings, basics: Basics, stack: AsyncExitStack) -> Aud
         subject=__version__,
         settings=sorted(settings.origins),  # Only names, because values may be secrets.
         settings_sha256=digest(settings.model_dump_json().encode()),
-        policies=basics.policies.digests(),
+        policies=basics.policies.digests_by_name(),
     )
     return audit

@@ -24,13 +24,13 @@ from typing import cast
 
 import structlog
 
-from assayd.aio import finish
+from assayd.aio import run_cleanup
 from assayd.engines.oci import OciEngine
 from assayd.engines.oci.runtime import find_host
 from assayd.errors import EngineError
-from assayd.metrics import Metrics, labelled
+from assayd.metrics import Metrics, get_labelled_series
 from assayd.model.run import RunSpec
-from assayd.ports.clock import Clock, Ids
+from assayd.ports.clock import Clock, IdSource
 from assayd.ports.engine import Capabilities, Engine
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, ContainerOrigin, open_container
 from assayd.sandbox.isolation_check import check_isolation
@@ -65,7 +65,7 @@ class EngineComparison:
     spec: RunSpec
     origin: ContainerOrigin
     clock: Clock
-    ids: Ids
+    ids: IdSource
     file: Path
     build: str
 
@@ -106,7 +106,7 @@ class EngineComparison:
         began = self.clock.monotonic()
         key = await contender.sandbox.key(self.spec)
         container = await open_container(contender.engine, key, self.origin, self.ids.new())
-        await finish(container.remove(), timeout_s=REMOVE_TIMEOUT_S)
+        await run_cleanup(container.remove(), timeout_s=REMOVE_TIMEOUT_S)
         return self.clock.monotonic() - began
 
 
@@ -185,7 +185,7 @@ def create_isolation_check(engine: Engine) -> IsolationCheck:
     """Create the isolation check of an engine, which stops cloning after a leak."""
 
     async def check(sandbox: Sandbox) -> Sequence[str]:
-        if not isinstance(engine, OciEngine) or not engine.clones:
+        if not isinstance(engine, OciEngine) or not engine.uses_templates:
             return await check_isolation(sandbox)
         try:
             leaks = await check_isolation(sandbox)
@@ -212,7 +212,7 @@ def _create_docker(settings: Settings) -> Engine:
     return DockerEngine(base_url=wanted.url, threads=wanted.threads, timeout_s=wanted.timeout_s)
 
 
-def images_dir(settings: Settings) -> Path:
+def get_images_dir(settings: Settings) -> Path:
     """Return the folder of unpacked images for an OCI runtime."""
     return (settings.engine.images_dir or settings.state_dir / "images").absolute()
 
@@ -220,7 +220,7 @@ def images_dir(settings: Settings) -> Path:
 def _create_oci(settings: Settings) -> OciEngine:
     wanted = settings.engine
     return OciEngine(
-        images=images_dir(settings),
+        images=get_images_dir(settings),
         run=wanted.run_dir,
         threads=wanted.threads,
         timeout_s=wanted.timeout_s,
@@ -237,7 +237,7 @@ async def _is_responding(engine: Engine) -> bool:
     return True
 
 
-def measured(engine: Engine, metrics: Metrics, clock: Clock) -> Engine:
+def measure_engine(engine: Engine, metrics: Metrics, clock: Clock) -> Engine:
     """Return the engine, wrapped so that the durations and error codes of its calls are measured."""
     return cast("Engine", _MeasuredEngine(engine, metrics, clock))
 
@@ -273,4 +273,4 @@ class _MeasuredEngine:
             self._metrics.engine_errors.labels(name, problem.code).inc()
             raise
         finally:
-            labelled(self._metrics.engine_call, name).observe(self._clock.monotonic() - began)
+            get_labelled_series(self._metrics.engine_call, name).observe(self._clock.monotonic() - began)

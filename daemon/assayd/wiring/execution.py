@@ -15,11 +15,11 @@ import structlog
 
 import assayd.guest
 from assayd.aio import task_group
-from assayd.attempts.admission import limits_of
-from assayd.attempts.conclusion import Verdicts
+from assayd.attempts.admission import derive_limits
+from assayd.attempts.conclusion import VerdictRecorder
 from assayd.attempts.execution import Execution
 from assayd.attempts.health import SelfTest
-from assayd.attempts.images import ImageHints, ImageTrials
+from assayd.attempts.images import ImageHints, ImageTester
 from assayd.attempts.lifecycle import LocalExecution
 from assayd.documents import canonical
 from assayd.egress import Relay
@@ -28,17 +28,17 @@ from assayd.fair_queue import FairSemaphore
 from assayd.kind import Kind
 from assayd.metrics import Metrics
 from assayd.model.run import RunSpec
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import PolicySet
-from assayd.ports.clock import Clock, Ids
+from assayd.ports.clock import Clock, IdSource
 from assayd.ports.egress import Egress
 from assayd.ports.engine import Engine
 from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.isolation_check import check_isolation
 from assayd.sandbox.pool.decide import PoolDemand, PoolLimits
-from assayd.sandbox.pool.pool import Pool, Reaper
+from assayd.sandbox.pool.pool import ContainerPool, Reaper
 from assayd.sandbox.readiness import ReadinessSupervisor
-from assayd.sandbox.sandbox import Images, Sandbox
+from assayd.sandbox.sandbox import ImageCache, Sandbox
 from assayd.settings import Settings
 from assayd.wiring.basics import Basics
 from assayd.wiring.engine import (
@@ -48,10 +48,10 @@ from assayd.wiring.engine import (
     EngineComparison,
     choose_engine,
     create_isolation_check,
-    images_dir,
-    measured,
+    get_images_dir,
+    measure_engine,
 )
-from assayd.wiring.limits import DaemonLimits, demand_from
+from assayd.wiring.limits import DaemonLimits, build_pool_demand
 
 
 async def build_local_execution(basics: Basics, stack: AsyncExitStack) -> Execution:
@@ -70,7 +70,7 @@ async def build_local_execution(basics: Basics, stack: AsyncExitStack) -> Execut
     )
     sandbox = readiness.sandbox
     selftest = SelfTest(basics.analyst, sandbox)
-    trials = ImageTrials(
+    trials = ImageTester(
         sandbox,
         selftest,
         check_isolation,
@@ -78,7 +78,7 @@ async def build_local_execution(basics: Basics, stack: AsyncExitStack) -> Execut
         caps=basics.limits.attempt,
         clock=basics.clock,
     )
-    verdicts = Verdicts(
+    verdicts = VerdictRecorder(
         jobs=basics.jobs,
         artifacts=basics.artifacts,
         clock=basics.clock,
@@ -97,8 +97,8 @@ async def build_local_execution(basics: Basics, stack: AsyncExitStack) -> Execut
         generation=basics.origin.generation,
         retry_window_s=settings.engine.patience_s,
         max_runs=settings.attempts.max_runs,
-        require_image=trials.require,
-        add_hints=ImageHints(sandbox.images, basics.policies.images).add,
+        require_image=trials.require_usable,
+        add_hints=ImageHints(sandbox.images, basics.policies.images_with_profiles).add,
     )
     return Execution(execute=execution, readiness=readiness, selftest=selftest)
 
@@ -119,7 +119,7 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
     kinds: Mapping[str, Kind],
     policies: PolicySet,
     clock: Clock,
-    ids: Ids,
+    ids: IdSource,
     origin: ContainerOrigin,
     metrics: Metrics,
     stack: AsyncExitStack,
@@ -130,18 +130,18 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
     """
     chosen = await choose_engine(settings)
     log.info("engine.chosen", kind=chosen.kind, reason=chosen.reason, note=chosen.note)
-    engine = measured(chosen.engine, metrics, clock)
+    engine = measure_engine(chosen.engine, metrics, clock)
     stack.push_async_callback(engine.close)
-    demand = demand_from(settings, quick=chosen.engine.capabilities().quick)
-    make_pool = partial(Pool, origin=origin, clock=clock, ids=ids)
+    demand = build_pool_demand(settings, quick=chosen.engine.capabilities().quick)
+    make_pool = partial(ContainerPool, origin=origin, clock=clock, ids=ids)
     pool = make_pool(engine=engine, limits=limits.pool, demand=demand)
-    reaper = Reaper(engine=engine, daemon_id=origin.daemon_id, live=pool.live, on_gone=pool.forget)
+    reaper = Reaper(engine=engine, daemon_id=origin.daemon_id, live=pool.live_containers, on_gone=pool.forget)
     stack.push_async_callback(_sweep_at_exit, reaper)
     await stack.enter_async_context(pool.running())
     relay = Relay(settings.egress.limits(), clock, metrics)
     make_sandbox = partial(_build_sandbox, egress=relay, clock=clock)
     sandbox = make_sandbox(engine, pool)
-    usual = _sample_runs(kinds, policies, limits)
+    usual = _plan_sample_runs(kinds, policies, limits)
     readiness = ReadinessSupervisor(
         engine=engine,
         reaper=reaper,
@@ -150,7 +150,7 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
         isolation_check=create_isolation_check(chosen.engine),
         refuse_vulnerable=settings.engine.holes_are_errors,
     )
-    readiness.images_named = policies.images
+    readiness.images_named = policies.images_with_profiles
     _set_texts(readiness, chosen, settings)
     if chosen.challenger is not None and usual:
         comparison = EngineComparison(
@@ -162,7 +162,7 @@ async def build_readiness(  # noqa: PLR0913  (its parts, by name)
             clock=clock,
             ids=ids,
             file=settings.state_dir / COMPARISON_FILE,
-            build=build_command({KIND: "oci", IMAGES_DIR: str(images_dir(settings))}),
+            build=format_build_command({KIND: "oci", IMAGES_DIR: str(get_images_dir(settings))}),
         )
         await stack.enter_async_context(_compare_in_background(comparison, readiness))
     return readiness
@@ -173,12 +173,12 @@ def _set_texts(readiness: ReadinessSupervisor, chosen: ChosenEngine, settings: S
     readiness.engine_note = chosen.note
     # The command reads settings files too, but a shell may lack the daemon's variables.
     variables = {name: value for name, value in os.environ.items() if name.startswith(ENGINE_VARIABLES)}
-    readiness.build_command = build_command(variables)
+    readiness.build_command = format_build_command(variables)
     if settings.engine.kind == "oci":
         readiness.engine_remedy = ""  # The message names the missing part.
 
 
-def build_command(variables: Mapping[str, str]) -> str:
+def format_build_command(variables: Mapping[str, str]) -> str:
     """Return the shell command that builds images with the given variables."""
     words = [f"{name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
     return " ".join([*words, "assay images build"])
@@ -188,15 +188,15 @@ async def _check_isolation(contender: ComparedEngine) -> Sequence[str]:
     return await create_isolation_check(contender.engine)(contender.sandbox)
 
 
-def _build_sandbox(engine: Engine, pool: Pool, egress: Egress, clock: Clock) -> Sandbox:
-    seccomp = share("seccomp", "container.json").read_text(encoding="utf-8")
-    return Sandbox(pool=pool, images=Images(engine, GUEST), clock=clock, seccomp=seccomp, egress=egress)
+def _build_sandbox(engine: Engine, pool: ContainerPool, egress: Egress, clock: Clock) -> Sandbox:
+    seccomp = shared_path("seccomp", "container.json").read_text(encoding="utf-8")
+    return Sandbox(pool=pool, images=ImageCache(engine, GUEST), clock=clock, seccomp=seccomp, egress=egress)
 
 
 async def _open_alternative(
     make: Callable[[], Engine],
-    make_pool: Callable[..., Pool],
-    make_sandbox: Callable[[Engine, Pool], Sandbox],
+    make_pool: Callable[..., ContainerPool],
+    make_sandbox: Callable[[Engine, ContainerPool], Sandbox],
     stack: AsyncExitStack,
 ) -> ComparedEngine:
     """Open the alternative engine, with a pool that keeps no idle containers."""
@@ -234,7 +234,9 @@ async def _sweep_at_exit(reaper: Reaper) -> None:
         log.error("containers.sweep_failed", code=problem.code)
 
 
-def _sample_runs(kinds: Mapping[str, Kind], policies: PolicySet, limits: DaemonLimits) -> Sequence[RunSpec]:
+def _plan_sample_runs(
+    kinds: Mapping[str, Kind], policies: PolicySet, limits: DaemonLimits
+) -> Sequence[RunSpec]:
     """Plan a sample run of every kind under its default policy; the pool prepares for these runs."""
     runs = []
     for validator in kinds.values():
@@ -242,6 +244,6 @@ def _sample_runs(kinds: Mapping[str, Kind], policies: PolicySet, limits: DaemonL
         sample = next((s for s in validator.samples if s.needs_container), None)
         if sample is not None:
             payload = validator.payload.model_validate_json(canonical(sample.payload))
-            spec = validator.plan(payload, policy, limits_of(policy, limits.attempt))
+            spec = validator.plan(payload, policy, derive_limits(policy, limits.attempt))
             runs.extend([spec] if spec is not None else [])
     return runs

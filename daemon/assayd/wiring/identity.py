@@ -29,7 +29,7 @@ class Identity:
     copied_from: str | None = None
 
 
-def identify(state_dir: Path, ids: UlidGenerator) -> Identity:
+def determine_identity(state_dir: Path, ids: UlidGenerator) -> Identity:
     """Return the identity of a state directory. A new identity is created on first use and for a copy.
 
     Raises: ConfigError ``state.unusable``, if the file can't be read or written.

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from assayd.analysis.analyst import AnalysisLimits
 from assayd.api import ApiLimits
-from assayd.attempts.retention import Keep
+from assayd.attempts.retention import RetentionLimits
 from assayd.attempts.scheduler import QueueLimits
 from assayd.batches import BatchLimits, LineCaps
 from assayd.documents import PayloadCaps
@@ -25,7 +25,7 @@ class DaemonLimits:
     """The limits of each part. The limits in `attempt` apply to every attempt, whatever its policy."""
 
     queue: QueueLimits
-    keep: Keep
+    keep: RetentionLimits
     analysis: AnalysisLimits
     attempt: Limits
     payload: PayloadCaps
@@ -35,7 +35,7 @@ class DaemonLimits:
     pool: PoolLimits
 
 
-def limits_from(settings: Settings) -> DaemonLimits:
+def derive_limits(settings: Settings) -> DaemonLimits:
     """Return the limits that the settings define, converted from megabytes to bytes."""
     limits, caps, keep, analysis = settings.limits, settings.caps, settings.retention, settings.analysis
     payload = PayloadCaps(
@@ -48,7 +48,7 @@ def limits_from(settings: Settings) -> DaemonLimits:
         queue=QueueLimits(
             length=limits.queue_length, bytes=limits.queue_mb * MIB, per_uid=limits.attempts_per_uid
         ),
-        keep=Keep(
+        keep=RetentionLimits(
             days=keep.days,
             attempts=keep.attempts,
             disk_bytes=keep.bundles_mb * MIB,
@@ -80,7 +80,7 @@ def limits_from(settings: Settings) -> DaemonLimits:
     )
 
 
-def demand_from(settings: Settings, *, quick: bool) -> PoolDemand:
+def build_pool_demand(settings: Settings, *, quick: bool) -> PoolDemand:
     """Return the settings for the pool's demand. Args: quick: see `ports.engine.Capabilities`."""
     pool = settings.pool
     if not pool.enabled:

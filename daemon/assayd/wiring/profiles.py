@@ -13,12 +13,12 @@ from tempfile import TemporaryDirectory
 from assayd.errors import ConfigError
 from assayd.kind import Kind
 from assayd.kinds import registry
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import PolicySet, load_policies
 from assayd.settings import OWN_POLICIES, Settings
 
 
-def missing_policies(kinds: Mapping[str, Kind], policies: PolicySet) -> dict[str, str]:
+def find_missing_policies(kinds: Mapping[str, Kind], policies: PolicySet) -> dict[str, str]:
     """Return the names of default policies without a file, keyed by the kinds that need them."""
     return {
         name: kind.default_policy for name, kind in kinds.items() if kind.default_policy not in policies.names
@@ -32,8 +32,8 @@ def load_profiles(settings: Settings) -> PolicySet:
         FileError: a file has a problem; the error contains the problems of all files.
     """
     own = [folder for folder in settings.policy_folders if folder != OWN_POLICIES or folder.is_dir()]
-    packaged = registry.data_folders(settings.validators, "policies")
-    folders = [share("policies"), *packaged, *own]
+    packaged = registry.find_data_folders(settings.validators, "policies")
+    folders = [shared_path("policies"), *packaged, *own]
     return load_policies(
         folders,
         bounds=settings.bounds.bounds(),
@@ -47,9 +47,9 @@ def check_settings(settings: Settings) -> None:
 
     Raises: ConfigError, also for problems in policy files.
     """
-    kinds = registry.load(settings.validators)
+    kinds = registry.load_validators(settings.validators)
     policies = load_profiles(settings)
-    for kind, policy in missing_policies(kinds, policies).items():
+    for kind, policy in find_missing_policies(kinds, policies).items():
         message = (
             f"the kind {kind} needs the policy {policy}, but no file defines it: put {policy}.toml into "
             "a folder of `policy_folders`, or remove the kind from `validators`"

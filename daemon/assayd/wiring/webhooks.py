@@ -9,7 +9,7 @@ from ipaddress import ip_network
 
 from assayd.egress.resolver import Resolver
 from assayd.errors import ConfigError
-from assayd.keys import KeySource, find_key, hide_environment
+from assayd.keys import KeySource, find_key, make_environment_unreadable
 from assayd.metrics import Metrics
 from assayd.model.webhook import parse_webhook_url
 from assayd.ports.clock import Clock
@@ -17,7 +17,7 @@ from assayd.ports.driving import Leads
 from assayd.settings import WebhookReceiver, WebhookSettings
 from assayd.store.access import DatabaseAccess
 from assayd.store.outbox import Outbox
-from assayd.webhooks import Receiver, Sender, WebhookLimits
+from assayd.webhooks import Receiver, WebhookLimits, WebhookSender
 from assayd.webhooks.delivering import WebhookClient, read_secret
 
 SECTION = "webhooks.receivers"
@@ -30,7 +30,7 @@ def read_receivers(wanted: Mapping[str, WebhookReceiver]) -> Sequence[Receiver]:
     Raises: ConfigError ``webhooks.key``.
     """
     if wanted:
-        hide_environment()
+        make_environment_unreadable()
     found = [_build_receiver(name, one) for name, one in wanted.items()]
     for one in wanted.values():
         if one.secret_variable is not None:
@@ -50,7 +50,7 @@ def _build_receiver(name: str, wanted: WebhookReceiver) -> Receiver:
     return Receiver(name=name, url=parse_webhook_url(wanted.url), key=key, private=private)
 
 
-def limits_from(settings: WebhookSettings) -> WebhookLimits:
+def derive_webhook_limits(settings: WebhookSettings) -> WebhookLimits:
     """Return the limits of webhooks that the settings define."""
     return WebhookLimits(
         timeout_s=settings.timeout_s,
@@ -67,15 +67,15 @@ def build_sender(
     clock: Clock,
     metrics: Metrics,
     leads: Leads,
-) -> Sender:
+) -> WebhookSender:
     """Return the sender of webhook messages for the given receivers."""
-    return Sender(
+    return WebhookSender(
         receivers,
         store=Outbox(access),
         courier=WebhookClient(Resolver(places=LOOK_UPS), settings.timeout_s),
         clock=clock,
         metrics=metrics,
         added=access.messages_added,
-        limits=limits_from(settings),
+        limits=derive_webhook_limits(settings),
         leads=leads,
     )

@@ -21,10 +21,10 @@ from assayd.attempts.admission import Admission
 from assayd.attempts.scheduler import Scheduler
 from assayd.errors import ConfigError
 from assayd.kind import Kind
-from assayd.kinds.registry import resolve
+from assayd.kinds.registry import import_reference
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt
-from assayd.ports.artifacts import Attester, BundleAttachments, no_attachments
+from assayd.ports.artifacts import Attester, BundleAttachments, attach_nothing
 from assayd.ports.chains import (
     PACKAGE,
     WORKFLOWS_PACKAGE,
@@ -33,9 +33,9 @@ from assayd.ports.chains import (
     NoWorkflows,
     RepairRequests,
     Workflows,
-    missing_chains,
+    missing_chain_packages,
 )
-from assayd.ports.clock import Clock, Ids
+from assayd.ports.clock import Clock, IdSource
 from assayd.ports.tracing import NO_TRACING, Tracing
 from assayd.settings import Settings
 from assayd.settings.model import AttestationSettings, TracingSettings
@@ -77,7 +77,9 @@ class ChainWing(Protocol):
 
     routers: Sequence[APIRouter]
 
-    def join(self, access: DatabaseAccess, jobs: DatabaseJobStore, *, clock: Clock, ids: Ids) -> ChainParts:
+    def join(
+        self, access: DatabaseAccess, jobs: DatabaseJobStore, *, clock: Clock, ids: IdSource
+    ) -> ChainParts:
         """Build those parts of the package that need only the database."""
         ...
 
@@ -87,9 +89,11 @@ class _EmptyChainWing:
 
     routers: Sequence[APIRouter] = ()
     requests: RepairRequests = NoChains()
-    attachments: BundleAttachments = staticmethod(no_attachments)
+    attachments: BundleAttachments = staticmethod(attach_nothing)
 
-    def join(self, access: DatabaseAccess, jobs: DatabaseJobStore, *, clock: Clock, ids: Ids) -> ChainParts:
+    def join(
+        self, access: DatabaseAccess, jobs: DatabaseJobStore, *, clock: Clock, ids: IdSource
+    ) -> ChainParts:
         return self
 
     async def begin(
@@ -109,7 +113,7 @@ async def open_chains(settings: Settings, stack: AsyncExitStack) -> ChainWing:
 
     Raises: ConfigError ``repair.key``, ``repair.extra``.
     """
-    if missing_chains():
+    if missing_chain_packages():
         log.warning("wing.missing", package=PACKAGE, without="repairs and generations")
         return _EmptyChainWing()
     wing: ChainWing = await import_module(f"{PACKAGE}.wiring").open_wing(settings, stack)
@@ -201,21 +205,23 @@ def open_attester(settings: AttestationSettings, *, daemon_id: str, clock: Clock
     return attester
 
 
-def recorders_of(kinds: Mapping[str, Kind]) -> tuple[Recorder, ...]:
+def load_recorders(kinds: Mapping[str, Kind]) -> tuple[Recorder, ...]:
     """Return the recorders of all kinds. Raises: ConfigError ``validator.broken``."""
     recorders = [
-        cast("Recorder", resolve(validator.recorder)) for validator in kinds.values() if validator.recorder
+        cast("Recorder", import_reference(validator.recorder))
+        for validator in kinds.values()
+        if validator.recorder
     ]
     return tuple(recorders)
 
 
-def routers_of(kinds: Mapping[str, Kind]) -> tuple[APIRouter, ...]:
+def load_routers(kinds: Mapping[str, Kind]) -> tuple[APIRouter, ...]:
     """Return the routes of all kinds. Raises: ConfigError ``validator.broken``."""
     return tuple(_resolve_router(validator.routes) for validator in kinds.values() if validator.routes)
 
 
 def _resolve_router(reference: str) -> APIRouter:
-    router = resolve(reference)
+    router = import_reference(reference)
     if not isinstance(router, APIRouter):
         raise ConfigError("validator.broken", f"{reference} isn't a router", field=reference)
     return router

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assayd.errors import ConfigError
-from assayd.keys import Key
+from assayd.keys import ProviderKey
 
 if TYPE_CHECKING:
     import httpx2
@@ -37,13 +37,13 @@ class ModelAccount:
     name: str
     type: str
     model: str
-    key: Key
+    key: ProviderKey
     base_url: str | None = None
     max_tokens: int | None = None
     timeout_s: float = 120.0
 
 
-def load(module: str, *, account: ModelAccount, loggers: Sequence[str]) -> None:
+def import_vendor_library(module: str, *, account: ModelAccount, loggers: Sequence[str]) -> None:
     """Import a vendor's library, and prevent it from writing requests to the daemon's log.
 
     Raises: ConfigError ``repair.extra`` if the library isn't installed.
@@ -92,7 +92,7 @@ async def _limit_body(response: httpx2.Response) -> None:
 
     class BoundedBody(httpx2.AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            async for piece in _limited_pieces(body, response):
+            async for piece in _iter_limited_pieces(body, response):
                 yield piece
 
         async def aclose(self) -> None:
@@ -101,7 +101,9 @@ async def _limit_body(response: httpx2.Response) -> None:
     response.stream = BoundedBody()
 
 
-async def _limited_pieces(stream: httpx2.AsyncByteStream, response: httpx2.Response) -> AsyncIterator[bytes]:
+async def _iter_limited_pieces(
+    stream: httpx2.AsyncByteStream, response: httpx2.Response
+) -> AsyncIterator[bytes]:
     """Yield a body up to its size limit.
 
     The body of an error response is truncated at the limit.

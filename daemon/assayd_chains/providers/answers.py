@@ -29,7 +29,7 @@ TextOf = Callable[[Event], str]
 """Returns the text that an event of a vendor adds to the answer."""
 
 
-class Ending(StrEnum):
+class StopReason(StrEnum):
     """The reason why a model stopped its output."""
 
     COMPLETE = "complete"
@@ -47,29 +47,29 @@ class ProviderAnswer:
     """The parsed answer of an API. `word` is the API's name for the stop reason."""
 
     text: str
-    ending: Ending
+    ending: StopReason
     word: str = ""
     usage: ReplyCost = ReplyCost()
 
 
-def tokens(value: object) -> int | None:
+def parse_token_count(value: object) -> int | None:
     """Return a number of tokens, or None if the number is invalid or impossibly large."""
     return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
 
 
-async def hear(response: httpx2.Response, text_of: TextOf, heard: Heard) -> bytes:
+async def receive_answer(response: httpx2.Response, text_of: TextOf, heard: Heard) -> bytes:
     """Read the complete body of an answer, and pass on its text as it arrives.
 
     Raises: httpx2.HTTPError.
     """
-    listener, whole = Listener(text_of, heard), bytearray()
+    listener, whole = AnswerListener(text_of, heard), bytearray()
     async for piece in response.aiter_raw():
         whole += piece
-        listener.take(piece)
+        listener.add_bytes(piece)
     return bytes(whole)
 
 
-class Listener:
+class AnswerListener:
     """A receiver that parses an answer's bytes as they arrive and passes on the text."""
 
     def __init__(self, text_of: TextOf, heard: Heard) -> None:
@@ -77,7 +77,7 @@ class Listener:
         self._left = MOST_HEARD_BYTES
         self._line = bytearray()
 
-    def take(self, piece: bytes) -> None:
+    def add_bytes(self, piece: bytes) -> None:
         """Add received bytes, which can end at any position in an event."""
         piece = piece[: max(self._left, 0)]
         self._left -= len(piece)
@@ -113,7 +113,7 @@ def _parse_events(lines: list[bytes]) -> Iterator[Event]:
             yield event
 
 
-def part(event: object, *path: str | int) -> object:
+def get_part(event: object, *path: str | int) -> object:
     """Return the value at a path in an event, or None if the path doesn't exist."""
     for step in path:
         if isinstance(step, str) and isinstance(event, dict):
@@ -125,7 +125,7 @@ def part(event: object, *path: str | int) -> object:
     return event
 
 
-def text_at(event: object, *path: str | int) -> str:
+def get_text(event: object, *path: str | int) -> str:
     """Return the text at a path in an event, or an empty string."""
-    found = part(event, *path)
+    found = get_part(event, *path)
     return found if isinstance(found, str) else ""

@@ -7,17 +7,17 @@ from pydantic import BaseModel
 from assayd_chains.model import ReplyCost
 from assayd_chains.provider import FixRequest
 from assayd_chains.providers import failures
-from assayd_chains.providers.account import ModelAccount, create_bounded_client, load
+from assayd_chains.providers.account import ModelAccount, create_bounded_client, import_vendor_library
 from assayd_chains.providers.answers import (
-    Ending,
     Event,
     ProviderAnswer,
-    hear,
+    StopReason,
+    get_part,
+    get_text,
     is_streamed,
     parse_events,
-    part,
-    text_at,
-    tokens,
+    parse_token_count,
+    receive_answer,
 )
 
 TYPE = "anthropic"
@@ -51,7 +51,7 @@ class AnthropicApi:
     """A client for Anthropic's API. Implements `api.Api`."""
 
     def __init__(self, account: ModelAccount) -> None:
-        load("anthropic", account=account, loggers=("anthropic",))
+        import_vendor_library("anthropic", account=account, loggers=("anthropic",))
         import anthropic
 
         self._account = account
@@ -76,19 +76,19 @@ class AnthropicApi:
                 timeout=timeout_s,
                 stream=True,
             ) as raw:
-                return await hear(raw.http_response, text_of, request.heard)
+                return await receive_answer(raw.http_response, get_event_text, request.heard)
         except anthropic.APIStatusError as problem:
-            raise failures.refused(
+            raise failures.refused_call_error(
                 self._account,
                 problem.status_code,
                 said=str(problem),
-                reason=_error_type(problem.body),
-                again_in_s=failures.retry_after_s(problem.response.headers),
+                reason=_parse_error_type(problem.body),
+                again_in_s=failures.parse_retry_after_s(problem.response.headers),
             ) from None  # its text may repeat the request
         except (anthropic.APITimeoutError, httpx2.TimeoutException) as problem:
-            raise failures.late(self._account, timeout_s) from problem
+            raise failures.timeout_error(self._account, timeout_s) from problem
         except (anthropic.APIConnectionError, httpx2.HTTPError) as problem:
-            raise failures.unreachable(self._account, problem) from problem
+            raise failures.unreachable_error(self._account, problem) from problem
 
     async def close(self) -> None:
         """Close all connections."""
@@ -100,19 +100,22 @@ def read_answer(content: bytes) -> ProviderAnswer:
     message = _assemble_stream(content) if is_streamed(content) else _Message.model_validate_json(content)
     text = "".join(block.text for block in message.content if block.type == "text")
     if message.stop_reason == "refusal":
-        ending = Ending.REFUSED
+        ending = StopReason.REFUSED
     elif message.stop_reason in _CUT_OFF:
-        ending = Ending.CUT_OFF
+        ending = StopReason.CUT_OFF
     else:
-        ending = Ending.COMPLETE if text else Ending.EMPTY
+        ending = StopReason.COMPLETE if text else StopReason.EMPTY
     spent = message.usage
-    usage = ReplyCost(input_tokens=tokens(spent.input_tokens), output_tokens=tokens(spent.output_tokens))
+    usage = ReplyCost(
+        input_tokens=parse_token_count(spent.input_tokens),
+        output_tokens=parse_token_count(spent.output_tokens),
+    )
     return ProviderAnswer(text=text, ending=ending, word=message.stop_reason or "", usage=usage)
 
 
-def text_of(event: Event) -> str:
+def get_event_text(event: Event) -> str:
     """Return the text that an event of a stream adds."""
-    return text_at(event, "delta", "text") if part(event, "delta", "type") == "text_delta" else ""
+    return get_text(event, "delta", "text") if get_part(event, "delta", "type") == "text_delta" else ""
 
 
 def _assemble_stream(content: bytes) -> _Message:
@@ -121,20 +124,20 @@ def _assemble_stream(content: bytes) -> _Message:
     if not events or events[-1].get("type") != "message_stop":
         raise ValueError("the stream is cut short")
     ends = [event for event in events if event.get("type") == "message_delta"]
-    usage = [part(event, *at, "usage") for event in events for at in ((), ("message",))]
+    usage = [get_part(event, *at, "usage") for event in events for at in ((), ("message",))]
     counted: dict[str, object] = {}
     for one in usage:
         counted |= one if isinstance(one, dict) else {}
     return _Message.model_validate(
         {
-            "content": [{"type": "text", "text": "".join(map(text_of, events))}],
-            "stop_reason": part(ends[-1], "delta", "stop_reason") if ends else None,
+            "content": [{"type": "text", "text": "".join(map(get_event_text, events))}],
+            "stop_reason": get_part(ends[-1], "delta", "stop_reason") if ends else None,
             "usage": counted,
         }
     )
 
 
-def _error_type(body: object) -> str | None:
+def _parse_error_type(body: object) -> str | None:
     """Return the type from an API error such as ``{"error": {"type": "overloaded_error"}}``, or None."""
     error = body.get("error") if isinstance(body, dict) else None
     found = error.get("type") if isinstance(error, dict) else None

@@ -22,8 +22,8 @@ from assayd.errors import ProviderError
 from assayd_chains.provider import FixRequest, Reply
 from assayd_chains.providers import failures
 from assayd_chains.providers.account import ModelAccount
-from assayd_chains.providers.answers import Ending
-from assayd_chains.providers.reading import AnswerContent, read
+from assayd_chains.providers.answers import StopReason
+from assayd_chains.providers.reading import AnswerContent, parse_in_process
 
 log = structlog.get_logger()
 
@@ -70,14 +70,14 @@ class ApiProvider:
         try:
             async with asyncio.timeout(call_s):
                 answer = await self._api.ask(request, timeout_s=call_s)
-                found = await read(account.type, answer, passage.language, passage.beginning)
+                found = await parse_in_process(account.type, answer, passage.language, passage.beginning)
         except TimeoutError as problem:
-            raise failures.late(account, call_s) from problem
+            raise failures.timeout_error(account, call_s) from problem
         except ProviderError:
             raise
         except Exception as problem:
             # The vendor's library received an unexpected answer.
-            raise failures.broken(account, problem) from problem
+            raise failures.broken_library_error(account, problem) from problem
         usage = replace(found.usage, took_s=time.monotonic() - began)
         log.info(
             "provider.answered",
@@ -89,21 +89,21 @@ class ApiProvider:
             took_s=round(usage.took_s, 3),
         )
         _check_ending(found, account)
-        return found.reply(usage)
+        return found.build_reply(usage)
 
 
 def _check_ending(found: AnswerContent, account: ModelAccount) -> None:
     """Ensure that an answer is complete. Raises: ProviderError, with a separate code for each ending."""
     word = f" ({found.word})" if found.word.isprintable() and found.word else ""
     match found.ending:
-        case Ending.COMPLETE:
+        case StopReason.COMPLETE:
             return
-        case Ending.CUT_OFF:
+        case StopReason.CUT_OFF:
             remedy = f"raise repair.providers.{account.name}.max_tokens"
             raise ProviderError("provider.cut_off", f"the answer reached its token limit{word}; {remedy}")
-        case Ending.REFUSED:
+        case StopReason.REFUSED:
             raise ProviderError("provider.refused", f"{account.type} refuses to answer{word}")
-        case Ending.EMPTY:
+        case StopReason.EMPTY:
             raise ProviderError("provider.empty", f"{account.type} gave no answer{word}", retryable=True)
         case _ as never:
             assert_never(never)

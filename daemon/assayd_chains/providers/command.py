@@ -21,10 +21,10 @@ from typing import IO
 
 import structlog
 
-from assayd.aio import finish
+from assayd.aio import run_cleanup
 from assayd.errors import ProviderError
 from assayd_chains.provider import FixRequest, Reply
-from assayd_chains.providers.reading import TEXT, read
+from assayd_chains.providers.reading import TEXT, parse_in_process
 
 log = structlog.get_logger()
 
@@ -60,8 +60,8 @@ class CommandProvider:
             self._argv, _encode_request(request), timeout_s=timeout_s, environment=self._environment
         )
         passage = request.passage
-        found = await read(TEXT, printed, passage.language, passage.beginning)
-        return found.reply()
+        found = await parse_in_process(TEXT, printed, passage.language, passage.beginning)
+        return found.build_reply()
 
 
 async def run(
@@ -96,7 +96,7 @@ async def run(
         except TimeoutError as late:
             raise _failed_error(f"{argv[0]} took longer than {timeout_s:.0f} s", retryable=True) from late
         finally:
-            await finish(_end_process_tree(process), timeout_s=2 * _REAP_S)
+            await run_cleanup(_end_process_tree(process), timeout_s=2 * _REAP_S)
             _log_stderr(argv[0], complaints)
         report.seek(0)
         large = os.fstat(printed.fileno()).st_size >= FILE_BYTES

@@ -51,7 +51,7 @@ def _confine(file_bytes: int) -> None:
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     if prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) or prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
-    for capability in _LOOKING:  # only root has them, and only root may drop them
+    for capability in _LOOKING:  # only root has them and may drop them
         prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -93,7 +93,7 @@ def _wait_for(child: int) -> int:
 def _kill_descendants() -> None:
     """Kill all descendants, including orphans, which become children of this process."""
     while True:
-        for pid in _child_pids():
+        for pid in _list_child_pids():
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -104,12 +104,12 @@ def _kill_descendants() -> None:
             return
 
 
-def _child_pids() -> "list[int]":
+def _list_child_pids() -> "list[int]":
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = int(stat.read_bytes().rpartition(b")")[2].split()[1])
-        except (OSError, ValueError, IndexError):  # it has ended meanwhile
+        except (OSError, ValueError, IndexError):  # it ended meanwhile
             continue
         if parent == os.getpid():
             found.append(int(stat.parent.name))

@@ -27,7 +27,7 @@ MOST_DELAY_S = 86_400.0
 """A longer one is as good as none."""
 
 
-def refused(
+def refused_call_error(
     account: ModelAccount,
     status: int,
     *,
@@ -64,36 +64,36 @@ def refused(
 
 def key_error(account: ModelAccount) -> ProviderError:
     """Return the error for an invalid key, if the API reports it with a status other than 401."""
-    return refused(account, 401)
+    return refused_call_error(account, 401)
 
 
-def late(account: ModelAccount, timeout_s: float) -> ProviderError:
+def timeout_error(account: ModelAccount, timeout_s: float) -> ProviderError:
     """Return the error for a call that timed out."""
     return ProviderError(
         "provider.timeout", f"{account.type} did not answer within {timeout_s:.0f} s", retryable=True
     )
 
 
-def unreachable(account: ModelAccount, problem: Exception) -> ProviderError:
+def unreachable_error(account: ModelAccount, problem: Exception) -> ProviderError:
     """Return the error for a connection that failed or was interrupted."""
     kind = type(problem.__cause__ or problem).__name__
     return ProviderError("provider.unreachable", f"{account.type} can't be reached: {kind}", retryable=True)
 
 
-def garbled(account: ModelAccount) -> ProviderError:
+def malformed_answer_error(account: ModelAccount) -> ProviderError:
     """Return the error for an answer that is incomplete or in an unexpected format."""
     message = f"{account.type} sent an unreadable answer"
     return ProviderError("provider.garbled", message, retryable=True)
 
 
-def broken(account: ModelAccount, problem: Exception) -> ProviderError:
+def broken_library_error(account: ModelAccount, problem: Exception) -> ProviderError:
     """Log an undocumented exception of a vendor's library, and return the error ``provider.broken``."""
     kind = type(problem).__name__
     log.error("provider.broken", provider=account.name, problem=kind)
     return ProviderError("provider.broken", f"the library for {account.type} failed: {kind}")
 
 
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
+def parse_retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Return the seconds in a Retry-After header (RFC 9110, 10.2.3), or None without a valid header.
 
     The header contains a number or a date. A date is compared with the server's Date header, so that clocks

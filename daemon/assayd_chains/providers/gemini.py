@@ -12,8 +12,8 @@ from assayd.errors import ProviderError
 from assayd_chains.model import ReplyCost
 from assayd_chains.provider import FixRequest
 from assayd_chains.providers import failures
-from assayd_chains.providers.account import ModelAccount, create_bounded_client, load
-from assayd_chains.providers.answers import Ending, ProviderAnswer, tokens
+from assayd_chains.providers.account import ModelAccount, create_bounded_client, import_vendor_library
+from assayd_chains.providers.answers import ProviderAnswer, StopReason, parse_token_count
 
 if TYPE_CHECKING:
     from google.genai import errors
@@ -66,8 +66,8 @@ class GeminiApi:
     """A client for Gemini's API. Implements `api.Api`."""
 
     def __init__(self, account: ModelAccount) -> None:
-        load("google.genai", account=account, loggers=("google_genai", "google.auth"))
-        load("httpx2", account=account, loggers=())
+        import_vendor_library("google.genai", account=account, loggers=("google_genai", "google.auth"))
+        import_vendor_library("httpx2", account=account, loggers=())
         from google import genai
         from google.genai import types
 
@@ -95,7 +95,7 @@ class GeminiApi:
                     system_instruction=request.system,
                     response_mime_type="application/json",
                     max_output_tokens=self._account.max_tokens,
-                    should_return_http_response=True,  # unchanged: it is read elsewhere
+                    should_return_http_response=True,  # unchanged, because it is parsed elsewhere
                     http_options=types.HttpOptions(timeout=max(int(timeout_s * 1000), 1)),
                 ),
             )
@@ -104,24 +104,24 @@ class GeminiApi:
         except errors.APIError as problem:
             raise self._to_provider_error(problem) from None  # its text may repeat the request
         except httpx2.TimeoutException as problem:
-            raise failures.late(self._account, timeout_s) from problem
+            raise failures.timeout_error(self._account, timeout_s) from problem
         except httpx2.HTTPError as problem:
-            raise failures.unreachable(self._account, problem) from problem
+            raise failures.unreachable_error(self._account, problem) from problem
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as problem:
             # The library fails on answers outside its protocol.
-            raise failures.garbled(self._account) from problem
+            raise failures.malformed_answer_error(self._account) from problem
 
     def _to_provider_error(self, problem: errors.APIError) -> ProviderError:
-        details = list(_error_details(problem.details))
+        details = list(_iter_error_details(problem.details))
         if any(detail.get("reason") == _KEY_INVALID for detail in details):
             return failures.key_error(self._account)
         headers = getattr(problem.response, "headers", {})
-        return failures.refused(
+        return failures.refused_call_error(
             self._account,
             problem.code,
             said=str(problem.message),
             reason=problem.status,
-            again_in_s=failures.retry_after_s(headers) or _retry_delay_s(details),
+            again_in_s=failures.parse_retry_after_s(headers) or _find_retry_delay_s(details),
         )
 
     async def close(self) -> None:
@@ -135,33 +135,34 @@ def read_answer(content: bytes) -> ProviderAnswer:
     response = _Response.model_validate_json(content)
     spent, feedback = response.usageMetadata or _Usage(), response.promptFeedback
     usage = ReplyCost(
-        input_tokens=tokens(spent.promptTokenCount), output_tokens=tokens(spent.candidatesTokenCount)
+        input_tokens=parse_token_count(spent.promptTokenCount),
+        output_tokens=parse_token_count(spent.candidatesTokenCount),
     )
     if not response.candidates:
         blocked = (feedback.blockReason if feedback else None) or ""
-        ending = Ending.REFUSED if blocked else Ending.EMPTY
+        ending = StopReason.REFUSED if blocked else StopReason.EMPTY
         return ProviderAnswer(text="", ending=ending, word=blocked or "no candidates", usage=usage)
     candidate = response.candidates[0]
     parts = (candidate.content.parts if candidate.content else None) or []
     text = "".join(part.text for part in parts if part.text and not part.thought)
     word = candidate.finishReason or ""
     if word in _REFUSED:
-        ending = Ending.REFUSED
+        ending = StopReason.REFUSED
     elif word == _CUT_OFF:
-        ending = Ending.CUT_OFF
+        ending = StopReason.CUT_OFF
     else:
-        ending = Ending.COMPLETE if text else Ending.EMPTY
+        ending = StopReason.COMPLETE if text else StopReason.EMPTY
     return ProviderAnswer(text=text, ending=ending, word=word, usage=usage)
 
 
-def _error_details(body: object) -> Iterator[dict[str, object]]:
+def _iter_error_details(body: object) -> Iterator[dict[str, object]]:
     """Yield the details in an error such as ``{"error": {"details": [{"@type": …, "reason": …}]}}``."""
     error = body.get("error") if isinstance(body, dict) else None
     found = error.get("details") if isinstance(error, dict) else None
     yield from (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
 
 
-def _retry_delay_s(details: list[dict[str, object]]) -> float | None:
+def _find_retry_delay_s(details: list[dict[str, object]]) -> float | None:
     """Return the pause in seconds that the response body requests, e.g. ``"retryDelay": "38s"``."""
     for detail in details:
         found = _DELAY.fullmatch(str(detail.get("retryDelay", "")))

@@ -7,17 +7,17 @@ from pydantic import BaseModel
 from assayd_chains.model import ReplyCost
 from assayd_chains.provider import FixRequest
 from assayd_chains.providers import failures
-from assayd_chains.providers.account import ModelAccount, create_bounded_client, load
+from assayd_chains.providers.account import ModelAccount, create_bounded_client, import_vendor_library
 from assayd_chains.providers.answers import (
-    Ending,
     Event,
     ProviderAnswer,
-    hear,
+    StopReason,
+    get_part,
+    get_text,
     is_streamed,
     parse_events,
-    part,
-    text_at,
-    tokens,
+    parse_token_count,
+    receive_answer,
 )
 
 TYPE = "openai"
@@ -51,7 +51,7 @@ class OpenAIApi:
     """A client for OpenAI's API and for compatible servers. Implements `api.Api`."""
 
     def __init__(self, account: ModelAccount) -> None:
-        load("openai", account=account, loggers=("openai",))
+        import_vendor_library("openai", account=account, loggers=("openai",))
         import openai
 
         self._account = account
@@ -76,7 +76,7 @@ class OpenAIApi:
                     {"role": "system", "content": request.system},
                     {"role": "user", "content": request.user},
                 ],
-                # Newer models of the vendor know the first alone, many other servers the second alone.
+                # The vendor's newer models know only the first name, and many other servers only the second.
                 max_completion_tokens=most if own else openai.omit,
                 max_tokens=openai.omit if own else most,
                 # Not every compatible server accepts this; some report tokens anyway.
@@ -84,19 +84,19 @@ class OpenAIApi:
                 stream=True,
                 timeout=timeout_s,
             ) as raw:
-                return await hear(raw.http_response, text_of, request.heard)
+                return await receive_answer(raw.http_response, get_event_text, request.heard)
         except openai.APIStatusError as problem:
-            raise failures.refused(
+            raise failures.refused_call_error(
                 self._account,
                 problem.status_code,
                 said=str(problem),
                 reason=problem.code or problem.type,
-                again_in_s=failures.retry_after_s(problem.response.headers),
+                again_in_s=failures.parse_retry_after_s(problem.response.headers),
             ) from None  # its text may repeat the request
         except (openai.APITimeoutError, httpx2.TimeoutException) as problem:
-            raise failures.late(self._account, timeout_s) from problem
+            raise failures.timeout_error(self._account, timeout_s) from problem
         except (openai.APIConnectionError, httpx2.HTTPError) as problem:
-            raise failures.unreachable(self._account, problem) from problem
+            raise failures.unreachable_error(self._account, problem) from problem
 
     async def close(self) -> None:
         """Close all connections."""
@@ -109,33 +109,36 @@ def read_answer(content: bytes) -> ProviderAnswer:
         _assemble_stream(content) if is_streamed(content) else _Completion.model_validate_json(content)
     )
     spent = completion.usage or _Usage()
-    usage = ReplyCost(input_tokens=tokens(spent.prompt_tokens), output_tokens=tokens(spent.completion_tokens))
+    usage = ReplyCost(
+        input_tokens=parse_token_count(spent.prompt_tokens),
+        output_tokens=parse_token_count(spent.completion_tokens),
+    )
     if not completion.choices:
-        return ProviderAnswer(text="", ending=Ending.EMPTY, word="no choices", usage=usage)
+        return ProviderAnswer(text="", ending=StopReason.EMPTY, word="no choices", usage=usage)
     choice = completion.choices[0]
     text = choice.message.content or ""
     if choice.message.refusal or choice.finish_reason == "content_filter":
-        ending = Ending.REFUSED
+        ending = StopReason.REFUSED
     elif choice.finish_reason == "length":
-        ending = Ending.CUT_OFF
+        ending = StopReason.CUT_OFF
     else:
-        ending = Ending.COMPLETE if text else Ending.EMPTY
+        ending = StopReason.COMPLETE if text else StopReason.EMPTY
     return ProviderAnswer(text=text, ending=ending, word=choice.finish_reason or "", usage=usage)
 
 
-def text_of(event: Event) -> str:
+def get_event_text(event: Event) -> str:
     """Return the text that an event of a stream adds."""
-    return text_at(event, "choices", 0, "delta", "content")
+    return get_text(event, "choices", 0, "delta", "content")
 
 
 def _assemble_stream(content: bytes) -> _Completion:
     """Build an answer from the events of a stream. Raises: ValueError, if the answer is incomplete."""
     events = parse_events(content)
-    ended = [text for event in events if (text := text_at(event, "choices", 0, "finish_reason"))]
-    if not events or (any(part(event, "choices", 0) for event in events) and not ended):
+    ended = [text for event in events if (text := get_text(event, "choices", 0, "finish_reason"))]
+    if not events or (any(get_part(event, "choices", 0) for event in events) and not ended):
         raise ValueError("the stream is cut short")
-    refusal = "".join(text_at(event, "choices", 0, "delta", "refusal") for event in events)
-    said = {"content": "".join(map(text_of, events)), "refusal": refusal or None}
+    refusal = "".join(get_text(event, "choices", 0, "delta", "refusal") for event in events)
+    said = {"content": "".join(map(get_event_text, events)), "refusal": refusal or None}
     usage = [event["usage"] for event in events if isinstance(event.get("usage"), dict)]
     return _Completion.model_validate(
         {

@@ -19,11 +19,11 @@ from contextlib import suppress
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from assayd.aio import finish
+from assayd.aio import run_cleanup
 from assayd.errors import ProviderError
 from assayd_chains.model import ReplyCost
 from assayd_chains.provider import Reply
-from assayd_chains.providers.answers import Ending, ProviderAnswer
+from assayd_chains.providers.answers import ProviderAnswer, StopReason
 from assayd_chains.replies import parse_reply
 
 TEXT = "text"
@@ -39,7 +39,7 @@ class AnswerContent(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    ending: Ending = Ending.COMPLETE
+    ending: StopReason = StopReason.COMPLETE
     word: str = ""
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -51,7 +51,7 @@ class AnswerContent(BaseModel):
     text: str = ""
     problem: str | None = None
 
-    def reply(self, usage: ReplyCost | None = None) -> Reply:
+    def build_reply(self, usage: ReplyCost | None = None) -> Reply:
         """Return the reply that a complete answer contains."""
         return Reply(
             code=self.code,
@@ -69,7 +69,9 @@ class AnswerContent(BaseModel):
         return ReplyCost(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
 
 
-async def read(form: str, content: bytes, language: str = "", beginning: str = "") -> AnswerContent:
+async def parse_in_process(
+    form: str, content: bytes, language: str = "", beginning: str = ""
+) -> AnswerContent:
     """Parse an answer in a separate process.
 
     Args:
@@ -83,7 +85,9 @@ async def read(form: str, content: bytes, language: str = "", beginning: str = "
     """
     argv = (sys.executable, "-P", "-m", __name__, form, language, beginning)
     try:
-        process = await asyncio.create_subprocess_exec(*argv, stdin=PIPE, stdout=PIPE, env=_environment())
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=PIPE, stdout=PIPE, env=_build_environment()
+        )
     except OSError as problem:
         raise _unreadable_error(f"can't be read now: {problem.strerror}") from problem
     try:
@@ -92,14 +96,14 @@ async def read(form: str, content: bytes, language: str = "", beginning: str = "
     except (TimeoutError, ValidationError, BrokenPipeError, ConnectionResetError) as problem:
         raise _unreadable_error(f"exceeds {CPU_S} s or {MEMORY_BYTES >> 20} MiB of reading") from problem
     finally:
-        await finish(_kill_process(process), timeout_s=_END_S)
+        await run_cleanup(_kill_process(process), timeout_s=_END_S)
     if found.problem is not None:
         code, _, message = found.problem.partition(": ")
         raise ProviderError(code, message, retryable=True)
     return found
 
 
-def _environment() -> Mapping[str, str]:
+def _build_environment() -> Mapping[str, str]:
     names = ("PATH", "LANG", "PYTHONPATH")
     return {name: os.environ[name] for name in names if name in os.environ}
 
@@ -114,7 +118,7 @@ def _unreadable_error(what: str) -> ProviderError:
     return ProviderError("provider.garbled", f"the answer {what}", retryable=True)
 
 
-def found_in(form: str, content: bytes, language: str = "", beginning: str = "") -> AnswerContent:
+def parse_answer(form: str, content: bytes, language: str = "", beginning: str = "") -> AnswerContent:
     """Return the content of an answer in a vendor's format (`anthropic`, `openai`, …).
 
     This function blocks and has no timeout.
@@ -127,7 +131,7 @@ def found_in(form: str, content: bytes, language: str = "", beginning: str = "")
             input_tokens=answer.usage.input_tokens,
             output_tokens=answer.usage.output_tokens,
         )
-        if answer.ending is not Ending.COMPLETE:
+        if answer.ending is not StopReason.COMPLETE:
             return found
         patch = parse_reply(answer.text, language, beginning)
         read = {name: getattr(patch, name) for name in ("code", "files", "steps", "reason", "question")}
@@ -142,7 +146,9 @@ def _load_readers() -> Mapping[str, Callable[[bytes], ProviderAnswer]]:
     from assayd_chains.providers import anthropic, gemini, openai
 
     return {
-        TEXT: lambda content: ProviderAnswer(text=content.decode("utf-8", "replace"), ending=Ending.COMPLETE),
+        TEXT: lambda content: ProviderAnswer(
+            text=content.decode("utf-8", "replace"), ending=StopReason.COMPLETE
+        ),
         anthropic.TYPE: anthropic.read_answer,
         gemini.TYPE: gemini.read_answer,
         openai.TYPE: openai.read_answer,
@@ -155,7 +161,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     form, language, beginning = sys.argv[1:]
-    found = found_in(form, sys.stdin.buffer.read(), language, beginning)
+    found = parse_answer(form, sys.stdin.buffer.read(), language, beginning)
     sys.stdout.write(json.dumps(found.model_dump(mode="json")))
     return 0
 

@@ -23,7 +23,9 @@ class RulesProvider:
         edited = [one for one in (own, *request.others) if one.edits]
         if not edited:
             raise ProviderError("provider.no_edit", "no finding has a certain edit")
-        mended = {one.passage.name: apply(one.passage.text, apart(one.edits)) for one in edited}
+        mended = {
+            one.passage.name: apply_edits(one.passage.text, remove_overlapping(one.edits)) for one in edited
+        }
         if list(mended) == [request.passage.name]:
             reason = f"Applied the certain edits at line {_format_lines(own)}."
             return Reply(code=mended[request.passage.name], reason=reason)
@@ -32,10 +34,10 @@ class RulesProvider:
 
 
 def _format_lines(edited: EditedPart) -> str:
-    return ", ".join(str(edit.start_line) for edit in apart(edited.edits))
+    return ", ".join(str(edit.start_line) for edit in remove_overlapping(edited.edits))
 
 
-def apart(edits: Sequence[Edit]) -> list[Edit]:
+def remove_overlapping(edits: Sequence[Edit]) -> list[Edit]:
     """Return the edits in line order. Of two edits that touch each other, only the first is kept."""
     kept: list[Edit] = []
     for edit in sorted(set(edits), key=lambda e: (e.start_line, e.end_line, e.replacement)):
@@ -44,7 +46,7 @@ def apart(edits: Sequence[Edit]) -> list[Edit]:
     return kept
 
 
-def apply(text: str, edits: Sequence[Edit]) -> str:
+def apply_edits(text: str, edits: Sequence[Edit]) -> str:
     """Replace whole lines, beginning with the last edit, so that the other line numbers stay valid.
 
     An empty replacement deletes the lines.

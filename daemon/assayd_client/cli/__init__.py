@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     gc.set_threshold(_COLLECT_AFTER)
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal that cannot show a character gets a question mark
+        if hasattr(stream, "reconfigure"):  # a terminal that can't show a character shows a question mark
             stream.reconfigure(errors="replace")
     try:
         code = _run_with_errors(list(sys.argv[1:] if arguments is None else arguments))
@@ -85,7 +85,7 @@ def _run(arguments: list[str]) -> int:
     try:
         _load_program()(arguments, prog_name="assay")
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # which click makes an exit with 1 of
+        if isinstance(end.__context__, BrokenPipeError):  # which click turns into exit code 1
             raise end.__context__ from None
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     return 0
@@ -114,7 +114,7 @@ def move_address_options(arguments: list[str]) -> list[str]:
     while waiting and waiting[0] != "--":
         word = waiting.pop(0)
         option, equals, _ = word.partition("=")
-        own = option == "--token-file" and rest[:1] == ["mcp"]  # that of those who ask it
+        own = option == "--token-file" and rest[:1] == ["mcp"]  # the token of the agents that connect to it
         if option not in ADDRESS_OPTIONS or own or not (equals or waiting):
             rest.append(word)
         else:

@@ -94,7 +94,9 @@ class LazyGroup(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands in sorted order."""
         kinds = (
-            kind for kind in (*registry.list_own_kinds(), *registry.offered_kinds()) if _has_commands(kind)
+            kind
+            for kind in (*registry.list_own_kinds(), *registry.list_offered_kinds())
+            if _has_commands(kind)
         )
         return sorted([*COMMANDS, *kinds])
 
@@ -103,7 +105,7 @@ class LazyGroup(TyperGroup):
         command: Any = self.commands.get(cmd_name)
         if command is None and (found := _find_command(cmd_name)) is not None:
             command = _build_command(cmd_name, found)
-            if cmd_name in COMMANDS:  # whether there are those of a kind, settings decide
+            if cmd_name in COMMANDS:  # the settings decide whether a kind has commands
                 self.commands[cmd_name] = command
         return command
 
@@ -184,20 +186,20 @@ def _find_command(name: str) -> object | None:
     from assayd_client.cli.kinds import get_command_line
 
     reference = get_command_line(name).commands
-    return registry.resolve(reference) if reference else None
+    return registry.import_reference(reference) if reference else None
 
 
 def _has_commands(kind: str) -> bool:
     try:
-        return bool(registry.command_line(kind, (kind,)).commands)
-    except ConfigError:  # a broken package must not take the help of all other commands
+        return bool(registry.load_command_line(kind, (kind,)).commands)
+    except ConfigError:  # a broken package must not break the help of all other commands
         return False
 
 
 def _build_command(name: str, found: Any) -> Any:
     """Return the command that typer builds from a function or from a `typer.Typer`."""
     parent = typer.Typer(add_completion=False, rich_markup_mode=None)
-    parent.callback()(_do_nothing)  # so that typer makes a group, even of one command
+    parent.callback()(_do_nothing)  # so that typer creates a group even for one command
     if isinstance(found, typer.Typer):
         parent.add_typer(found, name=name)
     else:
@@ -213,7 +215,7 @@ def _do_nothing() -> None:
 def _command_summary(name: str) -> str:
     """Return the summary of a command from its source, because imports of all modules would be slower."""
     if name not in COMMANDS:
-        return registry.command_line(name, (name,)).commands_help
+        return registry.load_command_line(name, (name,)).commands_help
     module, _, defined = COMMANDS[name].partition(":")
     source = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
     pattern = rf'^def {defined}\(.*?"""(.*?)(?:\n\n|""")|^{defined} = typer\.Typer\(.*?help="(.*?)"'

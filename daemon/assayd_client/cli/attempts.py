@@ -14,7 +14,15 @@ from assayd.errors import RequestError, StoreError
 from assayd_client import Document, PlainClient
 from assayd_client.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
 from assayd_client.cli.options import AttemptId, Fields, Json, open_client
-from assayd_client.cli.terminal import StyledLine, count, line, out, plain, print_json, shorten
+from assayd_client.cli.terminal import (
+    StyledLine,
+    build_line,
+    format_count,
+    get_stdout,
+    plain,
+    print_json,
+    shorten,
+)
 from assayd_client.cli.texts import to_safe_path
 
 
@@ -73,23 +81,25 @@ def run_again(client: PlainClient, attempt_id: str, *, key: str | None = None) -
 def render_diff(attempt: Document) -> Iterator[StyledLine]:
     """Return the lines that show the differences of a replay."""
     diff = attempt["replay_diff"]
-    yield line((attempt["id"], "bold"), f"  replays {plain(attempt['replay_of'])}")
+    yield build_line((attempt["id"], "bold"), f"  replays {plain(attempt['replay_of'])}")
     if attempt["error"] is not None:
-        yield line((f"{plain(attempt['error']['code'])}: {plain(attempt['error']['message'])}", "red"))
+        yield build_line((f"{plain(attempt['error']['code'])}: {plain(attempt['error']['message'])}", "red"))
     if diff is None:
-        yield line(("The first attempt's results were deleted, so there is nothing to compare.", "yellow"))
+        yield build_line(
+            ("The first attempt's results were deleted, so there is nothing to compare.", "yellow")
+        )
         return
     verdicts = diff["verdict"]
     if diff["same"]:
-        yield line(("✓ Same result", "bold green"), f": {verdicts['after']}")
+        yield build_line(("✓ Same result", "bold green"), f": {verdicts['after']}")
         return
-    number = count(len(diff["differences"]) + diff["more"], "difference")
-    yield line((f"✗ {number}", "bold red"), f": {verdicts['before']} before, {verdicts['after']} now")
+    number = format_count(len(diff["differences"]) + diff["more"], "difference")
+    yield build_line((f"✗ {number}", "bold red"), f": {verdicts['before']} before, {verdicts['after']} now")
     for each in diff["differences"]:
         before, after = (_render_value(each["before"]), "red"), (_render_value(each["after"]), "green")
-        yield line(f"  {plain(each['field'])}: ", before, " → ", after)
+        yield build_line(f"  {plain(each['field'])}: ", before, " → ", after)
     if diff["more"]:
-        yield line((f"  … and {diff['more']} more", "dim"))
+        yield build_line((f"  … and {diff['more']} more", "dim"))
 
 
 def replay_exit_code(attempt: Document) -> int:
@@ -162,13 +172,15 @@ def list_attempts(  # noqa: PLR0913, PLR0917  (one parameter per option)
     if as_json:
         print_json(page)
         return
-    from assayd_client.cli.listing import ATTEMPT_HEADS, attempt_row, attempt_row_for_display
+    from assayd_client.cli.listing import ATTEMPT_HEADS, build_attempt_row, build_display_attempt_row
     from assayd_client.cli.terminal import print_table
 
-    screen = out()
-    today = _today()
+    screen = get_stdout()
+    today = _today_iso()
     rows = [
-        attempt_row_for_display(attempt, today, wide=wide) if screen.is_terminal else attempt_row(attempt)
+        build_display_attempt_row(attempt, today, wide=wide)
+        if screen.is_terminal
+        else build_attempt_row(attempt)
         for attempt in page["attempts"]
     ]
     print_table(screen, ATTEMPT_HEADS, rows)
@@ -186,8 +198,8 @@ def show(  # noqa: PLR0913, PLR0917  (one parameter per option)
     fields: Fields = None,
 ) -> None:
     """Show an attempt, its report, and its repair chain."""
-    from assayd_client.cli.ids import attempt_id as find
-    from assayd_client.cli.kinds import AttemptView, form_of
+    from assayd_client.cli.ids import resolve_attempt_id as find
+    from assayd_client.cli.kinds import AttemptView, get_form
     from assayd_client.cli.validate import print_attempt, print_code
 
     form = "steps" if steps else form
@@ -198,7 +210,7 @@ def show(  # noqa: PLR0913, PLR0917  (one parameter per option)
             print_code(client, attempt)
             return
         if form is not None:
-            form_of(attempt["kind"], form)(AttemptView(client=client, attempt=attempt, as_json=as_json))
+            get_form(attempt["kind"], form)(AttemptView(client=client, attempt=attempt, as_json=as_json))
             return
         print_attempt(attempt, as_json=as_json, fields=fields)
         if not as_json and (attempt["verdict"] == "failed" or attempt["parent_id"] is not None):
@@ -215,7 +227,7 @@ def logs(
     ] = "both",
 ) -> None:
     """Print the code's output; follow it while the attempt runs."""
-    from assayd_client.cli.ids import attempt_id as find
+    from assayd_client.cli.ids import resolve_attempt_id as find
 
     if stream not in {"stdout", "stderr", "both"}:
         raise RequestError("usage", "--stream must be stdout, stderr or both")
@@ -246,7 +258,7 @@ def events(
     as_json: Json = False,
 ) -> None:
     """Follow the events of one attempt until its verdict, or of all attempts."""
-    from assayd_client.cli.ids import attempt_id as find
+    from assayd_client.cli.ids import resolve_attempt_id as find
     from assayd_client.cli.listing import print_events
 
     if follow and attempt_id is not None:
@@ -261,7 +273,7 @@ def events(
 
 def cancel(context: typer.Context, attempt_id: AttemptId) -> None:
     """Cancel an attempt."""
-    from assayd_client.cli.ids import attempt_id as find
+    from assayd_client.cli.ids import resolve_attempt_id as find
 
     with open_client(context) as client:
         client.cancel(find(client, attempt_id))
@@ -269,14 +281,14 @@ def cancel(context: typer.Context, attempt_id: AttemptId) -> None:
 
 def replay(context: typer.Context, attempt_id: AttemptId, as_json: Json = False) -> None:
     """Rerun a finished attempt's submission and show differences; exits with status 1 if there are any."""
-    from assayd_client.cli.ids import attempt_id as find
+    from assayd_client.cli.ids import resolve_attempt_id as find
 
     with open_client(context) as client:
         attempt = run_again(client, find(client, attempt_id))
     if as_json:
         print_json(attempt)
     else:
-        out().lines(render_diff(attempt))
+        get_stdout().lines(render_diff(attempt))
     raise typer.Exit(replay_exit_code(attempt))
 
 
@@ -289,8 +301,8 @@ def artifacts(
     as_json: Json = False,
 ) -> None:
     """List or fetch the files in an attempt's bundle."""
-    from assayd_client.cli.ids import attempt_id as find
-    from assayd_client.cli.listing import ARTIFACT_HEADS, artifact_row
+    from assayd_client.cli.ids import resolve_attempt_id as find
+    from assayd_client.cli.listing import ARTIFACT_HEADS, build_artifact_row
     from assayd_client.cli.terminal import print_table
 
     with open_client(context) as client:
@@ -302,12 +314,12 @@ def artifacts(
     if as_json:
         print_json(attempt["artifacts"])
         return
-    screen = out()
-    rows = [artifact_row(artifact, whole=not screen.is_terminal) for artifact in attempt["artifacts"]]
+    screen = get_stdout()
+    rows = [build_artifact_row(artifact, whole=not screen.is_terminal) for artifact in attempt["artifacts"]]
     print_table(screen, ARTIFACT_HEADS, rows)
 
 
-def _today() -> str:
+def _today_iso() -> str:
     import time
 
     return time.strftime("%Y-%m-%d", time.gmtime())

@@ -64,7 +64,7 @@ def verify(  # noqa: PLR0913, PLR0917  (a parameter per option)
     age = _parse_max_age(max_age)
     if not path.exists():
         raise RequestError("usage", f"{path} doesn't exist")
-    with _attestation_errors():
+    with _report_attestation_errors():
         from assayd_attestation import verifying
 
         wanted = verifying.Wanted(kind=kind, policy=policy, max_age=age, reported=allow_reported)
@@ -85,22 +85,22 @@ def verify(  # noqa: PLR0913, PLR0917  (a parameter per option)
 @keys_app.command("new")
 def create_key(file: KeyFile) -> None:
     """Create a private key in FILE and its public key in FILE.pub."""
-    with _attestation_errors():
+    with _report_attestation_errors():
         from assayd_attestation import keys
 
-        public = keys.create(file)
+        public = keys.create_key(file)
         print(f"Private key: {file} (keep it secret; set it as attestation.key)")
-        print(f"Public key:  {keys.public_key_file(file)} (pass it to everyone who verifies bundles)")
+        print(f"Public key:  {keys.public_key_path(file)} (pass it to everyone who verifies bundles)")
     print(f"Key id:      {public.id}")
 
 
 @keys_app.command("show")
 def show_keys(file: KeyFile) -> None:
     """Print the ids of the public keys in FILE, newest first."""
-    with _attestation_errors():
+    with _report_attestation_errors():
         from assayd_attestation import keys
 
-        found = keys.read_public(file if file.suffix == ".pub" else keys.public_key_file(file))
+        found = keys.read_public(file if file.suffix == ".pub" else keys.public_key_path(file))
     for public in found:
         print(public.id)
 
@@ -108,16 +108,16 @@ def show_keys(file: KeyFile) -> None:
 @keys_app.command("rotate")
 def rotate_key(file: KeyFile) -> None:
     """Replace the private key; FILE.pub keeps the older public keys, so that old bundles stay verifiable."""
-    with _attestation_errors():
+    with _report_attestation_errors():
         from assayd_attestation import keys
 
-        public = keys.rotate(file)
+        public = keys.rotate_key(file)
         print(f"New key:    {public.id}")
-        print(f"Restart the daemon, and distribute {keys.public_key_file(file)} again.")
+        print(f"Restart the daemon, and distribute {keys.public_key_path(file)} again.")
 
 
 @contextmanager
-def _attestation_errors() -> Iterator[None]:
+def _report_attestation_errors() -> Iterator[None]:
     """Report a missing attestation package or an unusable key file as an error."""
     try:
         from assayd_attestation import keys
@@ -129,9 +129,9 @@ def _attestation_errors() -> Iterator[None]:
         raise RequestError("usage", str(error)) from error
 
 
-def public_keys(key: Path) -> tuple[PublicKey, ...]:
+def read_public_keys(key: Path) -> tuple[PublicKey, ...]:
     """Return the public keys in a file. Raises: RequestError ``usage``."""
-    with _attestation_errors():
+    with _report_attestation_errors():
         return _read_public(key)
 
 

@@ -20,20 +20,20 @@ import typer
 from assayd.errors import RequestError
 from assayd_client import ClientError, DaemonUnreachable, Document, NotFound, PlainClient
 from assayd_client.cli.exits import CANCELLED, FAILED, INTERRUPTED, TROUBLE, VALIDATED
-from assayd_client.cli.ids import find_batch_id as find_batch
+from assayd_client.cli.ids import resolve_batch_id as find_batch
 from assayd_client.cli.options import Json, open_client
-from assayd_client.cli.patience import LOOK_AGAIN_S, RetryTimer, results_of
+from assayd_client.cli.patience import LOOK_AGAIN_S, RetryTimer, iter_batch_results
 from assayd_client.cli.terminal import (
     STYLES,
     StyledLine,
-    duration,
-    line,
+    build_line,
+    format_duration,
     plain,
     print_json,
     print_result,
     shorten,
 )
-from assayd_client.cli.terminal import out as console
+from assayd_client.cli.terminal import get_stdout as console
 from assayd_client.cli.texts import stored_submission
 
 MOST_SHOWN = 15
@@ -42,7 +42,7 @@ MOST_REASONS = 3
 """How many lines are quoted with their error, for each code."""
 
 
-class Summary:
+class BatchSummary:
     """The numbers of a batch's items by verdict, rule, cause and error."""
 
     def __init__(self) -> None:
@@ -92,15 +92,15 @@ class Summary:
             ("Lines that can't be submitted", self.errors),
         ):
             if counts:
-                yield line("")
-                yield line((head, "bold"))
+                yield build_line("")
+                yield build_line((head, "bold"))
                 for name, number in counts.most_common(MOST_SHOWN):
                     places = self._format_lines(name) if counts is self.errors else ""
-                    yield line(f"{number:>8} {plain(name)}{places}", hang=9)
+                    yield build_line(f"{number:>8} {plain(name)}{places}", hang=9)
                     reasons = self._reasons[name] if counts is self.errors else ()
-                    yield from (line(f"{'':>11}{shorten(said, 300)}", hang=13) for said in reasons)
+                    yield from (build_line(f"{'':>11}{shorten(said, 300)}", hang=13) for said in reasons)
                 if len(counts) > MOST_SHOWN:
-                    yield line((f"         … and {len(counts) - MOST_SHOWN} more", "dim"))
+                    yield build_line((f"         … and {len(counts) - MOST_SHOWN} more", "dim"))
 
     def _format_lines(self, code: str) -> str:
         """Return the line numbers to which an error applies, truncated if there are many."""
@@ -119,7 +119,7 @@ class BatchOutputs:
     as_json: bool = False
 
 
-def write_files(client: PlainClient, batch: Document, source: Path, outputs: BatchOutputs) -> Summary:
+def write_files(client: PlainClient, batch: Document, source: Path, outputs: BatchOutputs) -> BatchSummary:
     """Write the requested files and return the summary.
 
     Raises: RequestError ``file.unwritable``.
@@ -133,10 +133,10 @@ def write_files(client: PlainClient, batch: Document, source: Path, outputs: Bat
 
 def _write_results(
     client: PlainClient, batch: Document, source: Path, outputs: BatchOutputs, files: ExitStack
-) -> Summary:
+) -> BatchSummary:
     from assayd_client.cli.reports import JunitWriter, SarifWriter
 
-    summary, folder = Summary(), outputs.folder
+    summary, folder = BatchSummary(), outputs.folder
     adders: list[Callable[[Document], None]] = [summary.add]
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -147,7 +147,7 @@ def _write_results(
     if outputs.sarif is not None:
         rules = [rule for kind in client.kinds()["kinds"] for rule in kind["rules"]]
         adders.append(files.enter_context(SarifWriter(_open_output(outputs.sarif, files), source, rules)).add)
-    for result in results_of(client, batch["id"]):
+    for result in iter_batch_results(client, batch["id"]):
         for add in adders:
             add(result)
     if folder is not None:
@@ -165,7 +165,7 @@ RATE_OVER_S = 30.0
 """The rate is that of the last seconds, so that it follows what the daemon does now."""
 
 
-class Rate:
+class ThroughputMeter:
     """A measurement of the number of items that ended per second in the recent past."""
 
     def __init__(self) -> None:
@@ -178,7 +178,7 @@ class Rate:
             self._seen.popleft()
 
     @property
-    def per_second(self) -> float:
+    def items_per_second(self) -> float:
         """Return the measured rate, or 0 if it isn't known yet."""
         (began, first), (ended, last) = self._seen[0], self._seen[-1]
         return (last - first) / (ended - began) if ended > began else 0.0
@@ -187,14 +187,14 @@ class Rate:
         """Return the estimated remaining time as text."""
         if not waiting:
             return "0:00"
-        if not self.per_second:
+        if not self.items_per_second:
             return "-:--"
-        seconds = round(waiting / self.per_second)
+        seconds = round(waiting / self.items_per_second)
         hours, rest = divmod(seconds, 3600)
         return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
 
 
-def follow(client: PlainClient, batch: Document) -> Document:
+def follow_batch(client: PlainClient, batch: Document) -> Document:
     """Follow a batch until it ends, and return the finished batch.
 
     Raises: ClientError, if the daemon stays unreachable.
@@ -211,14 +211,17 @@ def follow(client: PlainClient, batch: Document) -> Document:
         disable=not sys.stderr.isatty(),
     ) as bar:
         task = bar.add_task(plain(batch["name"]), total=batch["counts"]["total"], told="")
-        rate, patience = Rate(), RetryTimer()
+        rate, patience = ThroughputMeter(), RetryTimer()
         while True:
             try:
                 for event in client.batch_events(batch["id"]):
                     counts = event.body
                     rate.note(time.monotonic(), counts["total"] - counts["waiting"])
                     bar.update(
-                        task, total=counts["total"], completed=_count_done(counts), told=told(counts, rate)
+                        task,
+                        total=counts["total"],
+                        completed=_count_done(counts),
+                        told=format_progress(counts, rate),
                     )
                     patience.answered()
                 batch = client.batch(batch["id"])
@@ -235,10 +238,10 @@ def follow(client: PlainClient, batch: Document) -> Document:
                 time.sleep(LOOK_AGAIN_S)
 
 
-def told(counts: Document, rate: Rate) -> str:
+def format_progress(counts: Document, rate: ThroughputMeter) -> str:
     """Return the text to be shown next to the progress bar."""
     failed = counts["failed"] + counts["error"] + counts["cancelled"]
-    return f"{failed} failed · {rate.per_second:.1f}/s · {rate.remaining(counts['waiting'])} left"
+    return f"{failed} failed · {rate.items_per_second:.1f}/s · {rate.remaining(counts['waiting'])} left"
 
 
 def _count_done(counts: Document) -> int:
@@ -260,7 +263,7 @@ def generate_name(file: Path) -> str:
     return f"{stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{token_hex(2)}"
 
 
-def require_new(client: PlainClient, name: str, file: Path) -> None:
+def require_new_batch(client: PlainClient, name: str, file: Path) -> None:
     """Ensure that the batch doesn't exist yet. Raises: RequestError ``batch.exists``, with the remedy."""
     try:
         client.batch(name)
@@ -289,7 +292,7 @@ def send_and_follow(
         _print_remarks(batch)
         return batch
 
-    return follow_and_show(client, send, file, outputs, hint=_resume_hint(name, file))
+    return follow_and_show(client, send, file, outputs, hint=_format_resume_hint(name, file))
 
 
 def follow_and_show(
@@ -300,7 +303,7 @@ def follow_and_show(
     A keyboard interrupt, or an unreachable daemon, prints `hint` and leaves the batch running.
     """
     try:
-        batch = follow(client, begin())
+        batch = follow_batch(client, begin())
         summary = _summarise_items(client, batch, file, outputs)
     except KeyboardInterrupt:
         print(hint, file=sys.stderr)
@@ -312,7 +315,7 @@ def follow_and_show(
     if outputs.as_json:
         print_json(summary.document(batch))
     else:
-        console().lines((*status_lines(batch), *summary.lines(), *_next_step_lines(batch)))
+        console().lines((*iter_status_lines(batch), *summary.lines(), *_iter_next_step_lines(batch)))
     return exit_code(batch["counts"])
 
 
@@ -325,20 +328,20 @@ def exit_code(counts: Document) -> int:
     return FAILED if counts["failed"] else VALIDATED
 
 
-def status_lines(batch: Document) -> Iterator[StyledLine]:
+def iter_status_lines(batch: Document) -> Iterator[StyledLine]:
     """Yield the lines that show the progress of a batch."""
     counts = batch["counts"]
     done = f"{counts['total'] - counts['waiting']} of {counts['total']} done"
-    yield line((plain(batch["name"]), "bold"), f"  {batch['state']}, {done}{_format_duration(batch)}")
+    yield build_line((plain(batch["name"]), "bold"), f"  {batch['state']}, {done}{_format_duration(batch)}")
     for verdict in ("validated", "failed", "error", "cancelled"):
         if counts[verdict]:
             bad = counts["malformed"] if verdict == "error" else 0
             malformed = f" ({bad} of them can't be submitted)" if bad else ""
-            yield line((f"{counts[verdict]:>8} {verdict}", STYLES[verdict]), malformed)
+            yield build_line((f"{counts[verdict]:>8} {verdict}", STYLES[verdict]), malformed)
     if counts["waiting"]:
-        yield line(f"{counts['waiting']:>8} waiting ({counts['running']} of them running)")
+        yield build_line(f"{counts['waiting']:>8} waiting ({counts['running']} of them running)")
     if batch["state"] == "open":
-        yield line(
+        yield build_line(
             ("Not all lines have arrived; send the rest with: assay batch resume NAME FILE.jsonl", "yellow")
         )
 
@@ -347,25 +350,27 @@ def _format_duration(batch: Document) -> str:
     if batch["finished_at"] is None:
         return ""
     began, ended = (datetime.fromisoformat(batch[name]) for name in ("created_at", "finished_at"))
-    return f" in {duration((ended - began).total_seconds() * 1000)}"
+    return f" in {format_duration((ended - began).total_seconds() * 1000)}"
 
 
-def _next_step_lines(batch: Document) -> Iterator[StyledLine]:
+def _iter_next_step_lines(batch: Document) -> Iterator[StyledLine]:
     """Yield the command that lists the unvalidated items, if there are any."""
     counts = batch["counts"]
     if counts["total"] > counts["validated"]:
-        yield line("")
-        yield line(
+        yield build_line("")
+        yield build_line(
             f"Show the lines that weren't validated: assay batch results {plain(batch['name'])} --failed",
             hang=None,
         )
         again = f"assay batch results {plain(batch['name'])} --failed --lines | assay batch run -"
-        yield line(f"Run these lines again: {again}", hang=None)
+        yield build_line(f"Run these lines again: {again}", hang=None)
     if counts["error"] > counts["malformed"]:
-        yield line(f"Run the internal errors again: assay batch retry {plain(batch['name'])}", hang=None)
+        yield build_line(
+            f"Run the internal errors again: assay batch retry {plain(batch['name'])}", hang=None
+        )
 
 
-def batch_row(batch: Document) -> Sequence[str]:
+def build_batch_row(batch: Document) -> Sequence[str]:
     """Return the cells of a batch's row in a table."""
     counts = batch["counts"]
     numbers = (counts["total"] - counts["waiting"], counts["total"])
@@ -409,18 +414,18 @@ def _print_remarks(batch: Document) -> None:
         )
 
 
-def _resume_hint(name: str, file: Path) -> str:
+def _format_resume_hint(name: str, file: Path) -> str:
     return (
         f"assay: batch {name} continues in the daemon; follow it with: assay batch resume {name} {file}\n"
         f"assay: or stop it with: assay batch cancel {name}"
     )
 
 
-def _summarise_items(client: PlainClient, batch: Document, file: Path, outputs: BatchOutputs) -> Summary:
+def _summarise_items(client: PlainClient, batch: Document, file: Path, outputs: BatchOutputs) -> BatchSummary:
     """Read all items once to create the summary and the requested files from them."""
     if outputs.folder or outputs.junit or outputs.sarif:
         return write_files(client, batch, file, outputs)
-    summary, after, patience = Summary(), 0, RetryTimer()
+    summary, after, patience = BatchSummary(), 0, RetryTimer()
     while True:
         try:
             page = client.batch_items(batch["id"], after=after, limit=1000)
@@ -441,7 +446,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Batch: name, id, uniq
 File = Annotated[
     Path,
     typer.Argument(
-        metavar="FILE.jsonl", help="File with one submission per line, as JSON; - is standard input."
+        metavar="FILE.jsonl", help="File with one submission per build_line, as JSON; - is standard input."
     ),
 ]
 Concurrency = Annotated[
@@ -477,7 +482,7 @@ def run_batch(  # noqa: PLR0913, PLR0917  (one parameter per option)
     """Submit a file as a new batch, wait for it, and show the result."""
     with open_client(context) as client:
         chosen = name or generate_name(file)
-        require_new(client, chosen, file)
+        require_new_batch(client, chosen, file)
         outputs = BatchOutputs(folder=out, junit=junit, sarif=sarif, as_json=as_json)
         code = send_and_follow(
             client, chosen, file, outputs, concurrency=concurrency, dedupe=dedupe or None, webhook=webhook
@@ -519,7 +524,9 @@ def retry_batch(
     with open_client(context) as client:
         name = client.batch(find_batch(client, name))["name"]
         begin = partial(client.retry_batch_errors, name)
-        code = follow_and_show(client, begin, Path(name), outputs, hint=_resume_hint(name, Path("FILE")))
+        code = follow_and_show(
+            client, begin, Path(name), outputs, hint=_format_resume_hint(name, Path("FILE"))
+        )
     raise typer.Exit(code)
 
 
@@ -531,7 +538,7 @@ def show_batch(context: typer.Context, name: Name, as_json: Json = False) -> Non
     if as_json:
         print_json(batch)
     else:
-        console().lines(status_lines(batch))
+        console().lines(iter_status_lines(batch))
 
 
 @batch_app.command("list")
@@ -543,7 +550,7 @@ def list_batches(
     """List batches, newest first."""
     with open_client(context) as client:
         page = client.batches(limit=limit)
-    print_result(page, BATCH_HEADS, map(batch_row, page["batches"]), as_json=as_json)
+    print_result(page, BATCH_HEADS, map(build_batch_row, page["batches"]), as_json=as_json)
 
 
 @batch_app.command("results")
@@ -563,12 +570,12 @@ def print_results(
         for result in client.batch_results(find_batch(client, name)):
             if failed and result["verdict"] == "validated":
                 continue
-            shown = _submitted(client, result) if lines else result
+            shown = _get_submission(client, result) if lines else result
             if shown is not None:
                 sys.stdout.write(json.dumps(shown, ensure_ascii=sys.stdout.isatty()) + "\n")
 
 
-def _submitted(client: PlainClient, result: Document) -> Document | None:
+def _get_submission(client: PlainClient, result: Document) -> Document | None:
     """Return the submission of a line; None, with a note, if it was malformed or its bundle was deleted."""
     found = stored_submission(client, result["attempt"]) if result["attempt"] else None
     if found is None:

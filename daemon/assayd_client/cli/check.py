@@ -19,12 +19,12 @@ from assayd.errors import RequestError
 from assayd.ports.command_line import FileOptions
 from assayd_client import Document, PlainClient
 from assayd_client.cli.exits import CANCELLED, FAILED, OF_VERDICT, TROUBLE, VALIDATED
-from assayd_client.cli.kinds import files_reader
+from assayd_client.cli.kinds import get_files_reader
 from assayd_client.cli.options import Junit, open_client
-from assayd_client.cli.report import Origin
-from assayd_client.cli.submitting import read_files, run, with_file
-from assayd_client.cli.terminal import out
-from assayd_client.cli.validate import ReportFiles, put
+from assayd_client.cli.report import SubmissionOrigin
+from assayd_client.cli.submitting import add_file_label, read_files, submit_and_wait
+from assayd_client.cli.terminal import get_stdout
+from assayd_client.cli.validate import ReportFiles, write_report
 
 NAME = ".assay.toml"
 KEYS: Mapping[str, type] = {
@@ -47,13 +47,13 @@ ReadText = Callable[[Path], bytes | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Project:
+class CheckProject:
     """The contents of a `.assay.toml` and the path of its folder."""
 
     root: Path
     tables: tuple[Mapping[str, Any], ...]
 
-    def table_of(self, path: Path) -> Mapping[str, Any] | None:
+    def find_table(self, path: Path) -> Mapping[str, Any] | None:
         """Return the table that applies to a file, or None if no table matches."""
         try:
             relative = path.relative_to(self.root).as_posix()
@@ -68,14 +68,14 @@ class Project:
         """
         folders: set[Path] = set()
         for path in sorted(self.root.rglob("*")):
-            table = self.table_of(path) if path.is_file() and not path.is_symlink() else None
-            if table is None or (is_folder(table) and path.parent in folders):
+            table = self.find_table(path) if path.is_file() and not path.is_symlink() else None
+            if table is None or (submits_folder(table) and path.parent in folders):
                 continue
             folders.add(path.parent)
             yield path
 
 
-def find_project(path: Path) -> Project | None:
+def find_project(path: Path) -> CheckProject | None:
     """Return the project of a file from the nearest `.assay.toml` above the file, or None.
 
     Raises: RequestError ``project``, with a description of the error in `.assay.toml`.
@@ -86,7 +86,7 @@ def find_project(path: Path) -> Project | None:
     return None
 
 
-def read_project(path: Path) -> Project:
+def read_project(path: Path) -> CheckProject:
     """Parse a `.assay.toml`. Raises: RequestError ``project``."""
     _require_trusted(path)
     import tomllib
@@ -100,7 +100,7 @@ def read_project(path: Path) -> Project:
         raise RequestError("project", f"{path}: only [[file]] tables are allowed")
     for table in tables:
         _require_known_keys(path, table)
-    return Project(root=path.parent, tables=tuple(tables))
+    return CheckProject(root=path.parent, tables=tuple(tables))
 
 
 def _require_trusted(path: Path) -> None:
@@ -119,7 +119,7 @@ def _require_known_keys(path: Path, table: object) -> None:
         raise RequestError("project", f"{path}: [[file]] must be a table, not {table!r}")
     for key, value in table.items():
         if key not in KEYS:
-            message = f"{path}: [[file]]: unknown key {key}{did_you_mean.hint(key, KEYS)}"
+            message = f"{path}: [[file]]: unknown key {key}{did_you_mean.did_you_mean_hint(key, KEYS)}"
             raise RequestError("project", f"{message}; known keys: {', '.join(KEYS)}")
         if not isinstance(value, KEYS[key]):
             message = f"{path}: [[file]]: {key} must be {TYPE_NAMES[KEYS[key]]}, not {value!r}"
@@ -128,19 +128,19 @@ def _require_known_keys(path: Path, table: object) -> None:
         raise RequestError("project", f"{path}: every [[file]] table requires match and kind")
 
 
-def is_folder(table: Mapping[str, Any]) -> bool:
+def submits_folder(table: Mapping[str, Any]) -> bool:
     """Return whether the complete folder of a file is submitted instead of only the file."""
     return bool(table.get("folder", table["kind"] in FOLDER_KINDS))
 
 
-def submission_of(
+def build_submission(
     path: Path, table: Mapping[str, Any], newer: ReadText = lambda _: None
-) -> tuple[dict[str, object], Origin]:
+) -> tuple[dict[str, object], SubmissionOrigin]:
     """Return a file's submission, and the origin to which the findings' positions refer.
 
     Raises: RequestError, with the name of the file that causes the error.
     """
-    read = read_files([path.parent if is_folder(table) else path])
+    read = read_files([path.parent if submits_folder(table) else path])
     texts: dict[str, bytes] = {}
     for name, (file, content) in read.items():
         text = newer(file)
@@ -150,14 +150,18 @@ def submission_of(
         input=table.get("input"),
         extra=table.get("options", {}),
     )
-    payload = dict(files_reader(table["kind"])(texts, options))
+    payload = dict(get_files_reader(table["kind"])(texts, options))
     if "cases" in table:
         payload["cases"] = table["cases"]
     submission: dict[str, object] = {"kind": table["kind"], "payload": payload}
-    submission["labels"] = with_file(table.get("labels", {}), [path.parent if is_folder(table) else path])
+    submission["labels"] = add_file_label(
+        table.get("labels", {}), [path.parent if submits_folder(table) else path]
+    )
     if "policy" in table:
         submission["policy"] = table["policy"]
-    return submission, Origin(paths={name: str(file) for name, (file, _) in read.items()}, texts=texts)
+    return submission, SubmissionOrigin(
+        paths={name: str(file) for name, (file, _) in read.items()}, texts=texts
+    )
 
 
 WORST = (TROUBLE, CANCELLED, FAILED, VALIDATED)
@@ -184,24 +188,24 @@ def check(
     reports = ReportFiles(sarif=sarif, junit=junit)
     reports.require_one_on_stdout()
     for named in files:
-        if not named.exists():  # before anything is submitted: a slip of the hand would pass every time
+        if not named.exists():  # before anything is submitted, because a mistyped pattern would always pass
             raise RequestError("file.unreadable", f"{named}: no such file or directory")
-    done: list[tuple[Document, Origin]] = []
+    done: list[tuple[Document, SubmissionOrigin]] = []
     with open_client(context) as client:
         for path, project in _select_files(files):
-            table = project.table_of(path)
+            table = project.find_table(path)
             if table is None:
                 continue
-            submission, found = submission_of(path, table)
+            submission, found = build_submission(path, table)
             origin = replace(found, paths={name: _relative_path(file) for name, file in found.paths.items()})
-            attempt = run(client, submission, show_progress=False, origin=origin)
+            attempt = submit_and_wait(client, submission, show_progress=False, origin=origin)
             done.append((attempt, origin))
-            if not reports.take_stdout:
-                _show(path, attempt, origin, verbose=verbose)
+            if not reports.uses_stdout:
+                _print_result(path, attempt, origin, verbose=verbose)
         _write_reports(client, done, reports)
     if not done and not files:
         raise RequestError("check.none", f"no [[file]] table in {NAME} matches a file here")
-    if not done:  # as in a commit that changes none of them
+    if not done:  # as in a commit that changes no matching file
         print(
             f"assay: nothing to check: no [[file]] table in {NAME} matches the named files", file=sys.stderr
         )
@@ -210,7 +214,7 @@ def check(
     raise typer.Exit(next(code for code in WORST if code in codes))
 
 
-def _select_files(files: Sequence[Path]) -> Iterator[tuple[Path, Project]]:
+def _select_files(files: Sequence[Path]) -> Iterator[tuple[Path, CheckProject]]:
     """Yield the files with their projects.
 
     A folder that is one submission is yielded only once, as one of its files.
@@ -226,10 +230,10 @@ def _select_files(files: Sequence[Path]) -> Iterator[tuple[Path, Project]]:
                 "that contains match, kind and the kind's required keys",
             )
         for file in project.files() if path.is_dir() else (path,):
-            table = project.table_of(file)
+            table = project.find_table(file)
             if path.is_dir() and path not in file.parents:
                 continue
-            if table is not None and is_folder(table):
+            if table is not None and submits_folder(table):
                 if file.parent in folders:
                     continue
                 folders.add(file.parent)
@@ -244,25 +248,25 @@ def _relative_path(path: str | Path) -> str:
         return str(path)
 
 
-def _show(path: Path, attempt: Document, origin: Origin, *, verbose: bool) -> None:
-    from assayd_client.cli.report import render, verdict_line
-    from assayd_client.cli.terminal import line
+def _print_result(path: Path, attempt: Document, origin: SubmissionOrigin, *, verbose: bool) -> None:
+    from assayd_client.cli.report import build_verdict_line, iter_report_lines
+    from assayd_client.cli.terminal import build_line
 
     if verbose or attempt["verdict"] != "validated":
-        screen = out()
-        screen.lines(render(attempt, origin, width=screen.width))
+        screen = get_stdout()
+        screen.lines(iter_report_lines(attempt, origin, width=screen.width))
     else:
-        out().print(line(f"{_relative_path(path)}: ") + verdict_line(attempt))
+        get_stdout().print(build_line(f"{_relative_path(path)}: ") + build_verdict_line(attempt))
 
 
 def _write_reports(
-    client: PlainClient, done: Sequence[tuple[Document, Origin]], reports: ReportFiles
+    client: PlainClient, done: Sequence[tuple[Document, SubmissionOrigin]], reports: ReportFiles
 ) -> None:
-    from assayd_client.cli.reports import junit_suite, sarif, sarif_log
+    from assayd_client.cli.reports import build_sarif, build_sarif_log, render_junit_suite
 
     if reports.sarif is not None:
         rules = {rule["id"]: rule for kind in client.kinds()["kinds"] for rule in kind["rules"]}
-        runs = [run for attempt, origin in done for run in sarif(attempt, origin, rules)["runs"]]
-        put(reports.sarif, json.dumps(sarif_log(runs), indent=1) + "\n")
+        runs = [run for attempt, origin in done for run in build_sarif(attempt, origin, rules)["runs"]]
+        write_report(reports.sarif, json.dumps(build_sarif_log(runs), indent=1) + "\n")
     if reports.junit is not None:
-        put(reports.junit, junit_suite([attempt for attempt, _ in done]))
+        write_report(reports.junit, render_junit_suite([attempt for attempt, _ in done]))

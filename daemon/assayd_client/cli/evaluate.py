@@ -14,12 +14,12 @@ import typer
 
 from assayd.errors import RequestError
 from assayd_client import Document
-from assayd_client.cli.batch import BatchOutputs, follow, write_files
+from assayd_client.cli.batch import BatchOutputs, follow_batch, write_files
 from assayd_client.cli.exits import TROUBLE
 from assayd_client.cli.options import open_client
 from assayd_client.cli.submitting import LABEL
-from assayd_client.cli.terminal import out, print_json, print_table
-from assayd_client.hidden_tests import Problem, parse_problem
+from assayd_client.cli.terminal import get_stdout, print_json, print_table
+from assayd_client.hidden_tests import BenchmarkTask, parse_problem
 
 TASK_LABEL = "task"
 """Label of each attempt with its task, by which the console groups them."""
@@ -50,17 +50,21 @@ def evaluate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as a JSON object.")] = False,
 ) -> None:
     """Score model answers with hidden tests and print pass@k; rerun to resume after an interruption."""
-    chosen = _read_k(k)
+    chosen = _parse_k(k)
     tasks = {problem.task_id: problem for problem in _read_problems(problems)}
     answers = list(_read_samples(samples, tasks))
-    lines = [_submission_line(tasks[task], code, timeout) for task, code in answers]
+    lines = [_build_submission_line(tasks[task], code, timeout) for task, code in answers]
     made_up = f"evaluate-{hashlib.sha256(b''.join(lines)).hexdigest()[:16]}"
     with open_client(context) as client:
         batch = client.send_batch(lines, name=name or made_up, concurrency=concurrency)
-        batch = follow(client, batch)
+        batch = follow_batch(client, batch)
         write_files(client, batch, samples, BatchOutputs(junit=junit))
-        rows = _task_rows([task for task, _ in answers], client.batch_results(batch["id"]))
-    figures = {"batch": batch["name"], "tasks": rows, "pass_at": [pass_at(rows, each) for each in chosen]}
+        rows = _build_task_rows([task for task, _ in answers], client.batch_results(batch["id"]))
+    figures = {
+        "batch": batch["name"],
+        "tasks": rows,
+        "pass_at": [estimate_pass_at_k(rows, each) for each in chosen],
+    }
     if as_json:
         print_json(figures)
     else:
@@ -69,7 +73,7 @@ def evaluate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         raise typer.Exit(TROUBLE)
 
 
-def pass_at(rows: Sequence[Document], k: int) -> Document:
+def estimate_pass_at_k(rows: Sequence[Document], k: int) -> Document:
     """Return the unbiased estimate of pass@k with a 95 % interval, over tasks with at least k samples.
 
     Source: 1 - C(n - c, k) / C(n, k) for n samples of which c pass; the interval applies to the mean over
@@ -91,16 +95,16 @@ def pass_at(rows: Sequence[Document], k: int) -> Document:
     }
 
 
-def _task_rows(tasks: Sequence[str], results: Iterator[Document]) -> list[Document]:
+def _build_task_rows(tasks: Sequence[str], results: Iterator[Document]) -> list[Document]:
     """Return a row for each task, with its mean score and its numbers of samples by result."""
     found: defaultdict[str, list[tuple[str | None, float]]] = defaultdict(list)
     for result in results:
         report = (result["attempt"] or {}).get("report") or {}
         found[tasks[result["line"] - 1]].append((result["verdict"], report.get("score") or 0.0))
-    return [_task_row(task, judged) for task, judged in found.items()]
+    return [_build_task_row(task, judged) for task, judged in found.items()]
 
 
-def _task_row(task: str, judged: Sequence[tuple[str | None, float]]) -> Document:
+def _build_task_row(task: str, judged: Sequence[tuple[str | None, float]]) -> Document:
     scores = [score for verdict, score in judged if verdict in {"validated", "failed"}]
     return {
         "task": task,
@@ -114,7 +118,7 @@ def _task_row(task: str, judged: Sequence[tuple[str | None, float]]) -> Document
 def _print_figures(figures: Document) -> None:
     heads = ("task", "samples", "passed", "mean score", "not judged")
     rows = [[str(row[name]) for name in row] for row in figures["tasks"]]
-    print_table(out(), heads, rows)
+    print_table(get_stdout(), heads, rows)
     for found in figures["pass_at"]:
         shown = "no task has enough samples"
         if found["estimate"] is not None:
@@ -123,7 +127,7 @@ def _print_figures(figures: Document) -> None:
         print(f"pass@{found['k']} {shown}")
 
 
-def _read_k(text: str) -> list[int]:
+def _parse_k(text: str) -> list[int]:
     """Return the values of k on the command line. Raises: RequestError ``usage``."""
     parts = text.split(",")
     if not all(part.strip().isdigit() and int(part) > 0 for part in parts):
@@ -131,7 +135,7 @@ def _read_k(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _read_problems(path: Path) -> Iterator[Problem]:
+def _read_problems(path: Path) -> Iterator[BenchmarkTask]:
     for number, task in _read_objects(path):
         try:
             yield parse_problem(task)
@@ -139,7 +143,7 @@ def _read_problems(path: Path) -> Iterator[Problem]:
             raise RequestError(problem.code, f"{path}:{number}: {problem.message}") from problem
 
 
-def _read_samples(path: Path, tasks: dict[str, Problem]) -> Iterator[tuple[str, str]]:
+def _read_samples(path: Path, tasks: dict[str, BenchmarkTask]) -> Iterator[tuple[str, str]]:
     """Yield the task and the code of every sample. Raises: RequestError ``sample.form``."""
     for number, sample in _read_objects(path):
         task = str(sample.get("task_id", ""))
@@ -147,7 +151,7 @@ def _read_samples(path: Path, tasks: dict[str, Problem]) -> Iterator[tuple[str, 
             raise RequestError("sample.form", f"{path}:{number}: no problem has the task_id {task!r}")
         if "completion" not in sample and "solution" not in sample:
             raise RequestError("sample.form", f"{path}:{number}: a sample needs a completion or a solution")
-        yield task, tasks[task].code_of(sample)
+        yield task, tasks[task].build_code(sample)
 
 
 def _read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -170,7 +174,7 @@ def _read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, found
 
 
-def _submission_line(problem: Problem, code: str, timeout_s: float | None) -> bytes:
+def _build_submission_line(problem: BenchmarkTask, code: str, timeout_s: float | None) -> bytes:
     submission = problem.hidden.submission(code, timeout_s=timeout_s)
     if LABEL.fullmatch(problem.task_id):
         submission["labels"] = {TASK_LABEL: problem.task_id}

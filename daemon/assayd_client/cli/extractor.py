@@ -19,12 +19,20 @@ import typer
 
 from assayd.errors import RequestError
 from assayd_client import Document, PlainClient
-from assayd_client.applying import Applied, read_applied
+from assayd_client.applying import Applied, parse_path_result
 from assayd_client.cli.exits import FAILED, INTERRUPTED
 from assayd_client.cli.library import Entry, find_entry
 from assayd_client.cli.options import Json, open_client
-from assayd_client.cli.terminal import StyledLine, count, line, out, plain, print_json, shorten
-from assayd_client.shapes import Tally, compared
+from assayd_client.cli.terminal import (
+    StyledLine,
+    build_line,
+    format_count,
+    get_stdout,
+    plain,
+    print_json,
+    shorten,
+)
+from assayd_client.shapes import ResultTally, compare_tallies
 from assayd_client.trees import TreeWalk
 
 STDOUT = Path("-")
@@ -78,7 +86,7 @@ class ResultsFile:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def read(self, tally: Tally) -> str | None:
+    def read(self, tally: ResultTally) -> str | None:
         """Count the lines of an earlier run, remove an incomplete last line, and return the last path.
 
         Raises: RequestError ``file.unreadable``, if the file contains lines of another run.
@@ -100,7 +108,7 @@ class ResultsFile:
     def _parse_earlier(self, number: int, text: bytes) -> Applied:
         try:
             document = json.loads(text)
-            one, entry = read_applied(document), document["entry"]
+            one, entry = parse_path_result(document), document["entry"]
             below = Path(one.path).is_relative_to(self._tree)
         except (ValueError, KeyError, TypeError) as problem:
             message = f"{self._path}, line {number}: not a result of `assay extractor apply`"
@@ -155,7 +163,7 @@ class _ProgressLine:
         self.began = self._shown = time.monotonic()
         self._visible = sys.stderr.isatty()
 
-    def show(self, tally: Tally, *, last: bool = False) -> None:
+    def print_progress(self, tally: ResultTally, *, last: bool = False) -> None:
         now = time.monotonic()
         if self._visible and (last or now - self._shown > 0.5):
             self._shown = now
@@ -171,7 +179,9 @@ def apply_to_tree(
     tree: Tree,
     jsonl: Annotated[
         Path | None,
-        typer.Option(metavar="OUT", help="Write one JSON line per path to this file; - is standard output."),
+        typer.Option(
+            metavar="OUT", help="Write one JSON build_line per path to this file; - is standard output."
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue OUT after its last path, with the same entry.")
@@ -188,20 +198,25 @@ def apply_to_tree(
     if as_json and jsonl == STDOUT:
         raise RequestError("usage", "--json and --jsonl - both write to standard output; choose one")
     with open_client(context) as client:
-        found, tally = find_entry(client, entry), Tally()
-        with ResultsFile(jsonl, _versioned_name(found), tree, resume=resume) as results:
+        found, tally = find_entry(client, entry), ResultTally()
+        with ResultsFile(jsonl, _format_versioned_name(found), tree, resume=resume) as results:
             walk = TreeWalk(tree)
             try:
                 _apply_entry(client, found, walk, tally, results)
             except KeyboardInterrupt:
                 hint = f"; to continue, pass --resume --jsonl {plain(str(jsonl))}" if results.is_file else ""
-                print(f"assay: interrupted after {count(tally.paths, 'path')}{hint}", file=sys.stderr)
+                print(f"assay: interrupted after {format_count(tally.paths, 'path')}{hint}", file=sys.stderr)
                 raise typer.Exit(INTERRUPTED) from None
-    summary = {"entry": _versioned_name(found), "tree": str(tree), "links": walk.links, **tally.document()}
+    summary = {
+        "entry": _format_versioned_name(found),
+        "tree": str(tree),
+        "links": walk.links,
+        **tally.document(),
+    }
     if as_json:
         print_json(summary)
     elif jsonl != STDOUT:
-        out().lines(_summary_lines(summary))
+        get_stdout().lines(_iter_summary_lines(summary))
     if tally.failed:
         raise typer.Exit(FAILED)
 
@@ -235,16 +250,16 @@ def drift(
     """
     _require_folder(tree)
     with open_client(context) as client:
-        found, now = find_entry(client, entry), Tally()
-        cases = _approved_cases(client, found)
-        before = Tally()
+        found, now = find_entry(client, entry), ResultTally()
+        cases = _get_approved_cases(client, found)
+        before = ResultTally()
         for case in cases:
             before.add(case["name"], case["result"])
         _apply_entry(client, found, TreeWalk(tree), now, ResultsFile(None, "", tree, resume=False))
         change = {
-            "entry": _versioned_name(found),
+            "entry": _format_versioned_name(found),
             "tree": str(tree),
-            **compared(before, now),
+            **compare_tallies(before, now),
             "threshold": threshold,
         }
         drifted = change["drift"] > threshold
@@ -253,13 +268,13 @@ def drift(
     if as_json:
         print_json(change)
     else:
-        out().lines(_drift_lines(change, entry, tree))
+        get_stdout().lines(_iter_drift_lines(change, entry, tree))
     if drifted:
         raise typer.Exit(FAILED)
 
 
 def _apply_entry(
-    client: PlainClient, entry: Document, walk: TreeWalk, tally: Tally, results: ResultsFile
+    client: PlainClient, entry: Document, walk: TreeWalk, tally: ResultTally, results: ResultsFile
 ) -> None:
     """Apply an entry to the files of a walk, and both count and write the results."""
     from assayd_client.applying import applied
@@ -269,8 +284,8 @@ def _apply_entry(
         results.write(share)
         for one in share:
             tally.add(one.path, one.result, one.reason, submitted=one.submitted)
-        progress.show(tally)
-    progress.show(tally, last=True)
+        progress.print_progress(tally)
+    progress.print_progress(tally, last=True)
     if not tally.paths:
         raise RequestError("usage", f"{walk.tree} contains no files; name another folder")
 
@@ -281,29 +296,32 @@ def _require_folder(tree: Path) -> None:
         raise RequestError("usage", f"{tree}: {fault}")
 
 
-def _shown(path: str) -> str:
+def _to_displayable_line(path: str) -> str:
     """Return a path as one line that is safe to display."""
     return plain(os.fsencode(path).decode("utf-8", "backslashreplace").replace("\n", "\\n"))
 
 
-def _versioned_name(entry: Document) -> str:
+def _format_versioned_name(entry: Document) -> str:
     return f"{entry['name']}@{entry['version']}"
 
 
-def _approved_cases(client: PlainClient, entry: Document) -> list[Document]:
+def _get_approved_cases(client: PlainClient, entry: Document) -> list[Document]:
     """Return the cases of the sample paths with which an entry was approved.
 
     Raises: RequestError ``extractor.kind``, ``extractor.samples``.
     """
     if entry["kind"] != "extractor":
         raise RequestError(
-            "extractor.kind", f"{_versioned_name(entry)} is of the kind {entry['kind']}, not an extractor"
+            "extractor.kind",
+            f"{_format_versioned_name(entry)} is of the kind {entry['kind']}, not an extractor",
         )
     report = client.attempt(entry["attempt_id"])["report"] or {}
     number = len(entry["submission"]["payload"].get("sample_paths", ()))
     cases: list[Document] = ((report.get("runtime_results") or {}).get("cases") or [])[:number]
     if not cases:
-        message = f"{_versioned_name(entry)} was approved without sample paths: approve a version with some"
+        message = (
+            f"{_format_versioned_name(entry)} was approved without sample paths: approve a version with some"
+        )
         raise RequestError("extractor.samples", message)
     return cases
 
@@ -337,56 +355,68 @@ def _begin_repair(
     return {"attempt_id": attempt["id"], "verdict": attempt["verdict"], "sample_paths": paths}
 
 
-def _summary_lines(summary: Document) -> Iterator[StyledLine]:
-    yield line((summary["entry"], "bold"), f" on {plain(summary['tree'])}: {count(summary['paths'], 'path')}")
-    yield line(f"{summary['matched']:>9,} with fields")
-    yield line(f"{summary['empty']:>9,} without fields")
-    yield line(f"{summary['failed']:>9,} failed")
+def _iter_summary_lines(summary: Document) -> Iterator[StyledLine]:
+    yield build_line(
+        (summary["entry"], "bold"), f" on {plain(summary['tree'])}: {format_count(summary['paths'], 'path')}"
+    )
+    yield build_line(f"{summary['matched']:>9,} with fields")
+    yield build_line(f"{summary['empty']:>9,} without fields")
+    yield build_line(f"{summary['failed']:>9,} failed")
     if summary["links"]:
-        yield line((f"{summary['links']:>9,} skipped (symbolic links)", "dim"))
-    yield from _shape_lines("Paths without fields, by shape", summary["shapes"])
+        yield build_line((f"{summary['links']:>9,} skipped (symbolic links)", "dim"))
+    yield from _iter_shape_lines("Paths without fields, by shape", summary["shapes"])
 
 
-def _shape_lines(head: str, shapes: list[Document]) -> Iterator[StyledLine]:
+def _iter_shape_lines(head: str, shapes: list[Document]) -> Iterator[StyledLine]:
     wanted = [one for one in shapes if one["matched"] < one["paths"]]
     if not wanted:
         return
-    yield line("")
-    yield line((head, "bold"))
+    yield build_line("")
+    yield build_line((head, "bold"))
     for one in wanted[:MOST_SHAPES]:
         example = (one["unmatched"] or [one["example"]])[0]
-        yield line(f"  {one['paths'] - one['matched']:,} of {one['paths']:,} like {_shown(example)}", hang=4)
+        yield build_line(
+            f"  {one['paths'] - one['matched']:,} of {one['paths']:,} like {_to_displayable_line(example)}",
+            hang=4,
+        )
         for reason, number in list(one["reasons"].items())[:MOST_REASONS]:
-            yield line(f"{number:>9,} {shorten(plain(reason), 200)}", hang=10)
+            yield build_line(f"{number:>9,} {shorten(plain(reason), 200)}", hang=10)
     if len(wanted) > MOST_SHAPES:
-        yield line((f"  … and {count(len(wanted) - MOST_SHAPES, 'more shape')}", "dim"))
+        yield build_line((f"  … and {format_count(len(wanted) - MOST_SHAPES, 'more shape')}", "dim"))
 
 
-def _drift_lines(change: Document, entry: str, tree: Path) -> Iterator[StyledLine]:
-    yield line((change["entry"], "bold"), f" on {plain(change['tree'])}: {count(change['paths'], 'path')}")
-    yield line(
-        f"Matched: {change['approved_matched']:,} of {count(change['approved_paths'], 'path')} at approval, "
+def _iter_drift_lines(change: Document, entry: str, tree: Path) -> Iterator[StyledLine]:
+    yield build_line(
+        (change["entry"], "bold"), f" on {plain(change['tree'])}: {format_count(change['paths'], 'path')}"
+    )
+    yield build_line(
+        f"Matched: {change['approved_matched']:,} of "
+        f"{format_count(change['approved_paths'], 'path')} at approval, "
         f"{change['matched']:,} of {change['paths']:,} now"
     )
     if change["new_shapes"]:
-        yield line("")
-        yield line((f"New shapes ({len(change['new_shapes'])})", "bold"))
+        yield build_line("")
+        yield build_line((f"New shapes ({len(change['new_shapes'])})", "bold"))
         for one in change["new_shapes"][:MOST_SHAPES]:
-            yield line(
-                f"  {one['matched']:,} of {one['paths']:,} matched like {_shown(one['example'])}", hang=4
+            yield build_line(
+                f"  {one['matched']:,} of {one['paths']:,} matched like "
+                f"{_to_displayable_line(one['example'])}",
+                hang=4,
             )
     if change["emptied_fields"]:
-        yield line("")
-        yield line(("Fields that became empty", "bold"))
+        yield build_line("")
+        yield build_line(("Fields that became empty", "bold"))
         for one in change["emptied_fields"][:MOST_SHAPES]:
-            yield line(f"  {plain(one['field'])}: in {one['before']:.1%} at approval, {one['now']:.1%} now")
-    yield from _shape_lines("Paths that don't match, by shape", change["lost_shapes"])
-    yield line("")
+            yield build_line(
+                f"  {plain(one['field'])}: in {one['before']:.1%} at approval, {one['now']:.1%} now"
+            )
+    yield from _iter_shape_lines("Paths that don't match, by shape", change["lost_shapes"])
+    yield build_line("")
     exceeded = change["drift"] > change["threshold"]
     verb = "exceeds" if exceeded else "is within"
-    yield line((f"Drift {change['drift']:.1%} {verb} the threshold {change['threshold']:.1%}", "bold"))
+    yield build_line((f"Drift {change['drift']:.1%} {verb} the threshold {change['threshold']:.1%}", "bold"))
     if "repair" in change:
         begun = change["repair"]
-        yield line(f"Repair started: assay show {begun['attempt_id']}")
+        yield build_line(f"Repair started: assay show {begun['attempt_id']}")
     elif exceeded:
-        yield line(f"Repair: assay extractor drift {plain(entry)} {plain(str(tree))} --repair PROVIDER")
+        yield build_line(f"Repair: assay extractor drift {plain(entry)} {plain(str(tree))} --repair PROVIDER")

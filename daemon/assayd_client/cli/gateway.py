@@ -22,7 +22,7 @@ NO_ROUTE = "there is nothing here"
 
 
 @contextmanager
-def gateway_client(context: typer.Context) -> Iterator[PlainClient]:
+def open_gateway_client(context: typer.Context) -> Iterator[PlainClient]:
     """Return a client of a gateway. Raises: RequestError ``usage``, if the daemon isn't a gateway."""
     with open_client(context) as client:
         try:
@@ -73,7 +73,7 @@ def create(
     with (
         _open_token_file(out) as file,
         _open_token_file(url_file) as second,
-        gateway_client(context) as client,
+        open_gateway_client(context) as client,
     ):
         made = client.create_token(name, tenant=tenant, scopes=scopes, node=node)
         print(made["token"], file=file)
@@ -91,9 +91,9 @@ def create(
 @token_app.command("list")
 def list_tokens(context: typer.Context, as_json: Json = False) -> None:
     """List all tokens without their secrets."""
-    with gateway_client(context) as client:
+    with open_gateway_client(context) as client:
         found = client.tokens()["tokens"]
-    print_result(found, TOKEN_HEADS, map(_token_row, found), as_json=as_json)
+    print_result(found, TOKEN_HEADS, map(_build_token_row, found), as_json=as_json)
 
 
 @token_app.command("revoke")
@@ -102,7 +102,7 @@ def revoke(
     token: Annotated[str, typer.Argument(metavar="TOKEN", help="Token: id, unique id prefix, or name.")],
 ) -> None:
     """Revoke a token; every gateway refuses it within seconds."""
-    with gateway_client(context) as client:
+    with open_gateway_client(context) as client:
         gone = client.revoke_token(_find_token_id(client.tokens()["tokens"], token))
     print(f"Revoked: {gone['id']} {gone['name']!r} of tenant {gone['tenant']}")
 
@@ -119,7 +119,7 @@ def _find_token_id(tokens: list[Document], wanted: str) -> str:
     return str(meant[0])
 
 
-def _token_row(token: Document) -> list[str]:
+def _build_token_row(token: Document) -> list[str]:
     times = (token["created_at"], token["last_used_at"], token["revoked_at"])
     shown = ["" if at is None else at[:16] + "Z" for at in times]
     return [
@@ -163,15 +163,15 @@ NODE_HEADS = ("", "node", "in hand", "version", "engine", "beaten", "why")
 
 def list_nodes(context: typer.Context, as_json: Json = False) -> None:
     """List the nodes of a cluster (operators only)."""
-    with gateway_client(context) as client:
+    with open_gateway_client(context) as client:
         found = client.nodes()["nodes"]
-    print_result(found, NODE_HEADS, map(_node_row, found), as_json=as_json)
+    print_result(found, NODE_HEADS, map(_build_node_row, found), as_json=as_json)
 
 
 @node_app.command("drain")
 def drain(context: typer.Context, name: Name) -> None:
     """Drain a node: it accepts no new attempts, and finishes its current ones."""
-    with gateway_client(context) as client:
+    with open_gateway_client(context) as client:
         node = client.drain_node(name)
     print(f"{node['name']}: accepts no new attempts; {node['in_hand']} in progress")
 
@@ -179,7 +179,7 @@ def drain(context: typer.Context, name: Name) -> None:
 @node_app.command("resume")
 def resume(context: typer.Context, name: Name) -> None:
     """Let a drained node accept attempts again."""
-    with gateway_client(context) as client:
+    with open_gateway_client(context) as client:
         node = client.resume_node(name)
     print(f"{node['name']}: {node['state'].replace('_', ' ')}{': ' if node['why'] else ''}{node['why']}")
 
@@ -187,7 +187,7 @@ def resume(context: typer.Context, name: Name) -> None:
 @node_app.command("forget")
 def forget(context: typer.Context, name: Name) -> None:
     """Forget a node that has stopped, and revoke its tokens."""
-    with gateway_client(context) as client:
+    with open_gateway_client(context) as client:
         gone = client.forget_node(name)
     print(f"{gone['name']}: forgotten; revoked tokens: {len(gone['revoked'])}")
 
@@ -210,9 +210,9 @@ def distrust(
     """Drain a node, mark its verdicts, and rerun them elsewhere; exits with status 1 if a result differs."""
     from assayd_client.cli.attempts import render_diff
     from assayd_client.cli.options import to_api_time
-    from assayd_client.cli.terminal import out
+    from assayd_client.cli.terminal import get_stdout
 
-    with gateway_client(context) as client:
+    with open_gateway_client(context) as client:
         marked = client.distrust_node(name, since=to_api_time(since))
         state = "drained" if marked["node"] is not None else "forgotten before"
         print(
@@ -223,7 +223,7 @@ def distrust(
             return
         differ = 0
         for again in _replay_marked(client, name):
-            out().lines(render_diff(again))
+            get_stdout().lines(render_diff(again))
             differ += again["replay_diff"] is None or not again["replay_diff"]["same"]
     raise typer.Exit(FAILED if differ else VALIDATED)
 
@@ -245,7 +245,7 @@ def _replay_marked(client: PlainClient, node: str) -> Iterator[Document]:
             cursor = page["next_cursor"]
 
 
-def _node_row(node: Document) -> list[str]:
+def _build_node_row(node: Document) -> list[str]:
     return [
         node["state"].replace("_", " "),
         node["name"],

@@ -15,13 +15,13 @@ import typer
 from assayd.errors import RequestError
 from assayd_client import Document, PlainClient, Target
 from assayd_client.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
-from assayd_client.cli.ids import attempt_id as find_attempt
-from assayd_client.cli.ids import generation_id as find_generation
-from assayd_client.cli.options import Json, open_client, selected_daemon
+from assayd_client.cli.ids import resolve_attempt_id as find_attempt
+from assayd_client.cli.ids import resolve_generation_id as find_generation
+from assayd_client.cli.options import Json, get_selected_daemon, open_client
 from assayd_client.cli.patience import cancel_on_interrupt
-from assayd_client.cli.repair import described as described_offer
-from assayd_client.cli.repair import failed_lines, print_step
-from assayd_client.cli.sample_paths import SamplePath, SamplePaths, SampleTree, sample_paths
+from assayd_client.cli.repair import iter_failure_lines, print_step
+from assayd_client.cli.repair import iter_offer_lines as described_offer
+from assayd_client.cli.sample_paths import SamplePath, SamplePaths, SampleTree, collect_sample_paths
 from assayd_client.cli.screens.naming import NAME
 from assayd_client.cli.submitting import (
     parse_object_option,
@@ -43,7 +43,7 @@ _SCHEMA_SUFFIX = ".sql"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class GenerateOptions:
     """The options of the command line, excluding the request."""
 
     sample_paths: Sequence[str]
@@ -148,8 +148,8 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
     In a terminal, this command opens screens unless you pass --yes or --json.
     """
     approved_as = _require_name(name, out) if yes else None
-    given = Given(
-        sample_paths=sample_paths(sample_path, listed_paths, sample_tree, file or ()),
+    given = GenerateOptions(
+        sample_paths=collect_sample_paths(sample_path, listed_paths, sample_tree, file or ()),
         files=file or (),
         database=database,
         sample_rows=sample_rows,
@@ -166,7 +166,7 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         "labels": parse_pair_options(label or (), "--label") or None,
         "webhook": webhook,
     }
-    daemon = selected_daemon(context)
+    daemon = get_selected_daemon(context)
     if not yes and not as_json and is_on_terminal():
         wanted = name or (out.stem if out is not None else "")
         raise typer.Exit(_run_screens(daemon, request, given, name=wanted, out=out))
@@ -174,14 +174,14 @@ def generate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         raise RequestError("usage", "the request is missing; run: assay generate KIND WORDS")
     request["context"] = read_context(kind, given)
     with PlainClient(daemon) as client:
-        generation = wait(client, client.generate(**request), tell=not as_json)
+        generation = wait_for_generation(client, client.generate(**request), tell=not as_json)
         generation, submitted = _keep_result(client, generation, out, approved_as)
-        failure = failure_of(client, generation)
+        failure = find_failure(client, generation)
     if as_json:
-        print_json({**generation, **_texts_document(submitted), **failure})
+        print_json({**generation, **_build_texts_document(submitted), **failure})
     else:
         shown = submitted if out is None else None
-        print("\n".join((*described(generation, shown), *next_steps(generation, failure))))
+        print("\n".join((*describe_generation(generation, shown), *iter_next_steps(generation, failure))))
     raise typer.Exit(OF_OUTCOME.get(generation["outcome"], FAILED))
 
 
@@ -211,18 +211,18 @@ def review(
     ] = None,
 ) -> None:
     """Review an attempt in terminal screens: approve it, edit it, or give a hint."""
-    from assayd_client.cli.ids import attempt_id
-    from assayd_client.cli.screens.session import Session
+    from assayd_client.cli.ids import resolve_attempt_id
+    from assayd_client.cli.screens.session import WizardSession
     from assayd_client.cli.screens.wizard import Wizard
 
     if not is_on_terminal():
         raise RequestError(
             "usage", "the review screens require a terminal; `assay show ID` prints the same information"
         )
-    daemon = selected_daemon(context)
+    daemon = get_selected_daemon(context)
     with PlainClient(daemon) as client:
-        found = attempt_id(client, attempt)
-    raise typer.Exit(leave(Wizard(Session(daemon, provider=provider), reviewed=found)))
+        found = resolve_attempt_id(client, attempt)
+    raise typer.Exit(run_and_exit(Wizard(WizardSession(daemon, provider=provider), reviewed=found)))
 
 
 def is_on_terminal() -> bool:
@@ -231,16 +231,18 @@ def is_on_terminal() -> bool:
 
 
 def _run_screens(
-    daemon: Target, request: dict[str, Any], given: Given, *, name: str, out: Path | None
+    daemon: Target, request: dict[str, Any], given: GenerateOptions, *, name: str, out: Path | None
 ) -> int:
-    from assayd_client.cli.screens.session import Asked, Session
+    from assayd_client.cli.screens.session import GenerationInput, WizardSession
     from assayd_client.cli.screens.wizard import Wizard
 
-    session = Session(daemon, provider=request["provider"])
-    return leave(Wizard(session, asked=Asked(**request), given=given, name=name, out=out), out)
+    session = WizardSession(daemon, provider=request["provider"])
+    return run_and_exit(
+        Wizard(session, asked=GenerationInput(**request), given=given, name=name, out=out), out
+    )
 
 
-def leave(wizard: Wizard, out: Path | None = None) -> int:
+def run_and_exit(wizard: Wizard, out: Path | None = None) -> int:
     """Run the screens until they end, and return the exit code."""
     ended = wizard.run()
     if ended is None:
@@ -261,14 +263,14 @@ def leave(wizard: Wizard, out: Path | None = None) -> int:
     return ended.code
 
 
-def read_context(kind: str, given: Given) -> dict[str, object]:
+def read_context(kind: str, given: GenerateOptions) -> dict[str, object]:
     """Return the context of the request. The daemon defines which context a kind accepts.
 
     Files are placed in the payload in the same way as by `assay validate`.
 
     Raises: RequestError, with the name of the option or file that causes the error.
     """
-    from assayd.ports.command_line import to_payload
+    from assayd.ports.command_line import encode_payload_value
     from assayd_client.cli.kinds import get_command_line
 
     with _name_error_field("options"):
@@ -276,10 +278,12 @@ def read_context(kind: str, given: Given) -> dict[str, object]:
     if given.sample_paths:
         context["sample_paths"] = list(given.sample_paths)
     if given.files:
-        placed = get_command_line(kind).placed
+        placed = get_command_line(kind).container_path
         with _name_error_field("files"):
             read = read_files(given.files)
-        context["files"] = {placed(name): to_payload(content) for name, (_, content) in read.items()}
+        context["files"] = {
+            placed(name): encode_payload_value(content) for name, (_, content) in read.items()
+        }
     if given.examples:
         with _name_error_field("cases"):
             context["cases"] = [parse_object_option(text, "--example") for text in given.examples]
@@ -306,7 +310,7 @@ def _name_error_field(part: str) -> Iterator[None]:
         raise RequestError(problem.code, problem.message, field=f"context.{part}") from problem
 
 
-def wait(client: PlainClient, generation: Document, *, tell: bool) -> Document:
+def wait_for_generation(client: PlainClient, generation: Document, *, tell: bool) -> Document:
     """Wait for the end of a generation. A keyboard interrupt cancels the generation."""
     told = 0
     with cancel_on_interrupt(client.cancel_generation, generation["id"], "generation "):
@@ -319,7 +323,7 @@ def wait(client: PlainClient, generation: Document, *, tell: bool) -> Document:
     return client.generation(generation["id"])
 
 
-def described(generation: Document, submission: Document | None) -> Iterator[str]:
+def describe_generation(generation: Document, submission: Document | None) -> Iterator[str]:
     """Return the lines that describe a generation.
 
     The code is included unless it is written to a file.
@@ -335,7 +339,7 @@ def described(generation: Document, submission: Document | None) -> Iterator[str
         verdict = attempt["verdict"] or ("duplicate" if attempt["duplicate"] else unused)
         yield f"{attempt['number']}. {verdict}  {attempt['attempt_id'] or ''}".rstrip()
         if attempt["original_error"]:
-            yield from (f"   {said}" for said in failed_lines(attempt["original_error"]))
+            yield from (f"   {said}" for said in iter_failure_lines(attempt["original_error"]))
         yield (
             f"   {plain(attempt['patched_code'])}" if asked else f"   reason: {plain(attempt['fix_reason'])}"
         )
@@ -350,7 +354,7 @@ def described(generation: Document, submission: Document | None) -> Iterator[str
         yield f"Approve it: assay library approve {generation['attempt_id']} NAME"
 
 
-def failure_of(client: PlainClient, generation: Document) -> Document:
+def find_failure(client: PlainClient, generation: Document) -> Document:
     """Return why a generation failed, as its last error and the rules offered by its repair.
 
     The values are `last_error` and the `fallback` of the repair `repair_id`. Each value is None if it
@@ -369,12 +373,12 @@ def failure_of(client: PlainClient, generation: Document) -> Document:
     return found
 
 
-def next_steps(generation: Document, failure: Document) -> Iterator[str]:
+def iter_next_steps(generation: Document, failure: Document) -> Iterator[str]:
     """Return the last lines for a failed generation: its error, the offered rules, and next steps."""
     if generation["outcome"] in {None, "validated", "cancelled"}:
         return
     if failure["last_error"]:
-        yield f"The last attempt {plain(' '.join(failed_lines(failure['last_error'])))}"
+        yield f"The last attempt {plain(' '.join(iter_failure_lines(failure['last_error'])))}"
     if generation["attempt_id"] is not None:
         yield f"Show its report: assay show {generation['attempt_id']}"
     if failure["fallback"] is not None:
@@ -385,7 +389,7 @@ def next_steps(generation: Document, failure: Document) -> Iterator[str]:
     yield f'Try again with a hint: assay generation hint {generation["id"]} "TEXT"'
 
 
-def _texts_document(submission: Document | None) -> Document:
+def _build_texts_document(submission: Document | None) -> Document:
     """Return the validated text as `code`, or several texts as `files` by name."""
     texts = texts_of(submission) if submission is not None else {}
     return {"code": texts.pop("", None), "files": texts or None}
@@ -461,7 +465,9 @@ def give_hint(
     with open_client(context) as client:
         found = find_generation(client, generation_id)
         edited = None if attempt is None else find_attempt(client, attempt)
-        ended = wait(client, client.hint_generation(found, hint, attempt_id=edited), tell=not as_json)
+        ended = wait_for_generation(
+            client, client.hint_generation(found, hint, attempt_id=edited), tell=not as_json
+        )
         _print_generation(client, ended, as_json=as_json)
     raise typer.Exit(OF_OUTCOME.get(ended["outcome"], FAILED))
 
@@ -493,5 +499,8 @@ def _print_generation(client: PlainClient, generation: Document, *, as_json: boo
         print_json(generation)
         return
     print(f"Request: {plain(' '.join(generation['intent'].split()))}")
-    for line in [*described(generation, None), *next_steps(generation, failure_of(client, generation))]:
+    for line in [
+        *describe_generation(generation, None),
+        *iter_next_steps(generation, find_failure(client, generation)),
+    ]:
         print(line)

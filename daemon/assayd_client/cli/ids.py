@@ -13,11 +13,11 @@ LAST = "last"
 MOST_NAMED = 3
 
 _WHOLE = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
-# A shorter beginning is not looked up: it would stand for something else tomorrow.
+# Shorter prefixes aren't looked up, because they would soon be ambiguous.
 _PREFIX = re.compile(r"[0-9A-HJKMNP-TV-Z]{4,25}")
 
 
-def attempt_id(client: PlainClient, said: str) -> str:
+def resolve_attempt_id(client: PlainClient, said: str) -> str:
     """Return the id of the attempt to which a user's text refers.
 
     Raises: NotFound; RequestError ``id.ambiguous``.
@@ -30,7 +30,7 @@ def attempt_id(client: PlainClient, said: str) -> str:
     return _require_one("attempt", said, found)
 
 
-def repair_id(client: PlainClient, said: str) -> str:
+def resolve_repair_id(client: PlainClient, said: str) -> str:
     """Return the id of the repair to which a user's text refers.
 
     Raises: the same errors as `attempt_id`.
@@ -38,7 +38,7 @@ def repair_id(client: PlainClient, said: str) -> str:
     return _find_by_prefix("repair", said, client.repairs, "repairs")
 
 
-def generation_id(client: PlainClient, said: str) -> str:
+def resolve_generation_id(client: PlainClient, said: str) -> str:
     """Return the id of the generation to which a user's text refers.
 
     Raises: the same errors as `attempt_id`.
@@ -46,7 +46,7 @@ def generation_id(client: PlainClient, said: str) -> str:
     return _find_by_prefix("generation", said, client.generations, "generations")
 
 
-def workflow_id(client: PlainClient, said: str) -> str:
+def resolve_workflow_id(client: PlainClient, said: str) -> str:
     """Return the id of the workflow to which a user's text refers.
 
     Raises: the same errors as `attempt_id`.
@@ -54,7 +54,7 @@ def workflow_id(client: PlainClient, said: str) -> str:
     return _find_by_prefix("workflow", said, client.workflows, "workflows")
 
 
-def find_batch_id(client: PlainClient, said: str) -> str:
+def resolve_batch_id(client: PlainClient, said: str) -> str:
     """Return the id of the batch to which a user's text refers. Names take precedence over ids.
 
     Raises: the same errors as `attempt_id`.
@@ -69,7 +69,7 @@ def find_batch_id(client: PlainClient, said: str) -> str:
     return _find_by_prefix("batch", said, client.batches, "batches")
 
 
-def record_id(client: PlainClient, route: str, noun: str, said: str) -> str:
+def resolve_record_id(client: PlainClient, route: str, noun: str, said: str) -> str:
     """Return the id of an item under the route of a kind.
 
     Raises: the same errors as `attempt_id`.

@@ -16,13 +16,13 @@ import assayd
 from assayd.errors import AssaydError, ConfigError, EngineError, RequestError
 from assayd.ports.engine import Engine, ImageFacts, ListedImage
 from assayd.sandbox.sandbox import PREFIX
-from assayd_client.cli.terminal import age
+from assayd_client.cli.terminal import format_age
 
 if TYPE_CHECKING:
-    from assayd.imaging import Recipe, Recipes
+    from assayd.imaging import Recipe, RecipeFolders
 
 
-class EngineMachine:
+class ConfiguredEngine:
     """The configured engine for adopting images.
 
     Images of other engines are read through DOCKER_HOST.
@@ -35,7 +35,7 @@ class EngineMachine:
         """
         asyncio.run(_save_image(image, archive))
 
-    def printed_by(self, archive: Path) -> bytes:
+    def run_and_read_output(self, archive: Path) -> bytes:
         """Return the output of an image's program. Raises: EngineError."""
         return asyncio.run(_run_printing(archive))
 
@@ -58,16 +58,16 @@ async def _save_image(image: str, archive: Path) -> None:
 
 
 async def _run_printing(archive: Path) -> bytes:
-    from assayd.sandbox.baseline import printed_by
+    from assayd.sandbox.baseline import run_and_read_output
 
-    engine = await plain_engine()
+    engine = await open_plain_engine()
     try:
-        return await printed_by(engine, archive)
+        return await run_and_read_output(engine, archive)
     finally:
         await engine.close()
 
 
-async def plain_engine() -> Engine:
+async def open_plain_engine() -> Engine:
     """Return the configured engine, which creates containers without templates."""
     from assayd.settings import load_settings
     from assayd.wiring.engine import choose_engine
@@ -78,7 +78,7 @@ async def plain_engine() -> Engine:
 
 
 @contextmanager
-def noted(name: str, where: str, tag: str | None, cache: Path) -> Iterator[str]:
+def write_adoption_recipe(name: str, where: str, tag: str | None, cache: Path) -> Iterator[str]:
     """Write the recipe of an adopted image, unless the recipe exists, and the lock file.
 
     The digest of the image is yielded. On failure, the changes are undone.
@@ -93,11 +93,11 @@ def noted(name: str, where: str, tag: str | None, cache: Path) -> Iterator[str]:
     _require_same(recipe, place, tag)
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".adopting-", dir=cache) as work:
-        digest = source_digest(place, tag, Path(work), EngineMachine())
+        digest = source_digest(place, tag, Path(work), ConfiguredEngine())
     before = {path: path.read_bytes() if path.is_file() else None for path in (recipe, lock)}
     own.mkdir(parents=True, exist_ok=True)
     if before[recipe] is None:
-        recipe.write_text(_recipe_text(place, tag))
+        recipe.write_text(_render_recipe(place, tag))
     lock.write_text(f"# The image that was adopted; written by `assay images adopt {name}`.\n{digest}\n")
     try:
         yield digest
@@ -109,11 +109,11 @@ def noted(name: str, where: str, tag: str | None, cache: Path) -> Iterator[str]:
 
 def _own_recipe_folder(name: str) -> Path:
     """Return the folder that contains the operator's recipes. Raises: RequestError."""
-    from assayd.imaging.recipe import is_name
-    from assayd.package_data import share
+    from assayd.imaging.recipe import is_image_name
+    from assayd.package_data import shared_path
     from assayd.settings import load_settings
 
-    if not is_name(name) or (share("images") / name).is_dir():
+    if not is_image_name(name) or (shared_path("images") / name).is_dir():
         message = (
             f"{name!r} isn't a valid name for an adopted image: use a-z, 0-9, _ and -, but not a shipped "
             "image's name"
@@ -133,7 +133,7 @@ def _require_same(recipe: Path, where: str, tag: str | None) -> None:
         raise RequestError("usage", message)
 
 
-def _recipe_text(where: str, tag: str | None) -> str:
+def _render_recipe(where: str, tag: str | None) -> str:
     from json import dumps
 
     tagged = f"tag = {dumps(tag)}\n" if tag is not None else ""
@@ -157,10 +157,10 @@ def build_images(
     if library is not None and len(names) != 1:
         raise RequestError("usage", "--library needs the name of exactly one image")
     found = load_recipes(recipes)
-    folder = cache or _cache_folder()
-    wanted = names or [recipe.name for recipe in found.all() if not recipe.on_demand]
+    folder = cache or _get_cache_folder()
+    wanted = names or [recipe.name for recipe in found.load_all() if not recipe.on_demand]
     if repair:
-        on_demand = () if names else [recipe.name for recipe in found.all() if recipe.on_demand]
+        on_demand = () if names else [recipe.name for recipe in found.load_all() if recipe.on_demand]
         wanted = asyncio.run(_find_broken(wanted, on_demand))
     for name in wanted:
         facts = _build_and_load(found.load(name), found, folder, library)
@@ -172,8 +172,8 @@ def adopt_image(name: str, where: str, tag: str | None = None, cache: Path | Non
 
     An existing recipe is kept with its additions, but its lock file is rewritten.
     """
-    folder = cache or _cache_folder()
-    with noted(name, where, tag, folder) as digest:
+    folder = cache or _get_cache_folder()
+    with write_adoption_recipe(name, where, tag, folder) as digest:
         build_images([name], folder)
     _audit_adoption(name, digest, where)
 
@@ -199,13 +199,13 @@ def _audit_adoption(name: str, digest: str, where: str) -> None:
 
 def lock_image(name: str) -> None:
     """Let pip select the wheels for an operator's recipe, and write the recipe's lock file."""
-    from assayd.imaging.wheels import resolve
+    from assayd.imaging.wheels import lock_wheels
 
     recipe = load_recipes().load(name)
     if recipe.lock is None or recipe.python is None:
         message = f"recipe {name} lists no python_packages, so there is nothing to lock"
         raise RequestError("usage", message)
-    count = resolve(recipe.python_packages, recipe.python, recipe.lock.path)
+    count = lock_wheels(recipe.python_packages, recipe.python, recipe.lock.path)
     print(f"{recipe.lock.path}: {count} wheels; build the image: assay images build {name}")
 
 
@@ -215,15 +215,15 @@ def list_images() -> list[list[str]]:
     Missing images are marked. Images without a recipe are at the end of the list.
     """
     there = {one.name.removeprefix(PREFIX): one for one in asyncio.run(_list_images())}
-    recipes = {recipe.name: recipe for recipe in load_recipes().all()}
+    recipes = {recipe.name: recipe for recipe in load_recipes().load_all()}
     stray = [name for name in there if name not in recipes]
     return [
-        [*_image_row(name, there.get(name), recipes.get(name)), *_users_cell(name)]
+        [*_build_image_row(name, there.get(name), recipes.get(name)), *_build_users_cell(name)]
         for name in (*recipes, *stray)
     ]
 
 
-def sbom_of(name: str) -> bytes:
+def build_sbom(name: str) -> bytes:
     """Return the CycloneDX document of an image in the engine. Raises: EngineError."""
     from assayd.imaging.sbom import MOST_BYTES, SBOM_FILE
 
@@ -243,11 +243,13 @@ def remove_unused(*, dry_run: bool) -> list[list[str]]:
     unused = [one for one in asyncio.run(_list_images()) if not _find_users(one.name.removeprefix(PREFIX))]
     if dry_run:
         would = "would be removed, unless a daemon or a container uses it"
-        return [[one.name.removeprefix(PREFIX), _format_mib(_unshared_bytes(one)), would] for one in unused]
+        return [
+            [one.name.removeprefix(PREFIX), _format_mib(_count_unshared_bytes(one)), would] for one in unused
+        ]
     return [
         [
             one.name.removeprefix(PREFIX),
-            _format_mib(_unshared_bytes(one)),
+            _format_mib(_count_unshared_bytes(one)),
             asyncio.run(_remove_image(one.name)),
         ]
         for one in unused
@@ -275,16 +277,16 @@ async def _remove_image(name: str) -> str:
     return "removed"
 
 
-def _image_row(name: str, there: ListedImage | None, recipe: Recipe | None) -> list[str]:
+def _build_image_row(name: str, there: ListedImage | None, recipe: Recipe | None) -> list[str]:
     if there is None:
         what = "not built" if recipe is not None and recipe.on_demand else "missing"
         return [name, what, "", "", f"build it: assay images build {name}"]
     shared = "" if there.shared_bytes is None else _format_mib(there.shared_bytes)
-    since = "" if there.loaded_at is None else age(time.time() - there.loaded_at)
+    since = "" if there.loaded_at is None else format_age(time.time() - there.loaded_at)
     return [name, there.digest, _format_mib(there.size_bytes), shared, since]
 
 
-def _unshared_bytes(image: ListedImage) -> int:
+def _count_unshared_bytes(image: ListedImage) -> int:
     return image.size_bytes - (image.shared_bytes or 0)
 
 
@@ -292,7 +294,7 @@ def _format_mib(count: int) -> str:
     return f"{count / 2**20:.0f} MiB"
 
 
-def _users_cell(image: str) -> Sequence[str]:
+def _build_users_cell(image: str) -> Sequence[str]:
     """Return a table cell with the kinds and profiles that use an image."""
     return (", ".join(_find_users(image)) or "nobody",)
 
@@ -303,35 +305,35 @@ def _find_users(image: str) -> Sequence[str]:
     from assayd.wiring.profiles import load_profiles
 
     settings = load_settings()
-    kinds = registry.load(settings.validators).values()
-    named = load_profiles(settings).images().get(image, ())
+    kinds = registry.load_validators(settings.validators).values()
+    named = load_profiles(settings).images_with_profiles().get(image, ())
     parts = [f"kind {kind.name}" for kind in kinds if kind.image == image]
     return [*parts, *(f"profile {name}" for name in named)]
 
 
-def load_recipes(shipped: Path | None = None) -> Recipes:
+def load_recipes(shipped: Path | None = None) -> RecipeFolders:
     """Return the shipped recipes and the operator's recipes."""
-    from assayd.imaging import Recipes
+    from assayd.imaging import RecipeFolders
     from assayd.kinds import registry
-    from assayd.package_data import share
+    from assayd.package_data import shared_path
     from assayd.settings import load_settings
 
     settings = load_settings()
-    packaged = registry.data_folders(settings.validators, "images")
-    return Recipes(shipped or share("images"), settings.images.recipes_dir, packaged)
+    packaged = registry.find_data_folders(settings.validators, "images")
+    return RecipeFolders(shipped or shared_path("images"), settings.images.recipes_dir, packaged)
 
 
-def _build_and_load(recipe: Recipe, recipes: Recipes, cache: Path, library: Path | None) -> ImageFacts:
+def _build_and_load(recipe: Recipe, recipes: RecipeFolders, cache: Path, library: Path | None) -> ImageFacts:
     """Build and load an image, and measure the baseline if it isn't stated."""
-    from assayd.imaging import build
+    from assayd.imaging import build_image
     from assayd.imaging.baselines import UNMEASURED, store_baseline
     from assayd.imaging.tree import LABEL_FILES
 
     guest = Path(assayd.__file__).parent / "guest"
 
-    def built() -> ImageFacts:
-        machine = EngineMachine() if recipe.source is not None else None
-        archive = build(
+    def build_and_load() -> ImageFacts:
+        machine = ConfiguredEngine() if recipe.source is not None else None
+        archive = build_image(
             recipe.name,
             recipes=recipes,
             guest=guest,
@@ -342,7 +344,7 @@ def _build_and_load(recipe: Recipe, recipes: Recipes, cache: Path, library: Path
         )
         return asyncio.run(_load_if_new(recipe.name, archive))
 
-    facts = built()
+    facts = build_and_load()
     if not facts.name.endswith(f":{UNMEASURED}"):
         return facts
     try:
@@ -351,7 +353,7 @@ def _build_and_load(recipe: Recipe, recipes: Recipes, cache: Path, library: Path
         asyncio.run(_remove_image(facts.name))
     _print_progress(f"its runner uses {megabytes} MB with preloaded modules, recorded as its baseline")
     store_baseline(cache, recipe.name, facts.labels[LABEL_FILES], megabytes)
-    return built()
+    return build_and_load()
 
 
 async def _find_broken(names: Sequence[str], if_built: Sequence[str]) -> list[str]:
@@ -359,14 +361,14 @@ async def _find_broken(names: Sequence[str], if_built: Sequence[str]) -> list[st
 
     Of the images in `if_built`, only those that have been built are considered.
     """
-    from assayd.sandbox.sandbox import Images
+    from assayd.sandbox.sandbox import ImageCache
 
     engine = await _open_engine()
-    images, broken = Images(engine, Path(assayd.__file__).parent / "guest"), []
+    images, broken = ImageCache(engine, Path(assayd.__file__).parent / "guest"), []
     try:
         for name in (*names, *if_built):
             try:
-                await images.look(name)
+                await images.look_up(name)
             except EngineError as problem:
                 if name in names or problem.code != "image.missing":
                     _print_progress(f"{name}: {problem.message}")
@@ -381,7 +383,7 @@ async def _find_broken(names: Sequence[str], if_built: Sequence[str]) -> list[st
 async def _measure_baseline(facts: ImageFacts, preload: Sequence[str]) -> int:
     from assayd.sandbox.baseline import measure_baseline_mb
 
-    engine = await plain_engine()  # a clone shares what it was cloned from
+    engine = await open_plain_engine()  # a clone shares its template's files
     try:
         return await measure_baseline_mb(engine, facts, tuple(preload))
     finally:
@@ -417,7 +419,7 @@ async def _open_engine() -> Engine:
     return (await choose_engine(load_settings())).engine
 
 
-def _cache_folder() -> Path:
+def _get_cache_folder() -> Path:
     if os.geteuid() == 0:
         return Path("/var/cache/assayd/images")
     base = os.environ.get("XDG_CACHE_HOME")

@@ -76,9 +76,9 @@ def lock(
 def list_engine_images() -> None:
     """List all images with their state, size, age and users."""
     from assayd_client.cli.images import list_images
-    from assayd_client.cli.terminal import out, print_table
+    from assayd_client.cli.terminal import get_stdout, print_table
 
-    print_table(out(), ("image", "digest", "size", "shared", "age", "used by"), list_images())
+    print_table(get_stdout(), ("image", "digest", "size", "shared", "age", "used by"), list_images())
 
 
 @images_app.command("sbom")
@@ -86,9 +86,9 @@ def show_sbom(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a built image.")],
 ) -> None:
     """Print the software bill of materials of an image, as CycloneDX JSON."""
-    from assayd_client.cli.images import sbom_of
+    from assayd_client.cli.images import build_sbom
 
-    typer.echo(sbom_of(name), nl=False)
+    typer.echo(build_sbom(name), nl=False)
 
 
 @images_app.command("gc")
@@ -99,6 +99,6 @@ def collect_garbage(
 ) -> None:
     """Remove unused images that no kind or profile references."""
     from assayd_client.cli.images import remove_unused
-    from assayd_client.cli.terminal import out, print_table
+    from assayd_client.cli.terminal import get_stdout, print_table
 
-    print_table(out(), ("image", "freed", ""), remove_unused(dry_run=dry_run))
+    print_table(get_stdout(), ("image", "freed", ""), remove_unused(dry_run=dry_run))

@@ -16,7 +16,7 @@ import typer
 
 from assayd.errors import RequestError
 from assayd.kinds import registry
-from assayd.ports.command_line import CommandLine, FileOptions, FromFiles, code_from_files, text_of
+from assayd.ports.command_line import FileOptions, FromFiles, KindCommandLine, build_code_payload, text_of
 from assayd_client import Document, PlainClient
 from assayd_client.cli.options import Json, open_client
 
@@ -57,22 +57,22 @@ def find_kind(kind: str) -> Kind:
     Raises: RequestError ``kind.unknown``; ConfigError, if the settings or a validator can't be used.
     """
     if kind in registry.list_own_kinds():
-        return registry.own(kind)
-    return registry.find(kind, (kind,) if kind in registry.offered_kinds() else ())
+        return registry.load_own(kind)
+    return registry.find_validator(kind, (kind,) if kind in registry.list_offered_kinds() else ())
 
 
-def files_reader(kind: str) -> FromFiles:
+def get_files_reader(kind: str) -> FromFiles:
     """Return the function of a kind that builds a payload from files.
 
     Raises: the same errors as `find_kind`.
     """
     reference = get_command_line(kind).from_files
     if reference:
-        return cast("FromFiles", registry.resolve(reference))
-    return partial(code_from_files, field=find_kind(kind).code_field)
+        return cast("FromFiles", registry.import_reference(reference))
+    return partial(build_code_payload, field=find_kind(kind).code_field)
 
 
-def schema_files_reader(kind: Document) -> FromFiles:
+def build_schema_files_reader(kind: Document) -> FromFiles:
     """Return a function that builds a payload from one text, for a kind that isn't installed here.
 
     Raises: RequestError ``usage``, if the kind's payload has several texts.
@@ -94,16 +94,16 @@ def schema_files_reader(kind: Document) -> FromFiles:
     return read
 
 
-def get_command_line(kind: str) -> CommandLine:
+def get_command_line(kind: str) -> KindCommandLine:
     """Return the command line of a kind, or the default one for a kind that isn't installed here.
 
     A kind from an installed package needs no setting here, because the daemon decides whether to accept the
     kind.
     """
-    return registry.command_line(kind, (kind,))
+    return registry.load_command_line(kind, (kind,))
 
 
-def form_of(kind: str, name: str) -> Form:
+def get_form(kind: str, name: str) -> Form:
     """Return the function that prints a kind's attempts in a particular form.
 
     Raises: RequestError ``usage`` for an unknown form.
@@ -113,7 +113,7 @@ def form_of(kind: str, name: str) -> Form:
         has = f"it supports {', '.join(forms)}" if forms else "it supports no forms"
         message = f"--{name}: kind {kind} doesn't support this form; {has}; use --json for the whole report"
         raise RequestError("usage", message)
-    return cast("Form", registry.resolve(forms[name]))
+    return cast("Form", registry.import_reference(forms[name]))
 
 
 def kinds(
@@ -124,7 +124,7 @@ def kinds(
     as_json: Json = False,
 ) -> None:
     """List the kinds that the daemon accepts, or describe one kind's payload, options, stages and rules."""
-    from assayd_client.cli.terminal import line, out, plain, print_json, print_table
+    from assayd_client.cli.terminal import build_line, get_stdout, plain, print_json, print_table
 
     with open_client(context) as client:
         found = client.kinds() if kind is None else client.kind(kind)
@@ -135,12 +135,12 @@ def kinds(
             [one["kind"], one["default_policy"], one["image"], " ".join(one["stages"])]
             for one in found["kinds"]
         ]
-        print_table(out(), KIND_HEADS, rows)
+        print_table(get_stdout(), KIND_HEADS, rows)
     else:
-        out().lines(line(plain(said), hang=None) for said in describe(found))
+        get_stdout().lines(build_line(plain(said), hang=None) for said in describe_kind(found))
 
 
-def describe(kind: Document) -> list[str]:
+def describe_kind(kind: Document) -> list[str]:
     """Return the lines that describe a kind to users."""
     lines = [
         f"{kind['kind']}: policy {kind['default_policy']}, image {kind['image']}",

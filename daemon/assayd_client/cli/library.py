@@ -9,7 +9,7 @@ import typer
 
 from assayd.errors import RequestError
 from assayd_client import Document, PlainClient
-from assayd_client.cli.ids import attempt_id as find_attempt
+from assayd_client.cli.ids import resolve_attempt_id as find_attempt
 from assayd_client.cli.options import Json, open_client
 from assayd_client.cli.terminal import plain, print_json, print_result, shorten
 from assayd_client.cli.texts import texts_of, write_texts
@@ -29,12 +29,12 @@ def find_entry(client: PlainClient, reference: str) -> Document:
 
     Raises: RequestError ``library.reference``; NotFound.
     """
-    name, version = parted(reference)
+    name, version = split_reference(reference)
     newest = client.library_history(name)["entries"][0]["version"] if version is None else version
     return client.library_entry(name, newest)
 
 
-def parted(reference: str) -> tuple[str, int | None]:
+def split_reference(reference: str) -> tuple[str, int | None]:
     """Return the name and the version in ``NAME`` or ``NAME@VERSION``.
 
     Raises: RequestError ``library.reference``.
@@ -138,7 +138,7 @@ def remove(
 
     The attempts are kept until retention removes them.
     """
-    name, version = parted(entry)
+    name, version = split_reference(entry)
     with open_client(context) as client:
         removed = client.remove_from_library(name, version, uid=uid)
     if as_json:

@@ -10,10 +10,10 @@ from assayd_client import Document, StreamEvent
 from assayd_client.cli.terminal import (
     STYLES,
     StyledLine,
-    count,
-    duration,
-    line,
-    out,
+    build_line,
+    format_count,
+    format_duration,
+    get_stdout,
     plain,
     shorten,
 )
@@ -28,43 +28,48 @@ LABEL_CHARS = 40
 """Of all labels of an attempt, in a list for people."""
 
 
-def attempt_row(attempt: Document) -> list[str]:
+def build_attempt_row(attempt: Document) -> list[str]:
     """Return the cells of an attempt's table row for programs.
 
     The last two cells contain the attempt's rules or internal error, and `report-only` if the policy wasn't
     enforced.
     """
-    cells = _attempt_cells(attempt, None)
-    return [*cells, _format_labels(attempt["labels"]), " ".join(_reasons(attempt)), _report_mode(attempt)]
+    cells = _build_attempt_cells(attempt, None)
+    return [
+        *cells,
+        _format_labels(attempt["labels"]),
+        " ".join(_list_reasons(attempt)),
+        _format_report_mode(attempt),
+    ]
 
 
-def attempt_row_for_display(attempt: Document, today: str, *, wide: bool) -> list[str]:
+def build_display_attempt_row(attempt: Document, today: str, *, wide: bool) -> list[str]:
     """Return the table cells of an attempt for display, with a short time.
 
     The last cell contains all remarks: the rules, the file and the other labels. Without `wide`, it
     contains only the first rule, the number of further rules, and truncated labels.
     """
     others = dict(attempt["labels"])
-    file, labels, reasons = others.pop(FILE_LABEL, ""), _format_labels(others), _reasons(attempt)
+    file, labels, reasons = others.pop(FILE_LABEL, ""), _format_labels(others), _list_reasons(attempt)
     if not wide:
         labels = shorten(labels, LABEL_CHARS)
         reasons = [*reasons[:1], *([f"+{len(reasons) - 1}"] if len(reasons) > 1 else [])]
-    last = "  ".join(filter(None, (_report_mode(attempt), " ".join(reasons), file, labels)))
-    return [*_attempt_cells(attempt, today), last]
+    last = "  ".join(filter(None, (_format_report_mode(attempt), " ".join(reasons), file, labels)))
+    return [*_build_attempt_cells(attempt, today), last]
 
 
-def _attempt_cells(attempt: Document, today: str | None) -> list[str]:
+def _build_attempt_cells(attempt: Document, today: str | None) -> list[str]:
     total = attempt["timings_ms"]["total"]
     return [
         attempt["id"],
         attempt["kind"],
         attempt["verdict"] or attempt["state"],
-        short_time(attempt["created_at"], today),
-        "" if total is None else duration(total),
+        format_short_time(attempt["created_at"], today),
+        "" if total is None else format_duration(total),
     ]
 
 
-def _report_mode(judged: Document) -> str:
+def _format_report_mode(judged: Document) -> str:
     """Return a mark if an attempt or profile only reports violations, or an empty string."""
     return REPORT_ONLY if judged.get("enforcement") == "report" else ""
 
@@ -73,13 +78,13 @@ def _format_labels(labels: Mapping[str, str]) -> str:
     return " ".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
-def _reasons(attempt: Document) -> list[str]:
+def _list_reasons(attempt: Document) -> list[str]:
     if attempt.get("distrusted_at") is not None:
         return [f"distrusted: node {attempt['node']}"]
     return [attempt["error"]["code"]] if attempt["error"] is not None else list(attempt["rules"])
 
 
-def short_time(at: str, today: str | None) -> str:
+def format_short_time(at: str, today: str | None) -> str:
     """Return the time of day for today, or the date for other days.
 
     The full time is returned if `today` is None.
@@ -89,7 +94,7 @@ def short_time(at: str, today: str | None) -> str:
     return at[11:19] + "Z" if at[:10] == today else at[:10]
 
 
-def artifact_row(artifact: Document, *, whole: bool) -> list[str]:
+def build_artifact_row(artifact: Document, *, whole: bool) -> list[str]:
     """Return the table cells of a file in a bundle. With `whole`, digest and type are complete."""
     digest, media_type = artifact["sha256"], artifact["media_type"]
     if not whole:
@@ -101,7 +106,7 @@ ARTIFACT_HEADS = ("name", "bytes", "type", "sha256")
 ATTEMPT_HEADS = ("id", "kind", "verdict", "created", "took", "rule, file, labels")
 
 
-def policy_row(policy: Document) -> list[str]:
+def build_policy_row(policy: Document) -> list[str]:
     """Return the table cells of a profile."""
     resources = policy["resources"]
     return [
@@ -110,17 +115,17 @@ def policy_row(policy: Document) -> list[str]:
         f"{resources['unit_timeout_s']:g}s",
         f"{resources['memory_mb']:g}MB",
         str(resources["max_processes"]),
-        f"{_report_mode(policy)}: {policy['description']}".removeprefix(": "),
+        f"{_format_report_mode(policy)}: {policy['description']}".removeprefix(": "),
     ]
 
 
 POLICY_HEADS = ("name", "timeout", "unit", "memory", "processes", "")
 
 
-def policy_values(policy: Document) -> Iterator[tuple[str, str, str]]:
+def iter_policy_values(policy: Document) -> Iterator[tuple[str, str, str]]:
     """Return the values of a profile by dotted name, with the files and lines that set each value."""
     shown = {name: value for name, value in policy.items() if name != "origins"}
-    for field, value in flatten(shown):
+    for field, value in flatten_document(shown):
         places = policy["origins"].get(field, ())
         yield field, value, ", ".join(f"{Path(each['file']).name}:{each['line']}" for each in places)
 
@@ -128,60 +133,62 @@ def policy_values(policy: Document) -> Iterator[tuple[str, str, str]]:
 POLICY_VALUE_HEADS = ("field", "value", "set in")
 
 
-def flatten(document: Mapping[str, object], within: str = "") -> list[tuple[str, str]]:
+def flatten_document(document: Mapping[str, object], within: str = "") -> list[tuple[str, str]]:
     """Return the values of a nested document by dotted name."""
     rows: list[tuple[str, str]] = []
     for key, value in document.items():
         if isinstance(value, Mapping):
-            rows += flatten(value, f"{within}{key}.")
+            rows += flatten_document(value, f"{within}{key}.")
         elif isinstance(value, list):
             rows.append((within + key, ", ".join(map(str, value))))
         else:
-            rows.append((within + key, _policy_file_value(value)))
+            rows.append((within + key, _format_policy_value(value)))
     return rows
 
 
-def _policy_file_value(value: object) -> str:
+def _format_policy_value(value: object) -> str:
     """Return a value in the syntax of policy files."""
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def check_row(check: Document) -> list[str]:
+def build_check_row(check: Document) -> list[str]:
     """Return the table cells of one health check of the daemon."""
     took = f"{check['took_ms'] / 1000:.1f} s" if check["took_ms"] else ""
     return [check["status"], check["check"], check["detail"], check["remedy"], took]
 
 
-def check_lines(checks: Sequence[Document]) -> Iterator[StyledLine]:
+def iter_check_lines(checks: Sequence[Document]) -> Iterator[StyledLine]:
     """Yield a line for each check, followed by remedies, and the number of failed checks."""
     width = max((len(check["check"]) for check in checks), default=0)
     for check in checks:
         status, name = check["status"], plain(check["check"])
         took = f"  {check['took_ms'] / 1000:.1f} s" if check["took_ms"] else ""
         head = (f"{status:<4}", STYLES[status])
-        yield line(head, f"  {name:<{width}}  {plain(check['detail'])}", (took, "dim"), hang=width + 8)
+        yield build_line(head, f"  {name:<{width}}  {plain(check['detail'])}", (took, "dim"), hang=width + 8)
         if check["remedy"]:
-            yield line(f"{'':6}fix: ", (plain(check["remedy"]), "bold"), hang=11)
+            yield build_line(f"{'':6}fix: ", (plain(check["remedy"]), "bold"), hang=11)
     bad = {status: sum(check["status"] == status for check in checks) for status in ("fail", "warn")}
-    yield line("")
-    yield line(f"{count(len(checks), 'check')}: {bad['fail']} failed, {count(bad['warn'], 'warning')}")
+    yield build_line("")
+    yield build_line(
+        f"{format_count(len(checks), 'check')}: {bad['fail']} failed, {format_count(bad['warn'], 'warning')}"
+    )
 
 
 CHECK_HEADS = ("", "check", "seen", "remedy", "took")
 
 
-def event_line(event: StreamEvent) -> StyledLine:
+def format_event(event: StreamEvent) -> StyledLine:
     """Return an event as one line."""
     body = " ".join(f"{key}={value}" for key, value in event.body.items())
     shown = plain(body.rstrip("\n")).replace("\n", "⏎")
-    return line((event.at[11:23], "dim"), f" {event.kind:<8} {shown}", hang=22)
+    return build_line((event.at[11:23], "dim"), f" {event.kind:<8} {shown}", hang=22)
 
 
 def print_events(events: Iterable[StreamEvent], *, as_json: bool, with_id: bool) -> None:
     """Print each event as a line or JSON object on arrival; `with_id` adds the attempt's id."""
-    console = out()
+    console = get_stdout()
     for event in events:
         named = {"attempt_id": event.attempt_id} if with_id else {}
         if as_json:
@@ -189,14 +196,14 @@ def print_events(events: Iterable[StreamEvent], *, as_json: bool, with_id: bool)
             print(json.dumps(document), flush=True)
         else:
             name = f"{plain(event.attempt_id or ''):<26} " if with_id else ""
-            console.print(line((name, "bold"), hang=22) + event_line(event))
+            console.print(build_line((name, "bold"), hang=22) + format_event(event))
 
 
 ANSWER_HEADS = ("week", "kind", "provider", "generated", "at once", "answers", "repaired", "hinted", "rules")
 _RULES_LISTED = 3
 
 
-def answer_rows(weeks: Iterable[Document]) -> Iterator[tuple[str, ...]]:
+def iter_answer_rows(weeks: Iterable[Document]) -> Iterator[tuple[str, ...]]:
     """Yield a row with the counts of answers for each week, kind and provider.
 
     Each rule is followed by the number of failed attempts that broke it and, of those attempts that

@@ -37,8 +37,8 @@ def install(  # noqa: PLR0913, PLR0917  (one parameter per option)
 ) -> None:
     """Validate a module, and install it into a tree if it passes; the replaced version is kept."""
     from assayd_client.cli.exits import OF_VERDICT
-    from assayd_client.cli.submitting import run
-    from assayd_client.cli.terminal import err, print_json
+    from assayd_client.cli.submitting import submit_and_wait
+    from assayd_client.cli.terminal import get_stderr, print_json
     from assayd_client.cli.validate import print_attempt
 
     candidate = module_tree.read_candidate(folder)
@@ -46,7 +46,7 @@ def install(  # noqa: PLR0913, PLR0917  (one parameter per option)
     module_tree.check(tree, candidate, allowed)
     with open_client(context) as client:
         submission = {"kind": "module", "policy": policy, "payload": candidate.payload}
-        attempt = run(client, submission, show_progress=err().is_terminal and not as_json)
+        attempt = submit_and_wait(client, submission, show_progress=get_stderr().is_terminal and not as_json)
         if attempt["verdict"] != "validated":
             print_attempt(attempt, as_json=as_json)
             raise typer.Exit(OF_VERDICT[attempt["verdict"]])
@@ -103,9 +103,9 @@ def _add_attestations(found: Sequence[module_tree.Installed], key: Path) -> list
     """Return the modules after adding the problems of their attestations."""
     from dataclasses import replace
 
-    from assayd_client.cli.attestation import public_keys
+    from assayd_client.cli.attestation import read_public_keys
 
-    keys = public_keys(key)
+    keys = read_public_keys(key)
     from assayd_attestation.verifying import MismatchError, verify_submission
 
     def problem(each: module_tree.Installed) -> str | None:
@@ -123,7 +123,7 @@ def _add_attestations(found: Sequence[module_tree.Installed], key: Path) -> list
 
 
 def _print_modules(found: Sequence[module_tree.Installed], *, as_json: bool) -> None:
-    from assayd_client.cli.terminal import out, plain, print_json, print_table
+    from assayd_client.cli.terminal import get_stdout, plain, print_json, print_table
 
     if as_json:
         print_json({"modules": [each.document() for each in found]})
@@ -139,4 +139,4 @@ def _print_modules(found: Sequence[module_tree.Installed], *, as_json: bool) -> 
         ]
         for each in found
     ]
-    print_table(out(), HEADS, rows)
+    print_table(get_stdout(), HEADS, rows)

@@ -60,7 +60,7 @@ Junit = Annotated[
 ]
 
 
-def selected_daemon(context: typer.Context) -> Target:
+def get_selected_daemon(context: typer.Context) -> Target:
     """Return the daemon that the command line selects, or None to use the environment."""
     target: Target = context.find_root().obj
     return target
@@ -68,4 +68,4 @@ def selected_daemon(context: typer.Context) -> Target:
 
 def open_client(context: typer.Context) -> PlainClient:
     """Return a client of the daemon that the command line selects."""
-    return PlainClient(selected_daemon(context))
+    return PlainClient(get_selected_daemon(context))

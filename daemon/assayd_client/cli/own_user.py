@@ -60,7 +60,7 @@ class OwnUserH11(H11Protocol):
         super().connection_made(transport)
         uid = None
         try:
-            uid = peer_uid(transport)
+            uid = find_peer_uid(transport)
         finally:
             if uid != os.geteuid():
                 transport.abort()
@@ -80,16 +80,16 @@ class OwnUserH11(H11Protocol):
         super().connection_lost(exc)
 
 
-def peer_uid(transport: asyncio.BaseTransport) -> int | None:
+def find_peer_uid(transport: asyncio.BaseTransport) -> int | None:
     """Return the user of the peer of a loopback connection, or None if the kernel lists none."""
     local, remote = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
     if not local or not remote:
         return None
-    uid = query_uid(local[:2], remote[:2])
-    return listed_uid(local[:2], remote[:2]) if uid is None else uid
+    uid = query_kernel_uid(local[:2], remote[:2])
+    return find_uid_in_tables(local[:2], remote[:2]) if uid is None else uid
 
 
-def query_uid(local: Address, remote: Address) -> int | None:
+def query_kernel_uid(local: Address, remote: Address) -> int | None:
     """Return the user of an established connection as reported by the kernel, or None.
 
     This query is faster than reading the kernel's tables (`listed_uid`), which takes milliseconds of CPU
@@ -109,7 +109,7 @@ def query_uid(local: Address, remote: Address) -> int | None:
                 struct.pack("=IHHII", 16 + len(body), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 0, 0) + body
             )
             answer = kernel.recv(4096)
-    except OSError:  # this kernel, or a filter, does not have it
+    except OSError:  # this kernel lacks it, or a filter blocks it
         return None
     kind = struct.unpack_from("=H", answer, 4)[0]
     if kind != SOCK_DIAG_BY_FAMILY or answer[17] != int(ESTABLISHED):
@@ -117,7 +117,7 @@ def query_uid(local: Address, remote: Address) -> int | None:
     return int(struct.unpack_from("=I", answer, UID_AT)[0])
 
 
-def listed_uid(local: Address, remote: Address) -> int | None:
+def find_uid_in_tables(local: Address, remote: Address) -> int | None:
     """Return the user of an established connection from the kernel's tables, or None."""
     for table in TABLES:
         if table.exists():
@@ -132,7 +132,7 @@ def parse_uid(table: str, local: Address, remote: Address) -> int | None:
     for ends in zip(_format_address(local), _format_address(remote), strict=True):
         _, found, rest = table.partition(f": {' '.join(ends)} {ESTABLISHED} ")
         if found:
-            return int(rest.split(maxsplit=4)[3])  # after both queues, the timer and the repeats
+            return int(rest.split(maxsplit=4)[3])  # after both queues, timer and retransmissions
     return None
 
 

@@ -36,7 +36,7 @@ class RetryTimer:
         time.sleep(LOOK_AGAIN_S)
 
 
-def results_of(client: PlainClient, batch_id: str) -> Iterator[Document]:
+def iter_batch_results(client: PlainClient, batch_id: str) -> Iterator[Document]:
     """Yield every item of a batch once, in line order, waiting while the daemon is unreachable."""
     patience, done = RetryTimer(), 0
     while True:

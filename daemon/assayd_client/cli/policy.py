@@ -18,13 +18,13 @@ from assayd_client.cli.options import Json, open_client, parse_age
 from assayd_client.cli.terminal import plain, print_json, print_result
 
 if TYPE_CHECKING:
-    from assayd.egress.target import NoTarget, Target
+    from assayd.egress.target import InvalidTarget, Target
     from assayd.model.policy import HttpRule, NetworkPolicy
 
 CODE = "policy.file"
 
 
-def check(client: PlainClient, file: Path | None) -> Sequence[Document]:
+def check_on_daemon(client: PlainClient, file: Path | None) -> Sequence[Document]:
     """Return the effective profile of a file, or all of the daemon's profiles without a file.
 
     The file is checked together with the daemon's profiles.
@@ -49,23 +49,23 @@ def check_locally(file: Path | None) -> Sequence[Document]:
 
     Raises: ConfigError ``policy.file``, with all problems.
     """
-    from assayd.policies import describe
+    from assayd.policies import describe_policy
     from assayd.settings import load_settings
     from assayd.wiring.profiles import load_profiles
 
     policies = load_profiles(load_settings())
     found = [policies.resolve_file(file)] if file is not None else map(policies.get, policies.names)
-    return [describe(policy, egress=policies.egress) for policy in found]
+    return [describe_policy(policy, egress=policies.egress) for policy in found]
 
 
-def remarks(policy: Document) -> Iterator[str]:
+def iter_remarks(policy: Document) -> Iterator[str]:
     """Return notes for a profile's author about clamped values, refused values, and allowlists."""
     for clamp in policy["clamped"]:
         asked, given = clamp["requested"], clamp["effective"]
         yield f"{policy['name']}: {clamp['field']} = {asked:g} is clamped to {given:g} by the bounds"
     if not policy["enforceable"]:
         yield f"{policy['name']}: every submission is refused: {policy['unenforceable_reason']}"
-    yield from _allowlist_lines(policy["name"], parse_network(policy))
+    yield from _iter_allowlist_lines(policy["name"], parse_network(policy))
 
 
 def parse_network(policy: Document) -> NetworkPolicy:
@@ -86,7 +86,7 @@ def parse_network(policy: Document) -> NetworkPolicy:
     )
 
 
-def _allowlist_lines(name: str, network: NetworkPolicy) -> Iterator[str]:
+def _iter_allowlist_lines(name: str, network: NetworkPolicy) -> Iterator[str]:
     """Yield a line for each entry of an allowlist, or nothing without an allowlist."""
     from assayd.model.policy import NetworkMode
 
@@ -120,16 +120,16 @@ def _format_problem(file: Path, problem: Document) -> str:
 HTTPS_PORT = 443
 
 
-def explain(policy: Document, url: str, method: str) -> tuple[bool, str]:
+def explain_access(policy: Document, url: str, method: str) -> tuple[bool, str]:
     """Return whether a profile document allows code to connect to a URL, and the reason.
 
     Raises: RequestError if the URL is invalid.
     """
-    from assayd.egress.decision import AccessRequest, decide
+    from assayd.egress.decision import AccessRequest, decide_access
 
     profile = policy["name"]
     target = _parse_target(url, method)
-    decision = decide(parse_network(policy), AccessRequest(target=target))
+    decision = decide_access(parse_network(policy), AccessRequest(target=target))
     if decision.allowed and not policy["enforceable"]:
         return False, f"{profile} refuses every submission: {policy['unenforceable_reason']}."
     if decision.allowed:
@@ -138,7 +138,7 @@ def explain(policy: Document, url: str, method: str) -> tuple[bool, str]:
     return False, f"{profile} refuses {url}: {decision.rule} ({decision.reason}). {decision.hint}"
 
 
-def _parse_target(url: str, method: str) -> Target | NoTarget:
+def _parse_target(url: str, method: str) -> Target | InvalidTarget:
     """Return the target that a client requests from the relay for a URL."""
     from assayd.egress.target import read_target
 
@@ -161,21 +161,21 @@ policy_app = typer.Typer(help="Show profiles, and check profile files.", no_args
 @policy_app.command("list")
 def list_policies(context: typer.Context, as_json: Json = False) -> None:
     """List the daemon's profiles."""
-    from assayd_client.cli.listing import POLICY_HEADS, policy_row
+    from assayd_client.cli.listing import POLICY_HEADS, build_policy_row
 
     with open_client(context) as client:
         policies = client.policies()["policies"]
-    print_result(policies, POLICY_HEADS, map(policy_row, policies), as_json=as_json)
+    print_result(policies, POLICY_HEADS, map(build_policy_row, policies), as_json=as_json)
 
 
 @policy_app.command("show")
 def show_policy(context: typer.Context, name: str, as_json: Json = False) -> None:
     """Show a profile's effective values, and the profile files that set them."""
-    from assayd_client.cli.listing import POLICY_VALUE_HEADS, policy_values
+    from assayd_client.cli.listing import POLICY_VALUE_HEADS, iter_policy_values
 
     with open_client(context) as client:
         policy = client.policy(name)
-    print_result(policy, POLICY_VALUE_HEADS, policy_values(policy), as_json=as_json)
+    print_result(policy, POLICY_VALUE_HEADS, iter_policy_values(policy), as_json=as_json)
 
 
 @policy_app.command("check")
@@ -195,7 +195,7 @@ def check_policy(
             policies = check_locally(file)
         else:
             with open_client(context) as client:
-                policies = check(client, file)
+                policies = check_on_daemon(client, file)
     except ConfigError as error:
         if error.code != CODE:
             raise
@@ -203,7 +203,7 @@ def check_policy(
         raise typer.Exit(FAILED) from error
     print(f"{file or 'all profiles'}: valid")
     for policy in policies:
-        for remark in remarks(policy):
+        for remark in iter_remarks(policy):
             print(plain(remark))
 
 
@@ -233,18 +233,18 @@ def explain_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
         raise RequestError("usage", "pass a URL, or one of --python, --bash or --sql")
     with open_client(context) as client:
         if url:
-            allowed, text = explain(client.policy(profile), url, method)
+            allowed, text = explain_access(client.policy(profile), url, method)
             lines = [text]
         else:
             [(language, text)] = code.items()
             found = client.explain_policy(profile, language=language, code=text, kind=kind)
-            allowed, lines = found["allowed"], list(_explained(found))
+            allowed, lines = found["allowed"], list(_iter_explanation_lines(found))
     print(plain("\n".join(lines)))
     if not allowed:
         raise typer.Exit(FAILED)
 
 
-def _explained(found: Document) -> Iterator[str]:
+def _iter_explanation_lines(found: Document) -> Iterator[str]:
     """Yield lines with the findings of a profile's static rules about a piece of code."""
     answer = "allows" if found["allowed"] else "refuses"
     yield f"{found['policy']} {answer} it, as the kind {found['kind']} reads it; containers limit all code."
@@ -277,7 +277,7 @@ def try_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
 ) -> None:
     """Check stored submissions against another profile; exits with status 1 if any that passed would fail."""
     policy, profile = _read_profile(name)
-    wanted = review_query(since, batch, label, kind)
+    wanted = build_review_query(since, batch, label, kind)
     body: Document = {}
     with open_client(context) as client:
         for event in client.try_policy(policy, profile=profile, run=run, **wanted):
@@ -309,7 +309,7 @@ def suggest_policy(  # noqa: PLR0913, PLR0917  (one parameter per option)
 ) -> None:
     """Print, as TOML, the smallest profile additions that would have allowed refused code."""
     with open_client(context) as client:
-        found = client.suggest_policy(policy, **review_query(since, batch, label, kind))
+        found = client.suggest_policy(policy, **build_review_query(since, batch, label, kind))
     if as_json:
         print_json(found)
         return
@@ -350,7 +350,9 @@ def _read_profile(name: str) -> tuple[str, str | None]:
         raise RequestError("file.unreadable", f"{name}: {problem}") from problem
 
 
-def review_query(since: str | None, batch: str | None, label: list[str] | None, kind: str | None) -> Document:
+def build_review_query(
+    since: str | None, batch: str | None, label: list[str] | None, kind: str | None
+) -> Document:
     """Return the request's form of a query for attempts.
 
     The value of `since` can be an age such as 7d.

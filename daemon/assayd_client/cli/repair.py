@@ -14,12 +14,12 @@ from typer.core import TyperGroup
 from assayd.errors import RequestError
 from assayd_client import Document, PlainClient
 from assayd_client.cli.exits import CANCELLED, FAILED, VALIDATED
-from assayd_client.cli.ids import attempt_id as find_attempt
 from assayd_client.cli.ids import iter_pages
-from assayd_client.cli.ids import repair_id as find_repair
+from assayd_client.cli.ids import resolve_attempt_id as find_attempt
+from assayd_client.cli.ids import resolve_repair_id as find_repair
 from assayd_client.cli.options import Json, open_client
 from assayd_client.cli.patience import cancel_on_interrupt
-from assayd_client.cli.terminal import line, out, print_json, print_result, shorten
+from assayd_client.cli.terminal import build_line, get_stdout, print_json, print_result, shorten
 from assayd_client.cli.texts import edited as edit_texts
 from assayd_client.cli.texts import stored_submission, texts_of
 
@@ -27,7 +27,7 @@ LINE_CHARS = 200
 NUMBERED = re.compile(r"\d+\. ")
 
 
-def failed_lines(context: str) -> Iterator[str]:
+def iter_failure_lines(context: str) -> Iterator[str]:
     """Yield the findings in a retry context, one per line, or the first line if there are none."""
     found = [text for text in context.splitlines() if NUMBERED.match(text)] or context.splitlines()[:1]
     if len(found) == 1:
@@ -37,7 +37,7 @@ def failed_lines(context: str) -> Iterator[str]:
     yield from (f"  {shorten(text, LINE_CHARS)}" for text in found)
 
 
-def described(repair_id: str, fallback: Document) -> Iterator[str]:
+def iter_offer_lines(repair_id: str, fallback: Document) -> Iterator[str]:
     """Return the lines that describe an offer, with its reason, rules, results and accepting command."""
     applied = fallback["applied"]
     yield ""
@@ -99,7 +99,7 @@ def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
     """Repair a failed attempt, wait, and show the attempted fixes."""
     with open_client(context) as client:
         attempt_id = find_attempt(client, attempt_id)
-        code = edited(client, attempt_id) if edit else None
+        code = edit_submission(client, attempt_id) if edit else None
         repair = client.repair(
             attempt_id,
             provider=provider,
@@ -108,7 +108,7 @@ def start(  # noqa: PLR0913, PLR0917  (one parameter per option)
             code=code,
             fresh=fresh or None,
         )
-        repair = wait(client, repair)
+        repair = wait_for_repair(client, repair)
         _print_repair(repair, as_json=as_json)
     raise typer.Exit(OF_OUTCOME.get(repair["outcome"], FAILED))
 
@@ -139,7 +139,7 @@ def show_step(
 def print_step(step: Document) -> None:
     """Print the prompt and the answer of one provider step."""
     for title, text in (("system", "system"), ("user", "user"), (f"answer of {step['provider']}", "answer")):
-        print(f"======== {printable(title)} ========\n{printable(step[text])}")
+        print(f"======== {to_printable(title)} ========\n{to_printable(step[text])}")
 
 
 @repair_app.command("list")
@@ -152,7 +152,7 @@ def list_repairs(
     with open_client(context) as client:
         page = client.repairs(limit=limit)
     heads = ("id", "kind", "provider", "outcome", "fixes", "started")
-    print_result(page, heads, map(_repair_row, page["repairs"]), as_json=as_json)
+    print_result(page, heads, map(_build_repair_row, page["repairs"]), as_json=as_json)
 
 
 @repair_app.command("cancel")
@@ -182,7 +182,7 @@ def stats(context: typer.Context, as_json: Json = False) -> None:
     """Print repair statistics by kind and provider: counts, times, and the share fixed on the first try."""
     with open_client(context) as client:
         found = list(iter_pages(client.repairs, "repairs"))
-    table = statistics(found)
+    table = compute_statistics(found)
     rows = [[_format_cell(row[name]) for name in STATISTICS] for row in table]
     print_result({"repairs": table}, STATISTICS, rows, as_json=as_json)
 
@@ -205,7 +205,7 @@ STATISTICS = (
 failure to the attempt that was validated."""
 
 
-def statistics(repairs: Sequence[Document]) -> list[Document]:
+def compute_statistics(repairs: Sequence[Document]) -> list[Document]:
     """Return counts of finished repairs by kind and provider, and in total. Source: docs/repair.md."""
     groups: dict[tuple[str, str], list[Document]] = {}
     for repair in repairs:
@@ -232,7 +232,7 @@ def _count_group(kind: str, provider: str, repairs: Sequence[Document]) -> Docum
         "duplicates": sum(fix["duplicate"] for fix in fixes),
         "stuck": sum(repair["outcome"] == "stuck" for repair in repairs),
         "fix_s": _mean_or_none([fix["duration_ms"] / 1000 for fix in fixes]),
-        "repaired_s": _mean_or_none([_duration_s(repair) for repair in good]),
+        "repaired_s": _mean_or_none([_compute_duration_s(repair) for repair in good]),
     }
 
 
@@ -240,7 +240,7 @@ def _mean_or_none(values: Sequence[float]) -> float | None:
     return round(sum(values) / len(values), 3) if values else None
 
 
-def _duration_s(repair: Document) -> float:
+def _compute_duration_s(repair: Document) -> float:
     began, ended = (datetime.fromisoformat(repair[name]) for name in ("started_at", "finished_at"))
     return (ended - began).total_seconds()
 
@@ -266,7 +266,7 @@ def follow_repairs(
     `file` is the submitted file.
     """
     for repair in client.repairs_of(attempt["id"])["repairs"]:
-        ended = wait(client, repair)
+        ended = wait_for_repair(client, repair)
         if show:
             _print_repair(ended, as_json=False, file=file)
         ran = [fix["attempt_id"] for fix in ended["attempts"] if fix["attempt_id"]]
@@ -275,7 +275,7 @@ def follow_repairs(
     return attempt
 
 
-def wait(client: PlainClient, repair: Document) -> Document:
+def wait_for_repair(client: PlainClient, repair: Document) -> Document:
     """Wait for the end of a repair. A keyboard interrupt cancels the repair."""
     with cancel_on_interrupt(client.cancel_repair, repair["id"], "repair "):
         for _ in client.repair_events(repair["id"]):
@@ -283,7 +283,7 @@ def wait(client: PlainClient, repair: Document) -> Document:
     return client.repair_state(repair["id"])
 
 
-def edited(client: PlainClient, attempt_id: str) -> str:
+def edit_submission(client: PlainClient, attempt_id: str) -> str:
     """Open the submitted code in the user's editor and return the edited code.
 
     Raises: RequestError, if the submission has no code or nothing was changed.
@@ -302,7 +302,7 @@ def edited(client: PlainClient, attempt_id: str) -> str:
     return changed
 
 
-def _repair_row(repair: Document) -> tuple[str, ...]:
+def _build_repair_row(repair: Document) -> tuple[str, ...]:
     outcome = repair["outcome"] or repair["state"]
     fixes = str(len(repair["attempts"]))
     return (repair["id"], repair["kind"], repair["provider"], outcome, fixes, repair["started_at"])
@@ -312,7 +312,7 @@ def _print_repair(repair: Document, *, as_json: bool, file: str | None = None) -
     if as_json:
         print_json(repair)
         return
-    out().lines(line(said, hang=None) for said in describe(repair, file))
+    get_stdout().lines(build_line(said, hang=None) for said in iter_repair_lines(repair, file))
 
 
 def _replace_field_by_file(line: str, file: str) -> str:
@@ -320,7 +320,7 @@ def _replace_field_by_file(line: str, file: str) -> str:
     return f"{line[:4]}{file}" if line in {"--- payload.code", "+++ payload.code"} else line
 
 
-def describe(repair: Document, file: str | None = None) -> Iterator[str]:
+def iter_repair_lines(repair: Document, file: str | None = None) -> Iterator[str]:
     """Return the lines that describe a repair.
 
     Changes to a single text are shown under the name of its file.
@@ -333,19 +333,21 @@ def describe(repair: Document, file: str | None = None) -> Iterator[str]:
         yield f"{fix['number']}. {fix['passage']}: {verdict}" + (
             f"  {fix['attempt_id']}" if fix["attempt_id"] else ""
         )
-        yield from (f"   {said}" for said in failed_lines(fix["original_error"]))
-        yield f"   reason: {printable(fix['fix_reason'])}"
+        yield from (f"   {said}" for said in iter_failure_lines(fix["original_error"]))
+        yield f"   reason: {to_printable(fix['fix_reason'])}"
         diff = (fix.get("diff") or "").splitlines()
-        yield from (f"   {printable(_replace_field_by_file(line, file or fix['passage']))}" for line in diff)
+        yield from (
+            f"   {to_printable(_replace_field_by_file(line, file or fix['passage']))}" for line in diff
+        )
     yield ""
     if repair.get("input_tokens") is not None:
         yield f"Tokens: {repair['input_tokens']} in, {repair['output_tokens']} out"
-    detail = f" ({printable(repair['detail'])})" if repair["detail"] else ""
+    detail = f" ({to_printable(repair['detail'])})" if repair["detail"] else ""
     yield f"Repair: {repair['outcome'] or repair['state']}{detail}"
     if repair["fallback"] is not None:
-        yield from described(repair["id"], repair["fallback"])
+        yield from iter_offer_lines(repair["id"], repair["fallback"])
 
 
-def printable(text: str) -> str:
+def to_printable(text: str) -> str:
     """Replace the characters that a terminal would interpret as commands."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)

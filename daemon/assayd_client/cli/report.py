@@ -16,10 +16,10 @@ from assayd_client.cli.terminal import (
     BLANK_ELLIPSIS,
     WIDTH_WHEN_PIPED,
     StyledLine,
-    cells,
-    count,
-    duration,
-    line,
+    build_line,
+    display_width,
+    format_count,
+    format_duration,
     plain,
     shorten,
 )
@@ -27,7 +27,7 @@ from assayd_client.shapes import group_by_shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class SubmissionOrigin:
     """The local paths and texts of a submission's files, by their submitted names."""
 
     paths: Mapping[str, str] = field(default_factory=dict)
@@ -35,18 +35,18 @@ class Origin:
 
     def place(self, finding: Document) -> tuple[str | None, int | None]:
         """Return the known parts of a finding's ``FILE:LINE:COLUMN``, and the number of the first line."""
-        shown, number = self.found(finding)
+        shown, number = self.locate_finding(finding)
         if shown is None or number is None:
             return shown, finding["line"]
         column = "" if finding["column"] is None else f":{finding['column']}"
         return f"{shown}:{number}{column}", number
 
-    def found(self, finding: Document) -> tuple[str | None, int | None]:
+    def locate_finding(self, finding: Document) -> tuple[str | None, int | None]:
         """Return the file and the line of a finding, each of which can be None."""
         name, number = self._submitted_name(finding), finding["line"]
         if name is None:
             return finding["file"], number
-        return self.paths[name], _found(self.texts[name], number, finding["snippet"])
+        return self.paths[name], _locate_line(self.texts[name], number, finding["snippet"])
 
     def source(self, finding: Document) -> list[str]:
         """Return the source lines of a finding.
@@ -55,8 +55,12 @@ class Origin:
         """
         first, *others = (finding["snippet"] or "").rstrip("\n").split("\n")
         name = self._submitted_name(finding)
-        if name is not None and (number := self.found(finding)[1]) is not None and is_truncated(first):
-            first = _lines(self.texts[name])[number - 1]
+        if (
+            name is not None
+            and (number := self.locate_finding(finding)[1]) is not None
+            and is_truncated(first)
+        ):
+            first = _split_source_lines(self.texts[name])[number - 1]
         return [first.removesuffix("\r"), *others]
 
     def _submitted_name(self, finding: Document) -> str | None:
@@ -76,23 +80,23 @@ class Origin:
         return alike[0] if len(alike) == 1 else None
 
 
-UNKNOWN = Origin()
+UNKNOWN = SubmissionOrigin()
 """Of an attempt whose files are not at hand."""
 
 
-def _found(text: bytes, number: int | None, snippet: str | None) -> int | None:
+def _locate_line(text: bytes, number: int | None, snippet: str | None) -> int | None:
     """Return the line number of a finding in a file, or None if the number is unknown."""
     if number is None or not snippet:
         return number
     wanted = snippet.split("\n", 1)[0]
-    lines = _lines(text)
+    lines = _split_source_lines(text)
     if number <= len(lines) and _matches_snippet(lines[number - 1], wanted):
         return number
     same = [place for place, line in enumerate(lines, 1) if _matches_snippet(line, wanted)]
     return same[0] if len(same) == 1 else None
 
 
-def _lines(text: bytes) -> list[str]:
+def _split_source_lines(text: bytes) -> list[str]:
     """Return the lines of a source, split as findings number them.
 
     For example, a form feed doesn't end a line.
@@ -112,20 +116,20 @@ def is_truncated(snippet: str) -> bool:
 
 
 def _contains_snippet(text: bytes, number: int | None, snippet: str | None) -> bool:
-    return bool(snippet) and _found(text, number, snippet) is not None
+    return bool(snippet) and _locate_line(text, number, snippet) is not None
 
 
 TAB = 4
 NAME = re.compile(r"\w+(?:\.\w+)*")
 
 
-def name_end(source: str, begin: int) -> int:
+def find_name_end(source: str, begin: int) -> int:
     """Return the index at which the dotted name ends, or the next index if there isn't a name."""
     found = NAME.match(source, begin)
     return found.end() if found else begin + 1
 
 
-def excerpt(source: str, column: int | None, room: int) -> tuple[str, str]:
+def crop_line(source: str, column: int | None, room: int) -> tuple[str, str]:
     """Return the part of a line that fits the width, with the marks to be shown below it.
 
     There aren't any marks if the column is unknown or beyond the line's end. The position directly after
@@ -136,14 +140,14 @@ def excerpt(source: str, column: int | None, room: int) -> tuple[str, str]:
         column: the column in characters of the source, from 1.
         room: the width of the terminal in columns.
     """
-    shown = _shown(source)
-    widths = [cells(each) for each in shown]
+    shown = _to_displayed_characters(source)
+    widths = [display_width(each) for each in shown]
     begin = end = 0
     marked = column is not None and 0 < column <= len(source) + 1
     if column is not None and marked:
         begin = column - 1
-        end = min(name_end(source, begin), len(source))
-    first, last = _visible_range(widths, begin, end, room)
+        end = min(find_name_end(source, begin), len(source))
+    first, last = _find_visible_range(widths, begin, end, room)
     head, tail = "…" if first else "", "…" if last < len(shown) else ""
     text = f"{head}{''.join(shown[first:last])}{tail}"
     if not marked:
@@ -152,18 +156,18 @@ def excerpt(source: str, column: int | None, room: int) -> tuple[str, str]:
     return text, blank + "^" * max(sum(widths[begin : min(end, last)]), 1)
 
 
-def _shown(source: str) -> list[str]:
+def _to_displayed_characters(source: str) -> list[str]:
     """Return each character as displayed, with tabs as spaces and control characters as codes."""
     shown: list[str] = []
     at = 0
     for character in source:
         piece = " " * (TAB - at % TAB) if character == "\t" else plain(character)
         shown.append(piece)
-        at += cells(piece)
+        at += display_width(piece)
     return shown
 
 
-def _visible_range(widths: Sequence[int], begin: int, end: int, room: int) -> tuple[int, int]:
+def _find_visible_range(widths: Sequence[int], begin: int, end: int, room: int) -> tuple[int, int]:
     """Return the first and last index of the displayed part, with one column for each ellipsis."""
     if sum(widths) <= room:
         return 0, len(widths)
@@ -207,8 +211,12 @@ MAX_OUTPUT_CHARS = 500
 """Of one of these lines."""
 
 
-def render(
-    attempt: Document, origin: Origin = UNKNOWN, *, width: int | None = None, verdict_last: bool = True
+def iter_report_lines(
+    attempt: Document,
+    origin: SubmissionOrigin = UNKNOWN,
+    *,
+    width: int | None = None,
+    verdict_last: bool = True,
 ) -> Iterator[StyledLine]:
     """Return the lines that show a finished attempt, with source cropped to the terminal's width.
 
@@ -217,38 +225,40 @@ def render(
     """
     report = attempt["report"]
     mode = " · report-only" if attempt.get("enforcement") == "report" else ""
-    yield line(
+    yield build_line(
         (attempt["id"], "bold"), f"  {plain(attempt['kind'])} · policy {plain(attempt['policy'])}{mode}"
     )
     if attempt.get("intent"):
-        yield line(f"Request: {plain(shorten(' '.join(attempt['intent'].split()), INTENT_CHARS))}")
+        yield build_line(f"Request: {plain(shorten(' '.join(attempt['intent'].split()), INTENT_CHARS))}")
     if report is not None:
         yield from render_stages(report["stages"])
     if not verdict_last:
-        yield verdict_line(attempt)
+        yield build_verdict_line(attempt)
     if attempt["error"] is not None:
-        yield line(
+        yield build_line(
             (f"{plain(attempt['error']['code'])}: {plain(attempt['error']['message'])}", "red"), hang=2
         )
-    yield from _details(attempt, origin, width)
+    yield from _iter_detail_lines(attempt, origin, width)
     if verdict_last:
-        yield line("")
-        yield verdict_line(attempt)
+        yield build_line("")
+        yield build_verdict_line(attempt)
 
 
-def _details(attempt: Document, origin: Origin, width: int | None) -> Iterator[StyledLine]:
+def _iter_detail_lines(
+    attempt: Document, origin: SubmissionOrigin, width: int | None
+) -> Iterator[StyledLine]:
     report = attempt["report"]
     if report is not None:
         yield from render_findings(report["findings"], origin, width)
-        yield from _case_lines(report["runtime_results"], attempt["kind"])
+        yield from _iter_case_lines(report["runtime_results"], attempt["kind"])
     if attempt["execution"] is not None:
-        yield from _output_lines(attempt["execution"], attempt["id"])
-        yield from _execution_lines(attempt["execution"])
+        yield from _iter_output_lines(attempt["execution"], attempt["id"])
+        yield from _iter_execution_lines(attempt["execution"])
     if report is None and attempt["verdict"] in {"validated", "failed"}:
-        yield line((_explain_no_report(attempt), "yellow"), hang=2)
+        yield build_line((_explain_no_report(attempt), "yellow"), hang=2)
     elif attempt["bundle"] is not None:
-        yield line("")
-        yield line((f"Bundle: {describe_files_location(attempt)}", "dim"), hang=None)
+        yield build_line("")
+        yield build_line((f"Bundle: {describe_files_location(attempt)}", "dim"), hang=None)
 
 
 def _explain_no_report(attempt: Document) -> str:
@@ -276,9 +286,9 @@ def render_stages(stages: Sequence[Document]) -> Iterator[StyledLine]:
     for stage in stages:
         mark, style = MARKS[stage["status"]]
         branch = "└─" if stage is stages[-1] else "├─"
-        took = "skipped" if stage["status"] == "skipped" else duration(stage["duration_ms"])
-        found = f"  {count(len(stage['findings']), 'finding')}" if stage["findings"] else ""
-        yield line(
+        took = "skipped" if stage["status"] == "skipped" else format_duration(stage["duration_ms"])
+        found = f"  {format_count(len(stage['findings']), 'finding')}" if stage["findings"] else ""
+        yield build_line(
             (branch, "dim"),
             f" {plain(stage['name']):<{width}}  ",
             (mark, style),
@@ -287,7 +297,7 @@ def render_stages(stages: Sequence[Document]) -> Iterator[StyledLine]:
         )
 
 
-def verdict_line(attempt: Document) -> StyledLine:
+def build_verdict_line(attempt: Document) -> StyledLine:
     """Return the verdict as one line with failed stage, passed cases, number of errors, and duration."""
     report, verdict = attempt["report"], attempt["verdict"]
     cases = report and report["runtime_results"]
@@ -297,27 +307,29 @@ def verdict_line(attempt: Document) -> StyledLine:
         else ""
     )
     took_ms = attempt["timings_ms"]["total"]
-    took = "" if took_ms is None else f", {duration(took_ms)}"
+    took = "" if took_ms is None else f", {format_duration(took_ms)}"
     if verdict == "validated":
         warned = any(finding["severity"] == "warning" for finding in (report or {}).get("findings", ()))
-        return line("Validation: ", ("✓ Passed", "bold green"), " with warnings" * warned, detail, took)
+        return build_line("Validation: ", ("✓ Passed", "bold green"), " with warnings" * warned, detail, took)
     if verdict == "failed":
         if report is None:
-            return line("Validation: ", ("✗ Failed", "bold red"), detail, took)
+            return build_line("Validation: ", ("✗ Failed", "bold red"), detail, took)
         errors = sum(finding["severity"] == "error" for finding in report["findings"])
-        found = f": {count(errors, 'error')}{took}"
-        return line("Validation: ", ("✗ Failed", "bold red"), f" at {report['stage_reached']}{detail}{found}")
+        found = f": {format_count(errors, 'error')}{took}"
+        return build_line(
+            "Validation: ", ("✗ Failed", "bold red"), f" at {report['stage_reached']}{detail}{found}"
+        )
     if verdict == "cancelled":
-        return line("Validation: ", ("– Cancelled", "bold yellow"), took)
+        return build_line("Validation: ", ("– Cancelled", "bold yellow"), took)
     if verdict is None:
-        return line(f"Not finished yet: {attempt['state']}")
-    return line("Validation: ", ("! Internal error", "bold red"), "; the code wasn't judged", took)
+        return build_line(f"Not finished yet: {attempt['state']}")
+    return build_line("Validation: ", ("! Internal error", "bold red"), "; the code wasn't judged", took)
 
 
 def _format_cases(cases: Document, kind: str) -> str:
     ran = [case["duration_ms"] for case in cases["cases"] if case["status"] != "skipped"]
-    average = f", avg {duration(sum(ran) / len(ran))}" if ran else ""
-    return f"{cases['passed']}/{count(cases['total'], get_command_line(kind).case)}{average}"
+    average = f", avg {format_duration(sum(ran) / len(ran))}" if ran else ""
+    return f"{cases['passed']}/{format_count(cases['total'], get_command_line(kind).case)}{average}"
 
 
 def _format_score(report: Document) -> str:
@@ -326,7 +338,9 @@ def _format_score(report: Document) -> str:
     return "" if score is None else f"; score {score:.3g}, {plain(report['integrity'])}"
 
 
-def render_findings(findings: Sequence[Document], origin: Origin, width: int | None) -> Iterator[StyledLine]:
+def render_findings(
+    findings: Sequence[Document], origin: SubmissionOrigin, width: int | None
+) -> Iterator[StyledLine]:
     """Yield the lines of findings with their locations.
 
     Equal findings at several locations are shown once.
@@ -334,21 +348,21 @@ def render_findings(findings: Sequence[Document], origin: Origin, width: int | N
     groups = _group_findings(findings)
     for group in groups[:MAX_FINDINGS]:
         finding = group[0]
-        yield line("")
+        yield build_line("")
         style = {"error": "red", "warning": "yellow"}.get(finding["severity"], "blue")
         head = f"{finding['severity']}[{plain(finding['rule'])}]"
-        yield line((head, f"bold {style}"), f" {plain(finding['message'])}", hang=2)
-        yield from _excerpt_lines(finding, origin, style, width)
-        if others := _other_places(group, origin):
-            yield line((f"   = also: {others}", "dim"), hang=11)
+        yield build_line((head, f"bold {style}"), f" {plain(finding['message'])}", hang=2)
+        yield from _iter_excerpt_lines(finding, origin, style, width)
+        if others := _describe_other_places(group, origin):
+            yield build_line((f"   = also: {others}", "dim"), hang=11)
         if finding["suggestion"]:
-            yield line(("   = fix: ", "cyan"), plain(finding["suggestion"]), hang=10)
+            yield build_line(("   = fix: ", "cyan"), plain(finding["suggestion"]), hang=10)
         if (key := finding.get("profile_key")) not in {None, "enforcement"}:
-            yield line((f"   = profile key: {plain(str(key))}", "dim"))
+            yield build_line((f"   = profile key: {plain(str(key))}", "dim"))
     if len(groups) > MAX_FINDINGS:
         more = sum(map(len, groups[MAX_FINDINGS:]))
-        yield line("")
-        yield line((f"… and {count(more, 'more finding')}", "dim"))
+        yield build_line("")
+        yield build_line((f"… and {format_count(more, 'more finding')}", "dim"))
 
 
 def _group_findings(findings: Sequence[Document]) -> list[list[Document]]:
@@ -360,7 +374,7 @@ def _group_findings(findings: Sequence[Document]) -> list[list[Document]]:
     return list(groups.values())
 
 
-def _other_places(group: Sequence[Document], origin: Origin) -> str:
+def _describe_other_places(group: Sequence[Document], origin: SubmissionOrigin) -> str:
     """Describe the other locations of a group by their lines, or by the number of those without lines."""
     first, *others = group
     numbers = {origin.place(one)[1] for one in others} - {origin.place(first)[1]}
@@ -372,13 +386,15 @@ def _other_places(group: Sequence[Document], origin: Origin) -> str:
     return f"line{'s' * (len(lines) > 1)} {shown}" + (f" and {more} more" if more > 0 else "")
 
 
-def _excerpt_lines(finding: Document, origin: Origin, style: str, width: int | None) -> Iterator[StyledLine]:
+def _iter_excerpt_lines(
+    finding: Document, origin: SubmissionOrigin, style: str, width: int | None
+) -> Iterator[StyledLine]:
     """Yield the location, the numbered source lines, and a mark below the finding's name."""
     place, first = origin.place(finding)
     if place is not None:
-        yield line((f"  --> {plain(place)}", "dim"), hang=None)
+        yield build_line((f"  --> {plain(place)}", "dim"), hang=None)
     elif first is not None and not finding["snippet"]:
-        yield line((f"  line {first}", "dim"))
+        yield build_line((f"  line {first}", "dim"))
     if first is None or not finding["snippet"]:
         return
     lines = origin.source(finding)
@@ -387,75 +403,77 @@ def _excerpt_lines(finding: Document, origin: Origin, style: str, width: int | N
     for number, source in enumerate(lines, first):
         column = finding["column"] if number == first else None
         if column is not None and is_truncated(source) and column >= len(source):
-            column = None  # in the part that the report does not have
-        shown, marks = excerpt(source, column, room)
-        yield line((f"{number:>{gutter}} │ ", "dim"), shown, hang=None)
+            column = None  # in the part that the report omits
+        shown, marks = crop_line(source, column, room)
+        yield build_line((f"{number:>{gutter}} │ ", "dim"), shown, hang=None)
         if marks:
-            yield line((f"{'':>{gutter}} │ ", "dim"), (marks, f"bold {style}"), hang=None)
+            yield build_line((f"{'':>{gutter}} │ ", "dim"), (marks, f"bold {style}"), hang=None)
 
 
-def _case_lines(results: Document | None, kind: str) -> Iterator[StyledLine]:
+def _iter_case_lines(results: Document | None, kind: str) -> Iterator[StyledLine]:
     if not results or not results["cases"]:
         return
-    # A failed case is what the reader looks for: it is shown even if many passed before it.
+    # Readers look for failed cases, so these come before passed ones.
     cases = sorted(results["cases"], key=lambda case: case["status"] == "passed")
     if len(cases) <= MAX_CASES:
         cases = results["cases"]
-    yield line("")
-    yield line(("Preview", "bold"))
-    names = [_short_name(case["name"], cases) for case in cases[:MAX_CASES]]
+    yield build_line("")
+    yield build_line(("Preview", "bold"))
+    names = [_shorten_name(case["name"], cases) for case in cases[:MAX_CASES]]
     width = min(max(map(len, names)), 40)
     for name, case in zip(names, cases, strict=False):
         mark, style = MARKS[case["status"]]
-        yield line("  ", (mark, style), f" {name:<{width}} → ", hang=6) + _result(case, kind)
+        yield build_line("  ", (mark, style), f" {name:<{width}} → ", hang=6) + _build_result_line(case, kind)
         for row in (case.get("preview") or "").splitlines()[:MAX_PREVIEW_LINES]:
-            yield line(f"      {plain(row)}".rstrip(), hang=None)
+            yield build_line(f"      {plain(row)}".rstrip(), hang=None)
     if len(cases) > MAX_CASES:
-        yield line((f"  … and {len(cases) - MAX_CASES} more", "dim"))
+        yield build_line((f"  … and {len(cases) - MAX_CASES} more", "dim"))
     if get_command_line(kind).case == "path":
-        yield from _shape_lines(cases)
+        yield from _iter_shape_lines(cases)
 
 
-def _shape_lines(cases: Sequence[Document]) -> Iterator[StyledLine]:
+def _iter_shape_lines(cases: Sequence[Document]) -> Iterator[StyledLine]:
     """Yield the number of path shapes with extracted fields, and one path of each other shape."""
     got = {case["name"]: case["status"] == "passed" and case["result"] != {} for case in cases}
     groups = group_by_shape(got)
     if len(cases) < LEAST_GROUPED or len(groups) == 1:
         return
     without = [group for group in groups.values() if not all(got[path] for path in group)]
-    yield line("")
-    yield line(
+    yield build_line("")
+    yield build_line(
         (f"Fields extracted from {len(groups) - len(without)} of {len(groups)} shapes of paths", "bold")
     )
     for group in without[:MAX_CASES]:
         right = sum(got[path] for path in group)
         example = next(path for path in group if not got[path])
-        yield line("  ", ("✗", "red"), f" {right}/{count(len(group), 'path')} like {plain(example)}", hang=4)
+        yield build_line(
+            "  ", ("✗", "red"), f" {right}/{format_count(len(group), 'path')} like {plain(example)}", hang=4
+        )
     if len(without) > MAX_CASES:
-        yield line((f"  … and {count(len(without) - MAX_CASES, 'more shape')}", "dim"))
+        yield build_line((f"  … and {format_count(len(without) - MAX_CASES, 'more shape')}", "dim"))
 
 
-def _short_name(name: str, cases: Sequence[Document]) -> str:
+def _shorten_name(name: str, cases: Sequence[Document]) -> str:
     """Return the last part of a path, or the complete path if another case has the same last part."""
     last = name.rstrip("/").rpartition("/")[2]
     alike = [case for case in cases if case["name"].rstrip("/").rpartition("/")[2] == last]
     return shorten(last if len(alike) == 1 else name, 60)
 
 
-def _result(case: Document, kind: str) -> StyledLine:
+def _build_result_line(case: Document, kind: str) -> StyledLine:
     if case["status"] == "passed":
         has_result = get_command_line(kind).cases_have_results
-        return line(shorten(_render_brief(in_order(case)), 100) if has_result else "passed")
+        return build_line(shorten(_render_brief(restore_field_order(case)), 100) if has_result else "passed")
     if case["status"] == "skipped":
-        return line((shorten(plain(case["message"] or "never started"), 100), "dim"))
+        return build_line((shorten(plain(case["message"] or "never started"), 100), "dim"))
     error = f"{case['error_type']}: " if case["error_type"] else ""
     file = f"{plain(case['file'])} " if case["file"] is not None else ""
     place = f" ({file}line {case['line']})" if case["line"] is not None else ""
     reason = case["message"] or case["cause"] or case["status"]
-    return line((shorten(f"{error}{reason}{place}", 100), "red"))
+    return build_line((shorten(f"{error}{reason}{place}", 100), "red"))
 
 
-def in_order(case: Document) -> object:
+def restore_field_order(case: Document) -> object:
     """Return the result of a case with its fields in the order in which the code returned them."""
     text = case.get("result_text")
     return case["result"] if text is None else json.loads(text)
@@ -476,18 +494,18 @@ def _render_brief(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _execution_lines(execution: Document) -> Iterator[StyledLine]:
+def _iter_execution_lines(execution: Document) -> Iterator[StyledLine]:
     evidence = "".join(
         f", {key} {_render_brief(value)}" for key, value in sorted(execution["cause_evidence"].items())
     )
-    yield line("")
+    yield build_line("")
     start = "warm" if execution["container"]["warm"] else "cold"
     if execution["cause"] != "completed":
-        yield line((f"Cause: {execution['cause']}{plain(evidence)}", "red"), hang=2)
-    took = duration(execution["execution_time_ms"])
-    # The limit is for the code alone, the peak is the container's.
+        yield build_line((f"Cause: {execution['cause']}{plain(evidence)}", "red"), hang=2)
+    took = format_duration(execution["execution_time_ms"])
+    # The limit applies to the code only, while the peak is the whole container's.
     whose = " with the runner" if execution["cause"] == "out_of_memory" else ""
-    yield line(
+    yield build_line(
         (f"Ran {took}, {_format_peak(execution['peak_memory_bytes'])}{whose}, {start} container", "dim")
     )
 
@@ -496,7 +514,7 @@ def _format_peak(used_bytes: int | None) -> str:
     return "memory not measured" if used_bytes is None else f"peak {used_bytes / 2**20:.0f} MiB"
 
 
-def _output_lines(execution: Document, attempt_id: str) -> Iterator[StyledLine]:
+def _iter_output_lines(execution: Document, attempt_id: str) -> Iterator[StyledLine]:
     """Yield the last lines that the code printed."""
     for stream in ("stdout", "stderr"):
         text = execution[stream]
@@ -504,11 +522,11 @@ def _output_lines(execution: Document, attempt_id: str) -> Iterator[StyledLine]:
             continue
         lines = plain(text.rstrip("\n").expandtabs(8)).split("\n")
         before = len(lines) - MAX_OUTPUT_LINES
-        yield line("")
-        yield line((f"Printed ({stream})", "bold"))
+        yield build_line("")
+        yield build_line((f"Printed ({stream})", "bold"))
         if before > 0:
             kept = f"assay logs {attempt_id} --stream {stream}"
-            yield line((f"  … {count(before, 'line')} before; all: {kept}", "dim"), hang=4)
+            yield build_line((f"  … {format_count(before, 'line')} before; all: {kept}", "dim"), hang=4)
         for each in lines[-MAX_OUTPUT_LINES:]:
             cut = f"{each[:MAX_OUTPUT_CHARS]}…" if len(each) > MAX_OUTPUT_CHARS else each
-            yield line(f"  {cut}", hang=2)
+            yield build_line(f"  {cut}", hang=2)

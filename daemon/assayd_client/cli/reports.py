@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from assayd import __version__
 from assayd_client import Document, PlainClient
-from assayd_client.cli.report import Origin
+from assayd_client.cli.report import SubmissionOrigin
 
 LEVELS: Mapping[str, str] = {"error": "error", "warning": "warning", "info": "note"}
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -48,8 +48,8 @@ class JunitWriter:
         attempt, number = result["attempt"], result["line"]
         kind = attempt["kind"] if attempt else "line"
         took_s = (attempt["timings_ms"]["total"] or 0) / 1000 if attempt else 0.0
-        head = f"classname={_quote(kind)} name={_quote(_item_name(number, attempt))}"
-        outcome = "".join(_outcome_elements(result))
+        head = f"classname={_quote(kind)} name={_quote(_build_item_name(number, attempt))}"
+        outcome = "".join(_iter_outcome_elements(result))
         self._file.write(f'<testcase {head} time="{took_s:.6f}">{outcome}</testcase>\n')
 
     def __exit__(
@@ -58,7 +58,7 @@ class JunitWriter:
         self._file.write("</testsuite>\n")
 
 
-def _item_name(number: int, attempt: Document | None) -> str:
+def _build_item_name(number: int, attempt: Document | None) -> str:
     """Return a name for an item: its line number and labels, or the id of its attempt."""
     if attempt is None:
         return f"line {number}"
@@ -66,8 +66,8 @@ def _item_name(number: int, attempt: Document | None) -> str:
     return f"line {number}: {labels or attempt['id']}"
 
 
-def _outcome_elements(result: Document) -> Iterator[str]:
-    verdict, findings = result["verdict"], list(_findings_of(result))
+def _iter_outcome_elements(result: Document) -> Iterator[str]:
+    verdict, findings = result["verdict"], list(_get_findings(result))
     if verdict == "validated":
         return
     if verdict in {None, "cancelled"}:
@@ -92,7 +92,7 @@ class SarifWriter:
     def __init__(self, file: TextIO, source: Path, rules: Sequence[Document]) -> None:
         self._file = file
         self._uri = "stdin" if source == Path("-") else source.as_posix()
-        self._rules = {rule["id"]: sarif_rule(rule) for rule in rules}
+        self._rules = {rule["id"]: build_sarif_rule(rule) for rule in rules}
         self._rules[LINE_RULE] = {"id": LINE_RULE, "shortDescription": {"text": "A line can't be submitted"}}
         self._empty = True
 
@@ -107,12 +107,12 @@ class SarifWriter:
         """Write the findings of one item."""
         if result["error"] is not None:
             self._write_result(
-                _sarif_result(self._uri, result, LINE_RULE, "error", result["error"]["message"])
+                _build_sarif_result(self._uri, result, LINE_RULE, "error", result["error"]["message"])
             )
-        for finding in _findings_of(result):
+        for finding in _get_findings(result):
             place = f" (line {finding['line']} of the code)" if finding["line"] is not None else ""
             level = LEVELS[finding["severity"]]
-            found = _sarif_result(self._uri, result, finding["rule"], level, finding["message"] + place)
+            found = _build_sarif_result(self._uri, result, finding["rule"], level, finding["message"] + place)
             found["properties"] |= {
                 "line": finding["line"],
                 "column": finding["column"],
@@ -133,9 +133,9 @@ class SarifWriter:
         self._file.write("\n]}]}\n")
 
 
-def junit_suite(attempts: Sequence[Document]) -> str:
+def render_junit_suite(attempts: Sequence[Document]) -> str:
     """Return attempts as a JUnit suite with one test case for each attempt."""
-    cases = [_junit_case(attempt) for attempt in attempts]
+    cases = [_render_junit_case(attempt) for attempt in attempts]
     counts = {tag: sum(f"<{tag}" in case for case in cases) for tag in ("failure", "error", "skipped")}
     head = f'<testsuite name="assayd" tests="{len(cases)}" failures="{counts["failure"]}"'
     return (
@@ -144,20 +144,22 @@ def junit_suite(attempts: Sequence[Document]) -> str:
     )
 
 
-def _junit_case(attempt: Document) -> str:
-    outcome = "".join(_outcome_elements({"verdict": attempt["verdict"], "error": None, "attempt": attempt}))
+def _render_junit_case(attempt: Document) -> str:
+    outcome = "".join(
+        _iter_outcome_elements({"verdict": attempt["verdict"], "error": None, "attempt": attempt})
+    )
     kind, name = _quote(attempt["kind"]), _quote(f"{attempt['kind']} {attempt['id']}")
     took_s = (attempt["timings_ms"]["total"] or 0) / 1000
     return f'<testcase classname={kind} name={name} time="{took_s:.6f}">{outcome}</testcase>\n'
 
 
-def _findings_of(result: Document) -> Sequence[Document]:
+def _get_findings(result: Document) -> Sequence[Document]:
     attempt = result["attempt"]
     found: Sequence[Document] = attempt["report"]["findings"] if attempt and attempt["report"] else ()
     return found
 
 
-def sarif_rule(rule: Document) -> Document:
+def build_sarif_rule(rule: Document) -> Document:
     """Return a rule of a kind in SARIF format."""
     return {
         "id": rule["id"],
@@ -167,7 +169,7 @@ def sarif_rule(rule: Document) -> Document:
     }
 
 
-def _sarif_result(uri: str, result: Document, rule: str, level: str, message: str) -> Document:
+def _build_sarif_result(uri: str, result: Document, rule: str, level: str, message: str) -> Document:
     place = {"artifactLocation": {"uri": uri}, "region": {"startLine": result["line"]}}
     return {
         "ruleId": rule,
@@ -187,7 +189,7 @@ def _replace_illegal(text: str) -> str:
     return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def sarif(attempt: Document, origin: Origin, rules: Mapping[str, Document]) -> Document:
+def build_sarif(attempt: Document, origin: SubmissionOrigin, rules: Mapping[str, Document]) -> Document:
     """Return an attempt's findings as SARIF 2.1.0.
 
     Source: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
@@ -195,7 +197,7 @@ def sarif(attempt: Document, origin: Origin, rules: Mapping[str, Document]) -> D
     report = attempt["report"] or {}
     findings = report.get("findings") or []
     used = [rules[name] for name in dict.fromkeys(each["rule"] for each in findings) if name in rules]
-    driver = {"name": "assayd", "version": __version__, "rules": [sarif_rule(rule) for rule in used]}
+    driver = {"name": "assayd", "version": __version__, "rules": [build_sarif_rule(rule) for rule in used]}
     invocation: dict[str, Any] = {"executionSuccessful": attempt["verdict"] in {"validated", "failed"}}
     if attempt["error"] is not None:
         told = f"{attempt['error']['code']}: {attempt['error']['message']}"
@@ -206,18 +208,18 @@ def sarif(attempt: Document, origin: Origin, rules: Mapping[str, Document]) -> D
         "invocations": [invocation],
         "columnKind": "unicodeCodePoints",
         "properties": {"attempt_id": attempt["id"], "verdict": attempt["verdict"]},
-        "results": [_finding_result(finding, hints, origin) for finding in findings],
+        "results": [_build_finding_result(finding, hints, origin) for finding in findings],
     }
-    return sarif_log([run])
+    return build_sarif_log([run])
 
 
-def sarif_log(runs: list[Document]) -> Document:
+def build_sarif_log(runs: list[Document]) -> Document:
     """Return runs as one SARIF document."""
     return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": runs}
 
 
-def _finding_result(finding: Document, hints: list[Document], origin: Origin) -> Document:
-    uri, number = origin.found(finding)
+def _build_finding_result(finding: Document, hints: list[Document], origin: SubmissionOrigin) -> Document:
+    uri, number = origin.locate_finding(finding)
     result: Document = {
         "ruleId": finding["rule"],
         "level": LEVELS[finding["severity"]],
@@ -227,17 +229,17 @@ def _finding_result(finding: Document, hints: list[Document], origin: Origin) ->
     if uri is not None:
         place: Document = {"artifactLocation": {"uri": uri}}
         if number is not None:
-            place["region"] = _region(finding, number)
+            place["region"] = _build_region(finding, number)
         result["locations"] = [{"physicalLocation": place}]
     moved = None if number is None or finding["line"] is None else number - finding["line"]
     if uri is not None and moved is not None:
-        fixes = [_sarif_fix(hint["edit"], uri, moved) for hint in hints if _is_edit_for(hint, finding)]
+        fixes = [_build_sarif_fix(hint["edit"], uri, moved) for hint in hints if _is_edit_for(hint, finding)]
         if fixes:
             result["fixes"] = fixes
     return result
 
 
-def _region(finding: Document, number: int) -> Document:
+def _build_region(finding: Document, number: int) -> Document:
     region: Document = {"startLine": number}
     if finding["column"] is not None:
         region["startColumn"] = finding["column"]
@@ -251,7 +253,7 @@ def _is_edit_for(hint: Document, finding: Document) -> bool:
     return same and hint["edit"] is not None
 
 
-def _sarif_fix(edit: Document, uri: str, moved: int) -> Document:
+def _build_sarif_fix(edit: Document, uri: str, moved: int) -> Document:
     first, after = edit["start_line"] + moved, edit["end_line"] + 1 + moved
     text = edit["replacement"]
     replacement = {
@@ -262,7 +264,7 @@ def _sarif_fix(edit: Document, uri: str, moved: int) -> Document:
     return {"description": {"text": "the safe edit"}, "artifactChanges": [change]}
 
 
-def junit(client: PlainClient, attempt: Document) -> str:
+def render_junit(client: PlainClient, attempt: Document) -> str:
     """Return an attempt as JUnit XML, with a test case for each case in its bundle.
 
     Without a JUnit file in the bundle, the attempt is a single test case.
@@ -270,4 +272,4 @@ def junit(client: PlainClient, attempt: Document) -> str:
     names = [each["name"] for each in attempt["artifacts"] or () if each["name"].startswith("junit_")]
     if names:
         return client.artifact(attempt["id"], names[0]).decode()
-    return junit_suite([attempt])
+    return render_junit_suite([attempt])

@@ -22,7 +22,7 @@ class MetricsSample:
         """Return the sum of all values with this name and these labels."""
         return sum(v for key, v in self.values.get(name, {}).items() if labels.items() <= dict(key).items())
 
-    def by(self, name: str, label: str) -> dict[str, float]:
+    def sum_by_label(self, name: str, label: str) -> dict[str, float]:
         """Return the sums of all values with this name, grouped by the value of one label."""
         sums: dict[str, float] = defaultdict(float)
         for key, value in self.values.get(name, {}).items():
@@ -40,34 +40,34 @@ def parse_metrics(text: str, taken_s: float) -> MetricsSample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class SampleSpan:
     """The period between two samples, or from the daemon's start to the first sample."""
 
     now: MetricsSample
     before: MetricsSample
     seconds: float
 
-    def per_s(self, name: str, **labels: str) -> float:
+    def compute_rate(self, name: str, **labels: str) -> float:
         """Return the increase of a counter per second."""
         return (
-            self._counter_increase(self.now.total(name, **labels), self.before.total(name, **labels))
+            self._compute_counter_increase(self.now.total(name, **labels), self.before.total(name, **labels))
             / self.seconds
         )
 
-    def rates_by(self, name: str, label: str) -> dict[str, float]:
+    def compute_rates_by_label(self, name: str, label: str) -> dict[str, float]:
         """Return the increase of a counter per second, grouped by the value of one label."""
-        before = self.before.by(name, label)
+        before = self.before.sum_by_label(name, label)
         return {
-            value: self._counter_increase(now, before.get(value, 0.0)) / self.seconds
-            for value, now in self.now.by(name, label).items()
+            value: self._compute_counter_increase(now, before.get(value, 0.0)) / self.seconds
+            for value, now in self.now.sum_by_label(name, label).items()
         }
 
-    def quantile_s(self, share: float, name: str, **labels: str) -> float | None:
+    def estimate_quantile_s(self, share: float, name: str, **labels: str) -> float | None:
         """Estimate a quantile of a histogram by linear interpolation, or return None without values.
 
         For a quantile in the last bucket, which has no upper bound, the lower bound is returned.
         """
-        buckets = sorted(self.buckets(name, **labels).items())
+        buckets = sorted(self.get_buckets(name, **labels).items())
         wanted = share * buckets[-1][1] if buckets else 0.0
         if not wanted:
             return None
@@ -78,24 +78,24 @@ class Span:
             low, below = high, count
         return low
 
-    def buckets(self, name: str, **labels: str) -> dict[float, float]:
+    def get_buckets(self, name: str, **labels: str) -> dict[float, float]:
         """Return the cumulative count of each bucket, keyed by the bucket's upper bound."""
         counts: dict[float, float] = defaultdict(float)
         old = self.before.values.get(f"{name}_bucket", {})
         for key, value in self.now.values.get(f"{name}_bucket", {}).items():
             named = dict(key)
             if labels.items() <= named.items():
-                counts[float(named["le"])] += self._counter_increase(value, old.get(key, 0.0))
+                counts[float(named["le"])] += self._compute_counter_increase(value, old.get(key, 0.0))
         return counts
 
     @staticmethod
-    def _counter_increase(now: float, before: float) -> float:
+    def _compute_counter_increase(now: float, before: float) -> float:
         """Return the increase of a counter. A counter that has decreased was reset to 0 by a restart."""
         return now - before if now >= before else now
 
 
-def span(now: MetricsSample, before: MetricsSample | None, up_s: float) -> Span:
+def build_span(now: MetricsSample, before: MetricsSample | None, up_s: float) -> SampleSpan:
     """Return the period between two samples, or since the start `up_s` seconds ago."""
     if before is None:
-        return Span(now=now, before=MetricsSample(taken_s=0.0), seconds=max(up_s, 1.0))
-    return Span(now=now, before=before, seconds=max(now.taken_s - before.taken_s, 1e-3))
+        return SampleSpan(now=now, before=MetricsSample(taken_s=0.0), seconds=max(up_s, 1.0))
+    return SampleSpan(now=now, before=before, seconds=max(now.taken_s - before.taken_s, 1e-3))

@@ -15,8 +15,8 @@ from zlib import crc32
 import typer
 
 from assayd.errors import RequestError
-from assayd_client.cli.terminal import count, plain
-from assayd_client.shapes import group_by_shape, shape_of
+from assayd_client.cli.terminal import format_count, plain
+from assayd_client.shapes import compute_shape, group_by_shape
 from assayd_client.trees import TreeWalk
 
 PER_SHAPE = 3
@@ -46,14 +46,14 @@ SampleTree = Annotated[
 
 
 @dataclass(slots=True)
-class Group:
+class ShapeGroup:
     """The number of paths of one shape, and the paths that represent them."""
 
     count: int
     chosen: list[str]
 
 
-def sample_paths(
+def collect_sample_paths(
     named: Sequence[str] | None, listed: Path | None, tree: Path | None, files: Sequence[Path] = ()
 ) -> tuple[str, ...]:
     """Return the distinct paths from three options.
@@ -97,7 +97,7 @@ def read_lines(file: Path) -> list[str]:
     return paths
 
 
-def group_tree(tree: Path) -> dict[str, Group]:
+def group_tree(tree: Path) -> dict[str, ShapeGroup]:
     """Group the files below a folder by shape, the largest group first, ignoring symbolic links.
 
     Raises: RequestError ``usage``, if the folder has no file whose path can be submitted.
@@ -105,18 +105,18 @@ def group_tree(tree: Path) -> dict[str, Group]:
     if not tree.is_dir():
         fault = "not a folder" if tree.exists() else "no such folder"
         raise RequestError("usage", f"--sample-tree: {tree}: {fault}")
-    groups: dict[str, Group] = {}
+    groups: dict[str, ShapeGroup] = {}
     for path in (found.path for found in TreeWalk(tree).files() if found.code is None):
-        group = groups.setdefault(shape_of(path), Group(count=0, chosen=[]))
+        group = groups.setdefault(compute_shape(path), ShapeGroup(count=0, chosen=[]))
         group.count += 1
         # The smallest checksums: an even sample of any number of paths, and the same at the next call.
-        group.chosen = sorted([*group.chosen, path], key=_checksum_key)[:PER_SHAPE]
+        group.chosen = sorted([*group.chosen, path], key=_build_checksum_key)[:PER_SHAPE]
     if not groups:
         raise RequestError("usage", f"--sample-tree: {tree} contains no readable files; name another folder")
     return dict(sorted(groups.items(), key=lambda item: (-item[1].count, item[0])))
 
 
-def choose_paths(groups: Mapping[str, Group]) -> Iterator[str]:
+def choose_paths(groups: Mapping[str, ShapeGroup]) -> Iterator[str]:
     """Yield at most `MOST_CHOSEN` paths.
 
     Every shape is represented by one path before any shape is represented by a second path.
@@ -130,16 +130,17 @@ def choose_paths(groups: Mapping[str, Group]) -> Iterator[str]:
     return (path for _, path in zip(range(MOST_CHOSEN), rounds, strict=False))
 
 
-def _checksum_key(path: str) -> tuple[int, str]:
+def _build_checksum_key(path: str) -> tuple[int, str]:
     return crc32(path.encode()), path
 
 
-def _print_selection(tree: Path, groups: Mapping[str, Group], chosen: Sequence[str]) -> None:
+def _print_selection(tree: Path, groups: Mapping[str, ShapeGroup], chosen: Sequence[str]) -> None:
     total = sum(group.count for group in groups.values())
     shapes = len(group_by_shape(chosen))
     of = f" of {len(groups)}" if shapes < len(groups) else ""
     print(
-        f"assay: {plain(str(tree))} has {count(total, 'file')} of {count(len(groups), 'shape')}; "
-        f"chosen: {count(len(chosen), 'path')} of {shapes}{of}",
+        f"assay: {plain(str(tree))} has {format_count(total, 'file')} "
+        f"of {format_count(len(groups), 'shape')}; "
+        f"chosen: {format_count(len(chosen), 'path')} of {shapes}{of}",
         file=sys.stderr,
     )

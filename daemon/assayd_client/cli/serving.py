@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from assayd.errors import RequestError
-from assayd_client.cli.options import missing_extra_error, selected_daemon
+from assayd_client.cli.options import get_selected_daemon, missing_extra_error
 
 
 def serve_console(
@@ -35,7 +35,7 @@ def serve_console(
         raise RequestError(
             "usage", "assay console needs packages that aren't installed: install the wheel assayd-console"
         ) from missing
-    serve(selected_daemon(context), port=port, link_file=link_file)
+    serve(get_selected_daemon(context), port=port, link_file=link_file)
 
 
 def serve_compat(
@@ -76,7 +76,7 @@ def serve_compat(
         )
         raise RequestError("usage", message) from missing
     serve(
-        selected_daemon(context),
+        get_selected_daemon(context),
         listen,
         at_once=concurrency,
         policies=policy or [],
@@ -88,8 +88,8 @@ def serve_compat(
 def serve_lsp(context: typer.Context) -> None:
     """Run a language server for editors: diagnostics and quick fixes."""
     try:
-        from assayd_client.cli.lsp.server import build
+        from assayd_client.cli.lsp.server import build_server
     except ModuleNotFoundError as missing:
         raise missing_extra_error("lsp", "pygls") from missing
     with TemporaryDirectory(prefix="assay-rules-") as pages:
-        build(selected_daemon(context), Path(pages)).start_io()
+        build_server(get_selected_daemon(context), Path(pages)).start_io()

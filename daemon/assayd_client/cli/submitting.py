@@ -16,8 +16,8 @@ from assayd_client import DaemonUnreachable, Document, NotFound, PlainClient, Re
 from assayd_client.cli.kinds import get_command_line
 from assayd_client.cli.listing import FILE_LABEL
 from assayd_client.cli.patience import cancel_on_interrupt
-from assayd_client.cli.report import UNKNOWN, Origin, render_stages
-from assayd_client.cli.terminal import Screen, StyledLine, count, err, line, plain
+from assayd_client.cli.report import UNKNOWN, SubmissionOrigin, render_stages
+from assayd_client.cli.terminal import StyledLine, TerminalOutput, build_line, format_count, get_stderr, plain
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}")
 """A value of a label."""
@@ -69,18 +69,18 @@ class ProgressView:
     def lines(self) -> Iterator[StyledLine]:
         """Return the lines to show, with stages, the current action, and the code's last output."""
         yield from render_stages(self._stages)
-        yield line(("▸ ", "cyan"), self._current_activity())
+        yield build_line(("▸ ", "cyan"), self._current_activity())
         printed = [each for each in self._printed if each][-MOST_PRINTED:]
-        yield from (line(("  │ ", "dim"), plain(each.expandtabs(8))) for each in printed)
+        yield from (build_line(("  │ ", "dim"), plain(each.expandtabs(8))) for each in printed)
 
     def _current_activity(self) -> str:
         if self._state == "running" and self._unit is not None:
             total = int(self._unit.get("total") or 0)
-            return f"sandbox ▸ {self._unit.get('index')}/{count(total, self._noun)}"
+            return f"sandbox ▸ {self._unit.get('index')}/{format_count(total, self._noun)}"
         return WORDS.get(self._state, self._state)
 
 
-def follow(client: PlainClient, attempt: Document, screen: Screen) -> None:
+def follow_attempt(client: PlainClient, attempt: Document, screen: TerminalOutput) -> None:
     """Show the progress of an attempt until it is finished, and then restore the screen."""
     progress = ProgressView(attempt["kind"])
     drawn = screen.redraw(progress.lines(), 0)
@@ -117,27 +117,27 @@ class ValidateRequest:
 
 def build_submission(
     request: ValidateRequest, client: PlainClient | None = None
-) -> tuple[dict[str, object], Origin]:
+) -> tuple[dict[str, object], SubmissionOrigin]:
     """Build the submission that a command line specifies, and return it with its files.
 
     The `client` is used to query the daemon about a kind that isn't installed here.
 
     Raises: RequestError, with the name of the option or file that causes the error; ClientError.
     """
-    from assayd_client.cli.kinds import files_reader, schema_files_reader
+    from assayd_client.cli.kinds import build_schema_files_reader, get_files_reader
 
     try:
-        from_files = files_reader(request.kind)
+        from_files = get_files_reader(request.kind)
     except RequestError as unknown:
         if client is None or unknown.code != "kind.unknown":
             raise
         try:
-            from_files = schema_files_reader(_fetch_kind(client, request.kind))
+            from_files = build_schema_files_reader(_fetch_kind(client, request.kind))
         except DaemonUnreachable:
             raise unknown from None  # more likely a mistyped name than a kind that only the daemon has
     cases = read_cases(request.cases)
     options = FileOptions(
-        sample_paths=tuple(request.sample_paths) or case_paths(cases),
+        sample_paths=tuple(request.sample_paths) or list_case_paths(cases),
         input=read_input(request.input),
         extra=dict(_parse_pair(text, "--option") for text in request.options),
     )
@@ -157,16 +157,16 @@ def build_submission(
     if request.settings:
         submission["overrides"] = parse_settings(request.settings)
     given = dict(_parse_pair(text, "--label") for text in request.labels)
-    if labels := with_file(given, request.files):
+    if labels := add_file_label(given, request.files):
         submission["labels"] = labels
-    origin = Origin(
+    origin = SubmissionOrigin(
         paths={name: str(path) for name, (path, _) in read.items()},
         texts={name: content for name, (_, content) in read.items()},
     )
     return submission, origin
 
 
-def with_file(labels: Mapping[str, str], files: Sequence[Path]) -> dict[str, str]:
+def add_file_label(labels: Mapping[str, str], files: Sequence[Path]) -> dict[str, str]:
     """Return labels with the first file's name as `file`, if it fits and `file` isn't set."""
     name = files[0].resolve().name if files and files[0] != Path("-") else ""
     return {**({FILE_LABEL: name} if LABEL.fullmatch(name) else {}), **labels}
@@ -187,8 +187,12 @@ def _fetch_kind(client: PlainClient, kind: str) -> Document:
     return found
 
 
-def run(
-    client: PlainClient, submission: Mapping[str, object], *, show_progress: bool, origin: Origin = UNKNOWN
+def submit_and_wait(
+    client: PlainClient,
+    submission: Mapping[str, object],
+    *,
+    show_progress: bool,
+    origin: SubmissionOrigin = UNKNOWN,
 ) -> Document:
     """Submit, wait, and return the finished attempt. A keyboard interrupt cancels the attempt."""
     try:
@@ -201,7 +205,7 @@ def run(
     try:
         with cancel_on_interrupt(client.cancel, attempt["id"]):
             if show_progress:
-                follow(client, attempt, err())
+                follow_attempt(client, attempt, get_stderr())
             while attempt["state"] != "finished":
                 attempt = client.attempt(attempt["id"], wait_s=WAIT_S)
     except DaemonUnreachable as error:
@@ -223,7 +227,7 @@ def read_files(paths: Sequence[Path]) -> dict[str, tuple[Path, bytes]]:
     for name, path in _iter_files(paths):
         if name in files:
             raise RequestError("file.twice", f"two files are named {name}")
-        files[name] = (path, _read(path))
+        files[name] = (path, _read_file(path))
         total += len(files[name][1])
         if total > MAX_FILES_BYTES:
             raise RequestError("file.too_large", f"the files exceed {MAX_FILES_BYTES >> 20} MiB in total")
@@ -236,7 +240,7 @@ def read_text_option(text: str) -> str:
         return text
     path = Path(text[1:])
     try:
-        return _read(path).decode("utf-8")
+        return _read_file(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise RequestError("file.unreadable", f"{path} isn't UTF-8 text") from error
 
@@ -256,10 +260,10 @@ def read_cases(path: Path | None) -> list[object]:
 
 def parse_object_option(text: str, option: str) -> dict[str, object]:
     """Return the JSON object in an option. Raises: RequestError ``malformed``."""
-    from assayd.documents import read_json
+    from assayd.documents import parse_json
 
     try:
-        value = read_json(text.encode())
+        value = parse_json(text.encode())
     except RequestError as error:
         raise RequestError(error.code, f"{option}: {error.message}") from error
     if not isinstance(value, dict):
@@ -272,7 +276,7 @@ def parse_pair_options(texts: Sequence[str], option: str) -> dict[str, str]:
     return dict(_parse_pair(text, option) for text in texts)
 
 
-def case_paths(cases: Sequence[object]) -> tuple[str, ...]:
+def list_case_paths(cases: Sequence[object]) -> tuple[str, ...]:
     """Return the distinct paths in a sequence of cases."""
     paths = (case.get("path") for case in cases if isinstance(case, dict))
     return tuple(dict.fromkeys(path for path in paths if isinstance(path, str)))
@@ -301,7 +305,7 @@ def _iter_files(paths: Sequence[Path]) -> Iterator[tuple[str, Path]]:
     for path in paths:
         if path.is_dir():
             for inner in sorted(path.rglob("*")):
-                if inner.is_symlink():  # it may lead to anything, which would then be sent
+                if inner.is_symlink():  # a link may lead to any file, which would then be sent
                     raise RequestError("file.link", f"{inner} is a symbolic link; replace it with the file")
                 if inner.is_file():
                     yield inner.relative_to(path).as_posix(), inner
@@ -309,7 +313,7 @@ def _iter_files(paths: Sequence[Path]) -> Iterator[tuple[str, Path]]:
             yield (STDIN if path == Path("-") else path.name), path
 
 
-def _read(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     try:
         return sys.stdin.buffer.read(MAX_FILES_BYTES + 1) if path == Path("-") else path.read_bytes()
     except OSError as error:
@@ -327,11 +331,11 @@ def read_input(path: Path | None) -> Mapping[str, object] | None:
 
 
 def _read_json(path: Path) -> object:
-    from assayd.documents import read_json
+    from assayd.documents import parse_json
 
-    content = _read(path)
+    content = _read_file(path)
     try:
-        return read_json(content)
+        return parse_json(content)
     except RequestError as error:
         raise RequestError(error.code, f"{path}: {error.message}") from error
 

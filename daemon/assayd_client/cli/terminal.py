@@ -26,7 +26,7 @@ _SGR = {
 }  # fmt: skip
 BLANK_ELLIPSIS = "\N{EM SPACE}"
 """As wide as an ellipsis, which has three columns in ASCII: for marks below a line that begins with one."""
-# What each mark becomes where only ASCII can be shown: no two marks of a column are the same.
+# The ASCII replacement of each mark; no two marks of a column are the same.
 _IN_ASCII = str.maketrans(
     {"✓": "+", "✗": "x", "⚠": "~", "–": "-", "…": "...", "→": "->", "▸": ">", "·": "-", "│": "|", "⏎": "\\n"}
     | {"├": "|", "└": "`", "─": "-", BLANK_ELLIPSIS: "   "}
@@ -54,12 +54,12 @@ class StyledLine:
         return StyledLine(parts=(*self.parts, *other.parts), hang=self.hang)
 
 
-def line(*parts: str | tuple[str, str], hang: int | None = 0) -> StyledLine:
+def build_line(*parts: str | tuple[str, str], hang: int | None = 0) -> StyledLine:
     """Build a line from texts, each of which is passed either alone or with its style."""
     return StyledLine(parts=tuple((part, "") if isinstance(part, str) else part for part in parts), hang=hang)
 
 
-class Screen:
+class TerminalOutput:
     """An output to which lines are printed.
 
     Args:
@@ -84,8 +84,8 @@ class Screen:
 
     def print(self, printed: StyledLine | str = "") -> None:
         """Print a line. A newline in the text starts another line."""
-        shown = self._to_ascii_if_needed(line(printed) if isinstance(printed, str) else printed)
-        for row in _rows(shown, self.width):
+        shown = self._to_ascii_if_needed(build_line(printed) if isinstance(printed, str) else printed)
+        for row in _split_rows(shown, self.width):
             self._file.write(self._render_row(row) + "\n")
 
     def lines(self, printed: Iterable[StyledLine]) -> None:
@@ -96,7 +96,9 @@ class Screen:
     def redraw(self, printed: Iterable[StyledLine], over: int) -> int:
         """Print lines, one row each, over the last `over` rows, and return the number of rows."""
         width = (self.width or WIDTH_WHEN_PIPED) - 1
-        rows = [next(_rows(self._to_ascii_if_needed(line(*each.parts)), width)) for each in printed]
+        rows = [
+            next(_split_rows(self._to_ascii_if_needed(build_line(*each.parts)), width)) for each in printed
+        ]
         up = f"\x1b[{over}A" if over else ""
         self._file.write(up + "\x1b[J" + "".join(self._render_row(row) + "\n" for row in rows))
         self._file.flush()
@@ -114,12 +116,12 @@ class Screen:
         return "".join(_apply_style(text, style) for text, style in row.parts)
 
 
-def out() -> Screen:
+def get_stdout() -> TerminalOutput:
     """Return the output for results."""
     return _create_screen(sys.stdout)
 
 
-def err() -> Screen:
+def get_stderr() -> TerminalOutput:
     """Return the output for progress and notes."""
     return _create_screen(sys.stderr)
 
@@ -136,24 +138,26 @@ def can_show_unicode(environ: Mapping[str, str] = os.environ, encoding: str | No
     return said not in {"C", "POSIX"} and (encoding or "").lower().replace("-", "").startswith("utf")
 
 
-def cells(text: str) -> int:
+def display_width(text: str) -> int:
     """Return the width of a string on a display, in columns."""
     return len(text) if text.isascii() else sum(map(_character_width, text))
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrap_text(text: str, width: int) -> list[str]:
     """Return the rows that result from wrapping a string at a width."""
-    return [row.plain.rstrip() for row in _rows(line(text), width)]
+    return [row.plain.rstrip() for row in _split_rows(build_line(text), width)]
 
 
-def _create_screen(file: TextIO) -> Screen:
+def _create_screen(file: TextIO) -> TerminalOutput:
     terminal = file.isatty()
     colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    width = max(_columns(file), LEAST_WIDTH) if terminal else None
-    return Screen(file, width=width, colour=colour, ascii_only=not can_show_unicode(encoding=file.encoding))
+    width = max(_terminal_width(file), LEAST_WIDTH) if terminal else None
+    return TerminalOutput(
+        file, width=width, colour=colour, ascii_only=not can_show_unicode(encoding=file.encoding)
+    )
 
 
-def _columns(file: TextIO) -> int:
+def _terminal_width(file: TextIO) -> int:
     """Return the terminal's width in columns. The variable `COLUMNS` takes precedence."""
     said = os.environ.get("COLUMNS", "")
     if said.isascii() and said.isdigit() and int(said):
@@ -175,7 +179,7 @@ def _character_width(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def _rows(shown: StyledLine, width: int | None) -> Iterator[StyledLine]:
+def _split_rows(shown: StyledLine, width: int | None) -> Iterator[StyledLine]:
     """Split a line at its newlines and, if wrapping is enabled, at the width.
 
     In a line with `hang`, text after a newline is marked as part of the line. Otherwise, untrusted text
@@ -201,18 +205,18 @@ def _continuation_prefix(hang: int) -> Iterator[tuple[str, str]]:
 def _wrap_letters(letters: list[tuple[str, str]], width: int, hang: int) -> Iterator[StyledLine]:
     room, indent = width, ""
     while True:
-        cut = _cut(letters, room)
+        cut = _find_cut(letters, room)
         if cut is None:
-            yield line(indent) + _join_letters(letters)
+            yield build_line(indent) + _join_letters(letters)
             return
-        yield line(indent) + _join_letters(letters[:cut])
+        yield build_line(indent) + _join_letters(letters[:cut])
         letters = letters[cut:]
         while letters and letters[0][0] == " ":
             letters = letters[1:]
         room, indent = width - hang, " " * hang
 
 
-def _cut(letters: list[tuple[str, str]], room: int) -> int | None:
+def _find_cut(letters: list[tuple[str, str]], room: int) -> int | None:
     """Return the index at which to cut a row, preferably at a space in the latter half."""
     taken, space = 0, 0
     for place, (letter, _) in enumerate(letters):
@@ -246,7 +250,7 @@ UNSAFE = re.compile(
 
 def plain(text: str) -> str:
     """Replace the control characters in untrusted text by their codes, so that it is safe to print."""
-    if text.isascii() and text.isprintable():  # as nearly all is: lists print hundreds
+    if text.isascii() and text.isprintable():  # the usual case, for which lists call this hundreds of times
         return text
     return UNSAFE.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
@@ -284,7 +288,7 @@ STYLES = {
 Row = Sequence[str]
 
 
-def print_table(screen: Screen, heads: Row, rows: Sequence[Row]) -> None:
+def print_table(screen: TerminalOutput, heads: Row, rows: Sequence[Row]) -> None:
     """Print rows as a table.
 
     In piped output, heads and colours are omitted, so that scripts can read the rows.
@@ -294,9 +298,9 @@ def print_table(screen: Screen, heads: Row, rows: Sequence[Row]) -> None:
     clean = [[plain(cell).replace("\n", " ").replace("\t", " ") for cell in row] for row in rows]
     if screen.width is None:
         for row in clean:
-            screen.print(line("\t".join(row), hang=None))
+            screen.print(build_line("\t".join(row), hang=None))
         return
-    screen.lines(_table_lines(heads, clean, screen.width))
+    screen.lines(_iter_table_lines(heads, clean, screen.width))
 
 
 def print_result(document: object, heads: Row, rows: Iterable[Row], *, as_json: bool) -> None:
@@ -304,52 +308,52 @@ def print_result(document: object, heads: Row, rows: Iterable[Row], *, as_json: 
     if as_json:
         print_json(document)
     else:
-        print_table(out(), heads, list(rows))
+        print_table(get_stdout(), heads, list(rows))
 
 
-def _table_lines(heads: Row, rows: Sequence[Row], width: int) -> Iterator[StyledLine]:
-    widths = [max(map(cells, column)) for column in zip(heads, *rows, strict=True)]
+def _iter_table_lines(heads: Row, rows: Sequence[Row], width: int) -> Iterator[StyledLine]:
+    widths = [max(map(display_width, column)) for column in zip(heads, *rows, strict=True)]
     below = False
-    if _taken(widths) > width:
-        room = width - _taken(widths[:-1]) - GAP
+    if _sum_widths(widths) > width:
+        room = width - _sum_widths(widths[:-1]) - GAP
         below = room < min(LEAST_LAST, widths[-1])
         if below:
             widths = widths[:-1]
         else:
             widths[-1] = room
-    while _taken(widths) > width and max(widths[1:], default=0) > LEAST:
+    while _sum_widths(widths) > width and max(widths[1:], default=0) > LEAST:
         widest = widths.index(max(widths[1:]), 1)
         widths[widest] -= 1
-    yield from _row(heads[: len(widths)], widths, head=True)
+    yield from _iter_row_lines(heads[: len(widths)], widths, head=True)
     for row in rows:
-        yield from _row(row[: len(widths)], widths)
+        yield from _iter_row_lines(row[: len(widths)], widths)
         if below and row[-1]:
-            yield line(f"  {row[-1]}", hang=2)
+            yield build_line(f"  {row[-1]}", hang=2)
 
 
-def _row(row: Row, widths: Sequence[int], *, head: bool = False) -> Iterator[StyledLine]:
-    columns = [[row[0]], *(wrapped(cell, width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+def _iter_row_lines(row: Row, widths: Sequence[int], *, head: bool = False) -> Iterator[StyledLine]:
+    columns = [[row[0]], *(wrap_text(cell, width) for cell, width in zip(row[1:], widths[1:], strict=True))]
     for pieces in zip_longest(*columns, fillvalue=""):
         parts: list[tuple[str, str]] = []
         for place, (piece, cell, width) in enumerate(zip(pieces, row, widths, strict=True)):
             last = place == len(widths) - 1
-            padding = "" if last else " " * (width - cells(piece) + GAP)
+            padding = "" if last else " " * (width - display_width(piece) + GAP)
             parts += [(piece, "dim" if head else STYLES.get(cell, "")), (padding, "")]
-        yield line(*parts, hang=None)
+        yield build_line(*parts, hang=None)
 
 
-def _taken(widths: Sequence[int]) -> int:
+def _sum_widths(widths: Sequence[int]) -> int:
     return sum(widths) + GAP * (len(widths) - 1)
 
 
-def duration(milliseconds: float) -> str:
+def format_duration(milliseconds: float) -> str:
     """Return a duration as text for display."""
     if milliseconds < 100:
         return f"{milliseconds:.1f}ms"
     return f"{milliseconds:.0f}ms" if milliseconds < 1000 else f"{milliseconds / 1000:.2f}s"
 
 
-def age(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     """Return an age in its largest unit, e.g. ``5min``, ``3h`` or ``12d``."""
     for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= unit:
@@ -357,6 +361,6 @@ def age(seconds: float) -> str:
     return "now"
 
 
-def count(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Return a number with its noun in the singular or plural."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

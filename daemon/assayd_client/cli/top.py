@@ -21,8 +21,8 @@ from rich.table import Table
 from rich.text import Text
 
 from assayd_client import Document, PlainClient
-from assayd_client.cli.sample import MetricsSample, Span, parse_metrics, span
-from assayd_client.cli.terminal import STYLES, duration, plain
+from assayd_client.cli.sample import MetricsSample, SampleSpan, build_span, parse_metrics
+from assayd_client.cli.terminal import STYLES, format_duration, plain
 
 MOST_SHOWN = 40
 NAME_CELLS = 11
@@ -32,16 +32,16 @@ CONTAINERS = ("idle", "starting", "leased", "removing", "stuck")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class MonitorFrame:
     """The data for one display of the daemon's state."""
 
     at: datetime
-    span: Span
+    span: SampleSpan
     since_start: bool
     attempts: Sequence[Document]
 
 
-class Watch:
+class MetricsWatch:
     """A reader of a daemon's metrics. Each display covers the time since the previous reading."""
 
     def __init__(
@@ -55,14 +55,14 @@ class Watch:
         self._now = now or (lambda: datetime.now(UTC))
         self._before: MetricsSample | None = None
 
-    def look(self) -> Frame:
+    def read_frame(self) -> MonitorFrame:
         """Request the current state of the daemon."""
         sample, at = parse_metrics(self._client.metrics().decode(), self._clock()), self._now()
         pages = [self._client.attempts(state=state, limit=MOST_SHOWN) for state in STATES]
         started = sample.total("assayd_process_start_time_seconds")
-        frame = Frame(
+        frame = MonitorFrame(
             at=at,
-            span=span(sample, self._before, at.timestamp() - started if started else 0.0),
+            span=build_span(sample, self._before, at.timestamp() - started if started else 0.0),
             since_start=self._before is None,
             attempts=[attempt for page in pages for attempt in page["attempts"]][:MOST_SHOWN],
         )
@@ -70,15 +70,17 @@ class Watch:
         return frame
 
 
-def watch(client: PlainClient, console: Console, *, interval_s: float, wait: Callable[[float], bool]) -> None:
+def show_repeatedly(
+    client: PlainClient, console: Console, *, interval_s: float, wait: Callable[[float], bool]
+) -> None:
     """Show the daemon's state repeatedly until `wait` returns True.
 
     The function `wait` is called with the seconds to wait.
     """
-    looking = Watch(client)
-    with Live(render(looking.look()), console=console, screen=True, auto_refresh=False) as live:
+    looking = MetricsWatch(client)
+    with Live(render_frame(looking.read_frame()), console=console, screen=True, auto_refresh=False) as live:
         while not wait(interval_s):
-            live.update(render(looking.look()), refresh=True)
+            live.update(render_frame(looking.read_frame()), refresh=True)
 
 
 @contextmanager
@@ -101,9 +103,9 @@ def _wait_for_q(descriptor: int, seconds: float) -> bool:
     return False
 
 
-def render(frame: Frame) -> RenderableType:
+def render_frame(frame: MonitorFrame) -> RenderableType:
     """Return the display for one reading."""
-    return Group(*_frame_lines(frame), Text(), _attempts_table(frame))
+    return Group(*_iter_frame_lines(frame), Text(), _build_attempts_table(frame))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +127,7 @@ class Facts:
         yield row
 
 
-def _frame_lines(frame: Frame) -> Iterator[Facts]:
+def _iter_frame_lines(frame: MonitorFrame) -> Iterator[Facts]:
     now, seen = frame.span.now, frame.span
     ready = now.total("assayd_ready") > 0
     version = next((dict(key)["version"] for key in now.values.get("assayd_build_info", {})), "")
@@ -142,58 +144,61 @@ def _frame_lines(frame: Frame) -> Iterator[Facts]:
     )
     waiting = f"{now.total('assayd_queue_depth'):,.0f}", _format_size(now.total("assayd_queue_bytes"))
     steps = ("queued", "lease", "run", "total")
-    yield Facts(name="attempts", facts=list(_rates_text(seen)))
+    yield Facts(name="attempts", facts=list(_iter_rates_text(seen)))
     yield Facts(name="waiting", facts=[Text(each) for each in waiting])
     yield Facts(
-        name="under way", facts=list(_counts_text(now.by("assayd_attempts_under_way", "state"), STATES))
+        name="under way",
+        facts=list(_iter_counts_text(now.sum_by_label("assayd_attempts_under_way", "state"), STATES)),
     )
-    yield Facts(name="latency", facts=[Text(_latency_text(seen, step)) for step in steps])
-    containers = _counts_text(now.by("assayd_containers", "state"), CONTAINERS)
-    yield Facts(name="containers", facts=[*containers, *_warm_share_text(now)])
-    yield Facts(name="engine", facts=list(_engine_text(seen)))
-    yield Facts(name="daemon", facts=list(_daemon_text(seen)))
+    yield Facts(name="latency", facts=[Text(_format_latency(seen, step)) for step in steps])
+    containers = _iter_counts_text(now.sum_by_label("assayd_containers", "state"), CONTAINERS)
+    yield Facts(name="containers", facts=[*containers, *_iter_warm_share_text(now)])
+    yield Facts(name="engine", facts=list(_iter_engine_text(seen)))
+    yield Facts(name="daemon", facts=list(_iter_daemon_text(seen)))
 
 
-def _rates_text(seen: Span) -> Iterator[Text]:
-    rates = seen.rates_by("assayd_attempts_total", "verdict")
+def _iter_rates_text(seen: SampleSpan) -> Iterator[Text]:
+    rates = seen.compute_rates_by_label("assayd_attempts_total", "verdict")
     yield Text(f"{sum(rates.values()):.1f}/s")
     for verdict in VERDICTS:
         yield Text(f"{rates.get(verdict, 0.0):.1f} ").append(verdict, STYLES[verdict])
 
 
-def _counts_text(counts: dict[str, float], names: Sequence[str]) -> Iterator[Text]:
+def _iter_counts_text(counts: dict[str, float], names: Sequence[str]) -> Iterator[Text]:
     for name in names:
         stuck = name == "stuck" and counts.get(name)
         yield Text(f"{counts.get(name, 0.0):.0f} {name}", "bold red" if stuck else "")
 
 
-def _latency_text(seen: Span, step: str) -> str:
-    half, most = (seen.quantile_s(q, "assayd_attempt_duration_seconds", stage=step) for q in (0.5, 0.95))
+def _format_latency(seen: SampleSpan, step: str) -> str:
+    half, most = (
+        seen.estimate_quantile_s(q, "assayd_attempt_duration_seconds", stage=step) for q in (0.5, 0.95)
+    )
     if half is None or most is None:
         return f"{step} –"
-    return f"{step} p50 {duration(half * 1000)} p95 {duration(most * 1000)}"
+    return f"{step} p50 {format_duration(half * 1000)} p95 {format_duration(most * 1000)}"
 
 
-def _warm_share_text(now: MetricsSample) -> Iterator[Text]:
-    leases = now.by("assayd_leases_total", "start")
+def _iter_warm_share_text(now: MetricsSample) -> Iterator[Text]:
+    leases = now.sum_by_label("assayd_leases_total", "start")
     if handed_out := sum(leases.values()):
         yield Text(f"{leases.get('warm', 0.0) / handed_out:.0%} of leases warm")
 
 
-def _engine_text(seen: Span) -> Iterator[Text]:
-    errors = seen.per_s("assayd_engine_errors_total")
-    create = seen.quantile_s(0.95, "assayd_engine_call_duration_seconds", call="start")
-    yield Text(f"{seen.per_s('assayd_engine_call_duration_seconds_count'):.1f} calls/s")
+def _iter_engine_text(seen: SampleSpan) -> Iterator[Text]:
+    errors = seen.compute_rate("assayd_engine_errors_total")
+    create = seen.estimate_quantile_s(0.95, "assayd_engine_call_duration_seconds", call="start")
+    yield Text(f"{seen.compute_rate('assayd_engine_call_duration_seconds_count'):.1f} calls/s")
     yield Text(f"{errors:.1f} errors/s", "red" if errors else "")
     if create is not None:
-        yield Text(f"start p95 {duration(create * 1000)}")
+        yield Text(f"start p95 {format_duration(create * 1000)}")
 
 
-def _daemon_text(seen: Span) -> Iterator[Text]:
+def _iter_daemon_text(seen: SampleSpan) -> Iterator[Text]:
     now = seen.now
     free, size = now.total("assayd_disk_free_bytes"), now.total("assayd_disk_size_bytes")
     yield Text(f"{_format_size(now.total('assayd_process_resident_memory_bytes'))} memory")
-    yield Text(f"{seen.per_s('assayd_process_cpu_seconds_total'):.0%} of a processor")
+    yield Text(f"{seen.compute_rate('assayd_process_cpu_seconds_total'):.0%} of a processor")
     yield Text(f"{_format_size(free)} of {_format_size(size)} free on disk")
 
 
@@ -205,7 +210,7 @@ def _format_size(number: float) -> str:
     return f"{number:.1f} GiB"
 
 
-def _attempts_table(frame: Frame) -> RenderableType:
+def _build_attempts_table(frame: MonitorFrame) -> RenderableType:
     if not frame.attempts:
         return Text("no attempt is running", "dim")
     table = Table(box=None, pad_edge=False, header_style="dim")

@@ -18,7 +18,7 @@ from assayd.errors import ConfigError, RequestError
 from assayd_client import DaemonUnreachable, Document, PlainClient, ServerChoice
 from assayd_client.cli.exits import FAILED, TROUBLE
 from assayd_client.cli.options import Json, open_client, to_api_time
-from assayd_client.cli.terminal import out, print_json
+from assayd_client.cli.terminal import get_stdout, print_json
 
 DATABASE = "assayd.db"
 IDENTITY = "daemon-id"
@@ -60,7 +60,7 @@ def back_up(target: Path, source: Path) -> int:
         bundles: Iterable[str] | None = None
         if (source / DATABASE).exists():
             _copy_database(source / DATABASE, target / DATABASE)
-            bundles = _referenced_bundles(target / DATABASE)
+            bundles = _list_referenced_bundles(target / DATABASE)
         shutil.copyfile(source / IDENTITY, target / IDENTITY)
         return _copy_bundles(source / "artifacts", target / "artifacts", bundles)
     except (OSError, sqlite3.Error) as error:
@@ -78,12 +78,12 @@ def _copy_database(source: Path, target: Path) -> None:
     ):
         live.backup(copy)
         copy.execute("PRAGMA journal_mode=DELETE")
-    for leftover in ("-wal", "-shm"):  # of an earlier copy that a daemon was started on
+    for leftover in ("-wal", "-shm"):  # leftovers of an earlier copy that a daemon was started on
         target.with_name(target.name + leftover).unlink(missing_ok=True)
     fresh.replace(target)
 
 
-def _referenced_bundles(database: Path) -> list[str]:
+def _list_referenced_bundles(database: Path) -> list[str]:
     """Return the locations of all bundles to which the verdicts in a database refer."""
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as copy:
         return [row[0] for row in copy.execute("SELECT bundle FROM verdicts WHERE bundle IS NOT NULL")]
@@ -127,17 +127,17 @@ def _remove_tree(folder: Path) -> None:
 
 def doctor(context: typer.Context, as_json: Json = False) -> None:
     """Check the daemon: engine, images, limits, isolation and permissions."""
-    from assayd_client.cli.listing import CHECK_HEADS, check_lines, check_row
+    from assayd_client.cli.listing import CHECK_HEADS, build_check_row, iter_check_lines
     from assayd_client.cli.terminal import print_table
 
     with open_client(context) as client:
         checks = client.doctor()["checks"]
     if as_json:
         print_json(checks)
-    elif out().is_terminal:
-        out().lines(check_lines(checks))
+    elif get_stdout().is_terminal:
+        get_stdout().lines(iter_check_lines(checks))
     else:
-        print_table(out(), CHECK_HEADS, [check_row(check) for check in checks])
+        print_table(get_stdout(), CHECK_HEADS, [build_check_row(check) for check in checks])
     if any(check["status"] == "fail" for check in checks):
         raise typer.Exit(TROUBLE)
 
@@ -150,7 +150,7 @@ def collect_garbage(
     as_json: Json = False,
 ) -> None:
     """Delete finished attempts and bundles beyond the retention limits (operators only)."""
-    from assayd_client.cli.terminal import count
+    from assayd_client.cli.terminal import format_count
 
     with open_client(context) as client:
         swept = client.collect_garbage(dry_run=dry_run)
@@ -158,7 +158,7 @@ def collect_garbage(
         print_json(swept)
         return
     what = (
-        f"{count(swept['attempts'], 'attempt')} and {count(swept['bundles'], 'bundle')} of "
+        f"{format_count(swept['attempts'], 'attempt')} and {format_count(swept['bundles'], 'bundle')} of "
         "attempts that remain"
     )
     verb = "would be removed" if dry_run else "removed"
@@ -176,7 +176,7 @@ def backup(
     ] = None,
 ) -> None:
     """Back up the database and bundles of a running daemon, as root or its user."""
-    from assayd_client.cli.terminal import count
+    from assayd_client.cli.terminal import format_count
 
     if state_dir is None:
         with open_client(context) as client:
@@ -184,7 +184,7 @@ def backup(
                 message = f"backup copies files of this host, but {client.address} is another host"
                 raise RequestError("usage", f"{message}; copy its database and bundles with their own tools")
             state_dir = find_state_dir(client)
-    copied = count(back_up(target, state_dir), "new bundle")
+    copied = format_count(back_up(target, state_dir), "new bundle")
     print(f"{target}: the database and {copied} of {state_dir}")
 
 
@@ -212,10 +212,10 @@ def metrics(
     if as_json:
         print_json(counted)
         return
-    from assayd_client.cli.listing import ANSWER_HEADS, answer_rows
+    from assayd_client.cli.listing import ANSWER_HEADS, iter_answer_rows
     from assayd_client.cli.terminal import print_table
 
-    print_table(out(), ANSWER_HEADS, list(answer_rows(counted["weeks"])))
+    print_table(get_stdout(), ANSWER_HEADS, list(iter_answer_rows(counted["weeks"])))
     if not counted["complete"]:
         print("assay: only the newest generations and repairs are counted", file=sys.stderr)
 
@@ -232,15 +232,15 @@ def top(
     """Show the daemon's activity: rates, queue, containers and running attempts; press q to quit."""
     from rich.console import Console
 
-    from assayd_client.cli.top import Watch, quiet_keyboard, render, watch
+    from assayd_client.cli.top import MetricsWatch, quiet_keyboard, render_frame, show_repeatedly
 
     console = Console(highlight=False, soft_wrap=True)
     with open_client(context) as client:
         if once or not (console.is_terminal and sys.stdin.isatty()):
-            console.print(render(Watch(client).look()))
+            console.print(render_frame(MetricsWatch(client).read_frame()))
             return
         with quiet_keyboard(sys.stdin) as wait:
-            watch(client, console, interval_s=interval, wait=wait)
+            show_repeatedly(client, console, interval_s=interval, wait=wait)
 
 
 def version() -> None:
@@ -277,7 +277,7 @@ def _verify_chain(lines: list[bytes]) -> None:
     from assayd.model import audit_chain
 
     try:
-        chain = audit_chain.verify(lines)
+        chain = audit_chain.verify_chain(lines)
     except audit_chain.AuditError as error:
         print(f"Changed: {error}")
         raise typer.Exit(FAILED) from error
@@ -285,13 +285,13 @@ def _verify_chain(lines: list[bytes]) -> None:
 
 
 def _print_entries(entries: list[Document]) -> None:
-    from assayd_client.cli.terminal import out, print_table
+    from assayd_client.cli.terminal import get_stdout, print_table
 
     rows = [
         (entry["at"][:19] + "Z", _format_actor(entry["actor"]), entry["action"], entry["subject"])
         for entry in entries
     ]
-    print_table(out(), ("at", "who", "action", "subject"), rows)
+    print_table(get_stdout(), ("at", "who", "action", "subject"), rows)
 
 
 def _format_actor(actor: Document) -> str:

@@ -16,16 +16,16 @@ import typer
 from assayd.errors import AssaydError, RequestError
 from assayd_client import Document, PlainClient, Target
 from assayd_client.cli.exits import OF_VERDICT, VALIDATED, exit_code
-from assayd_client.cli.kinds import AttemptView, form_of
-from assayd_client.cli.options import Fields, Json, Junit, selected_daemon
-from assayd_client.cli.report import UNKNOWN, Origin
-from assayd_client.cli.sample_paths import SamplePath, SamplePaths, SampleTree, sample_paths
-from assayd_client.cli.submitting import ValidateRequest, build_submission, run
-from assayd_client.cli.terminal import err, plain, print_json
-from assayd_client.cli.terminal import out as screen_of_results
+from assayd_client.cli.kinds import AttemptView, get_form
+from assayd_client.cli.options import Fields, Json, Junit, get_selected_daemon
+from assayd_client.cli.report import UNKNOWN, SubmissionOrigin
+from assayd_client.cli.sample_paths import SamplePath, SamplePaths, SampleTree, collect_sample_paths
+from assayd_client.cli.submitting import ValidateRequest, build_submission, submit_and_wait
+from assayd_client.cli.terminal import get_stderr, plain, print_json
+from assayd_client.cli.terminal import get_stdout as screen_of_results
 
 
-def select(document: Document, fields: str) -> Document:
+def select_fields(document: Document, fields: str) -> Document:
     """Return a document with only the fields whose dotted, comma-separated paths are given.
 
     A path through a list applies to each element of the list. A null in the path of a field stays null.
@@ -63,7 +63,7 @@ def _merge(into: object, more: object) -> object:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class CodeDestination:
     """The destination to which validated code is written.
 
     Attributes:
@@ -87,7 +87,7 @@ class Written:
             raise RequestError("usage", "--in-place can't write to standard input; use --out FILE")
 
     def write(
-        self, client: PlainClient, attempt: Document, submission: Mapping[str, Any], origin: Origin
+        self, client: PlainClient, attempt: Document, submission: Mapping[str, Any], origin: SubmissionOrigin
     ) -> None:
         """Write the code of a validated attempt, or do nothing for any other verdict.
 
@@ -104,7 +104,7 @@ class Written:
         if self.in_place:
             before = texts_of(dict(submission))
             changed = {name: text for name, text in texts.items() if before.get(name) != text}
-            for path, text in texts_by_path(changed, origin).items():
+            for path, text in map_texts_by_path(changed, origin).items():
                 write_texts({"": text}, path)
                 _print_written(path)
 
@@ -126,7 +126,7 @@ def print_code(client: PlainClient, attempt: Document) -> None:
             print()
 
 
-def texts_by_path(texts: Mapping[str, str], origin: Origin) -> dict[Path, str]:
+def map_texts_by_path(texts: Mapping[str, str], origin: SubmissionOrigin) -> dict[Path, str]:
     """Return the texts of a submission, keyed by the paths of their files."""
     if set(texts) == {""} and len(origin.paths) == 1:
         return {Path(next(iter(origin.paths.values()))): texts[""]}
@@ -163,27 +163,29 @@ def watch_files(
     code, seen = VALIDATED, None
     try:
         while True:
-            now = signature(paths)
-            if now in {seen, ()}:  # unchanged, or gone for a moment, as while an editor saves
+            now = compute_signature(paths)
+            if now in {seen, ()}:  # unchanged, or missing for a moment while an editor saves
                 wait(LOOK_EVERY_S)
                 continue
             seen = now
             code = _validate_once(validate, clear=clear)
             if clear:
-                err().print(f"{time.strftime('%H:%M:%S')}, waiting for the next save; press Ctrl+C to stop")
+                get_stderr().print(
+                    f"{time.strftime('%H:%M:%S')}, waiting for the next save; press Ctrl+C to stop"
+                )
     except KeyboardInterrupt:
         return code
 
 
-def signature(paths: Sequence[Path]) -> Signature:
+def compute_signature(paths: Sequence[Path]) -> Signature:
     """Return a fingerprint of the files, or nothing if any of the files doesn't exist."""
     try:
-        return tuple(sorted(_file_states(paths)))
+        return tuple(sorted(_iter_file_states(paths)))
     except FileNotFoundError:
         return ()
 
 
-def _file_states(paths: Sequence[Path]) -> Iterator[tuple[str, int, int, int]]:
+def _iter_file_states(paths: Sequence[Path]) -> Iterator[tuple[str, int, int, int]]:
     for path in paths:
         for each in sorted(path.rglob("*")) if path.is_dir() else (path,):
             state = each.stat()
@@ -218,7 +220,7 @@ class ReportFiles:
     junit: Path | None = None
 
     @property
-    def take_stdout(self) -> bool:
+    def uses_stdout(self) -> bool:
         """Return whether a report uses standard output, which must then not contain other text."""
         return STDOUT in {self.sarif, self.junit}
 
@@ -229,17 +231,17 @@ class ReportFiles:
                 "usage", "--sarif - and --junit - both write to standard output; name a file for one of them"
             )
 
-    def write(self, client: PlainClient, attempt: Document, origin: Origin) -> None:
+    def write(self, client: PlainClient, attempt: Document, origin: SubmissionOrigin) -> None:
         """Write the requested files. Raises: RequestError ``file.unwritable``; ClientError."""
         if self.sarif is None and self.junit is None:
             return
-        from assayd_client.cli.reports import junit, sarif
+        from assayd_client.cli.reports import build_sarif, render_junit
 
         if self.sarif is not None:
             rules = {rule["id"]: rule for rule in client.kind(attempt["kind"])["rules"]}
-            put(self.sarif, json.dumps(sarif(attempt, origin, rules), indent=1) + "\n")
+            write_report(self.sarif, json.dumps(build_sarif(attempt, origin, rules), indent=1) + "\n")
         if self.junit is not None:
-            put(self.junit, junit(client, attempt))
+            write_report(self.junit, render_junit(client, attempt))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,9 +255,9 @@ class DisplayOptions:
     reports: ReportFiles
 
     @property
-    def quiet(self) -> bool:
+    def is_quiet(self) -> bool:
         """Return whether a program reads standard output."""
-        return self.as_json or self.retry_context or self.form is not None or self.reports.take_stdout
+        return self.as_json or self.retry_context or self.form is not None or self.reports.uses_stdout
 
 
 KindName = Annotated[str, typer.Argument(metavar="KIND", help="Kind of the submission, e.g. extractor.")]
@@ -384,7 +386,7 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         kind=kind,
         files=files or (),
         input=input_file,
-        sample_paths=sample_paths(sample_path, listed_paths, sample_tree, files or ()),
+        sample_paths=collect_sample_paths(sample_path, listed_paths, sample_tree, files or ()),
         policy=policy,
         settings=setting or (),
         labels=label or (),
@@ -400,9 +402,9 @@ def validate(  # noqa: PLR0913, PLR0917  (one parameter per option)
         form="yaml" if as_yaml else form,
         reports=ReportFiles(sarif=sarif, junit=junit),
     )
-    written = Written(out=out, in_place=in_place)
+    written = CodeDestination(out=out, in_place=in_place)
     written.require_possible(repair, request.files)
-    once = partial(validate_once, selected_daemon(context), request, repair, shown, written)
+    once = partial(validate_once, get_selected_daemon(context), request, repair, shown, written)
     watched = [*request.files, *(path for path in (input_file, cases, tests) if path is not None)]
     raise typer.Exit(watch_files(once, watched, clear=sys.stdout.isatty()) if watch else once())
 
@@ -415,7 +417,7 @@ def _kind_options(
     if sample_rows:
         yield "sample_rows=true"
     if tests is not None:
-        from assayd.ports.command_line import text_of  # needs more than most command lines
+        from assayd.ports.command_line import text_of  # imports more than most commands need
 
         yield f"tests={text_of(tests.name, tests.read_bytes())}"
     if entry is not None:
@@ -423,47 +425,51 @@ def _kind_options(
 
 
 def validate_once(
-    daemon: Target, request: ValidateRequest, repair: str | None, shown: DisplayOptions, written: Written
+    daemon: Target,
+    request: ValidateRequest,
+    repair: str | None,
+    shown: DisplayOptions,
+    written: CodeDestination,
 ) -> int:
     """Validate the files of the command line, print the result, and return the exit code."""
     shown.reports.require_one_on_stdout()
-    print_form = None if shown.form is None else form_of(request.kind, shown.form)
+    print_form = None if shown.form is None else get_form(request.kind, shown.form)
     with PlainClient(daemon) as client:
         submission, origin = build_submission(request, client)
         files = origin
         if repair is not None:
             submission["repair"] = {"provider": repair}
-        attempt = run(
-            client, submission, show_progress=sys.stderr.isatty() and not shown.quiet, origin=origin
+        attempt = submit_and_wait(
+            client, submission, show_progress=sys.stderr.isatty() and not shown.is_quiet, origin=origin
         )
         if repair is not None and attempt["verdict"] == "failed":
             from assayd_client.cli.repair import follow_repairs
 
             file = next(iter(origin.paths.values())) if len(origin.paths) == 1 else None
-            attempt = follow_repairs(client, attempt, show=not shown.quiet, file=file)
-            origin = UNKNOWN  # it is another text by now
+            attempt = follow_repairs(client, attempt, show=not shown.is_quiet, file=file)
+            origin = UNKNOWN  # the file has changed since
         written.write(client, attempt, submission, files)
         shown.reports.write(client, attempt, origin)
         if print_form is not None:
             print_form(AttemptView(client=client, attempt=attempt, as_json=shown.as_json))
     if shown.retry_context:
         _print_retry_context(attempt)
-    elif print_form is None and (shown.as_json or not shown.reports.take_stdout):
+    elif print_form is None and (shown.as_json or not shown.reports.uses_stdout):
         print_attempt(attempt, as_json=shown.as_json, fields=shown.fields, origin=origin)
     return OF_VERDICT[attempt["verdict"]]
 
 
 def print_attempt(
-    attempt: Document, *, as_json: bool, fields: str | None = None, origin: Origin = UNKNOWN
+    attempt: Document, *, as_json: bool, fields: str | None = None, origin: SubmissionOrigin = UNKNOWN
 ) -> None:
     """Print an attempt as text, or as JSON with all or with selected fields."""
     if as_json:
-        print_json(attempt if fields is None else select(attempt, fields))
+        print_json(attempt if fields is None else select_fields(attempt, fields))
         return
-    from assayd_client.cli.report import render
+    from assayd_client.cli.report import iter_report_lines
 
     screen = screen_of_results()
-    screen.lines(render(attempt, origin, width=screen.width))
+    screen.lines(iter_report_lines(attempt, origin, width=screen.width))
 
 
 def _print_retry_context(attempt: Document) -> None:
@@ -472,7 +478,7 @@ def _print_retry_context(attempt: Document) -> None:
         print(plain(told) if sys.stdout.isatty() else told)
 
 
-def put(path: Path, text: str) -> None:
+def write_report(path: Path, text: str) -> None:
     """Write a report to a file or, for ``-``, to standard output.
 
     Raises: RequestError ``file.unwritable``.

@@ -11,12 +11,21 @@ import typer
 from assayd.errors import RequestError
 from assayd_client import Document, PlainClient
 from assayd_client.cli.exits import FAILED, OF_VERDICT, VALIDATED
-from assayd_client.cli.ids import workflow_id as find_workflow
+from assayd_client.cli.ids import resolve_workflow_id as find_workflow
 from assayd_client.cli.options import Json, open_client
 from assayd_client.cli.patience import cancel_on_interrupt
-from assayd_client.cli.report import Origin, render_findings
+from assayd_client.cli.report import SubmissionOrigin, render_findings
 from assayd_client.cli.submitting import parse_settings, read_files, read_input
-from assayd_client.cli.terminal import StyledLine, count, err, line, out, plain, print_json, print_result
+from assayd_client.cli.terminal import (
+    StyledLine,
+    build_line,
+    format_count,
+    get_stderr,
+    get_stdout,
+    plain,
+    print_json,
+    print_result,
+)
 
 workflow_app = typer.Typer(help="Check and run workflows of code nodes.", no_args_is_help=True)
 
@@ -69,7 +78,7 @@ def check(
     else:
         _print_findings(found["findings"], file, text)
         errors = sum(finding["severity"] == "error" for finding in found["findings"])
-        out().print(f"{count(len(found['nodes']), 'node')}, {count(errors, 'error')}")
+        get_stdout().print(f"{format_count(len(found['nodes']), 'node')}, {format_count(errors, 'error')}")
     raise typer.Exit(VALIDATED if found["runnable"] else FAILED)
 
 
@@ -86,7 +95,7 @@ def run(
     text = _read_document(file)
     with open_client(context) as client:
         begun = client.start_workflow(
-            text, inputs=_read_inputs(input_file, settings), repair=_repair_request(repair)
+            text, inputs=_read_inputs(input_file, settings), repair=_build_repair_request(repair)
         )
         _wait_and_print(client, begun, file, text, as_json=as_json)
 
@@ -111,7 +120,9 @@ def resume(  # noqa: PLR0913, PLR0917  (one parameter per option)
     with open_client(context) as client:
         inputs = _read_inputs(input_file, settings) or None
         found = find_workflow(client, workflow_id)
-        begun = client.resume_workflow(found, document=text, inputs=inputs, repair=_repair_request(repair))
+        begun = client.resume_workflow(
+            found, document=text, inputs=inputs, repair=_build_repair_request(repair)
+        )
         _wait_and_print(client, begun, file, text, as_json=as_json)
 
 
@@ -133,7 +144,7 @@ def show(
     if as_json:
         print_json(found)
     else:
-        out().lines(graph(found))
+        get_stdout().lines(iter_graph_lines(found))
 
 
 @workflow_app.command("list")
@@ -146,7 +157,7 @@ def list_workflows(
     with open_client(context) as client:
         page = client.workflows(limit=limit)
     heads = ("id", "name", "verdict", "nodes", "started")
-    print_result(page, heads, map(_workflow_row, page["workflows"]), as_json=as_json)
+    print_result(page, heads, map(_build_workflow_row, page["workflows"]), as_json=as_json)
 
 
 @workflow_app.command("cancel")
@@ -158,10 +169,10 @@ def cancel(context: typer.Context, workflow_id: Id) -> None:
     print(f"Cancelling {found}")
 
 
-def graph(workflow: Document) -> Iterator[StyledLine]:
+def iter_graph_lines(workflow: Document) -> Iterator[StyledLine]:
     """Show each node below its dependencies, indented by its depth."""
     nodes = {node["id"]: node for node in workflow["nodes"]}
-    depths = node_depths({name: node["needs"] for name, node in nodes.items()})
+    depths = compute_node_depths({name: node["needs"] for name, node in nodes.items()})
     width = max((len(name) + 2 * depths[name] for name in nodes), default=0)
     for name in sorted(nodes, key=lambda name: depths[name]):
         node = nodes[name]
@@ -177,12 +188,12 @@ def graph(workflow: Document) -> Iterator[StyledLine]:
             said.append(f"  <- {', '.join(node['needs'])}")
         if node.get("detail"):
             said.append(f"  {plain(node['detail'])}")
-        yield line(*said)
+        yield build_line(*said)
     for name, source in workflow["outputs"].items():
-        yield line((f"output {plain(name)}", "bold"), f" <- {plain(source)}")
+        yield build_line((f"output {plain(name)}", "bold"), f" <- {plain(source)}")
 
 
-def node_depths(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
+def compute_node_depths(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
     """Return the length of the longest path to each node, which is limited if there is a cycle."""
     depths = dict.fromkeys(needs, 0)
     for _ in range(len(needs)):
@@ -208,8 +219,8 @@ def _wait_and_print(
     elif outputs is not None:
         print_json(outputs)
     else:
-        err().print(f"assay: workflow {ended['id']}: {plain(ended['detail'] or ended['verdict'])}")
-        err().print(f"Show it with: assay workflow show {ended['id']}")
+        get_stderr().print(f"assay: workflow {ended['id']}: {plain(ended['detail'] or ended['verdict'])}")
+        get_stderr().print(f"Show it with: assay workflow show {ended['id']}")
     raise typer.Exit(OF_VERDICT.get(ended["verdict"], FAILED))
 
 
@@ -226,7 +237,7 @@ def _follow_workflow(client: PlainClient, workflow: Document, *, tell: bool) -> 
                     told.add(node["id"])
                     state = node["state"]
                     detail = f"  {plain(node['detail'])}" if node["detail"] else ""
-                    err().print(line(f"{node['id']}  ", (state, _STYLES.get(state, "")), detail))
+                    get_stderr().print(build_line(f"{node['id']}  ", (state, _STYLES.get(state, "")), detail))
     while (ended := client.workflow(workflow["id"], wait_s=60))["verdict"] is None:
         pass
     return ended
@@ -234,8 +245,12 @@ def _follow_workflow(client: PlainClient, workflow: Document, *, tell: bool) -> 
 
 def _print_findings(findings: Sequence[Document], file: Path | None, text: str | None) -> None:
     name = "-" if file is None else str(file)
-    origin = Origin(paths={name: name}, texts={name: text.encode()}) if text is not None else Origin()
-    screen = err()
+    origin = (
+        SubmissionOrigin(paths={name: name}, texts={name: text.encode()})
+        if text is not None
+        else SubmissionOrigin()
+    )
+    screen = get_stderr()
     screen.lines(render_findings(findings, origin, screen.width))
 
 
@@ -259,11 +274,11 @@ def _read_inputs(input_file: Path | None, settings: Sequence[str] | None) -> dic
     return found
 
 
-def _repair_request(provider: str | None) -> dict[str, object] | None:
+def _build_repair_request(provider: str | None) -> dict[str, object] | None:
     return None if provider is None else {"provider": provider}
 
 
-def _workflow_row(workflow: Document) -> tuple[str, ...]:
+def _build_workflow_row(workflow: Document) -> tuple[str, ...]:
     nodes = workflow["nodes"]
     done = sum(node["state"] == "validated" for node in nodes)
     return (

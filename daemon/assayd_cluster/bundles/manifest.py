@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from assayd.errors import StoreError
-from assayd.store.artifacts import DIGEST_CHARS, MANIFEST, location_parts, missing
-from assayd.store.folders import parts
+from assayd.store.artifacts import DIGEST_CHARS, MANIFEST, artifact_missing_error, split_location
+from assayd.store.folders import split_parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,22 +31,22 @@ class StoredBundle:
     def file(self, name: str) -> StoredFile:
         """Return the expected name, size and digest of a file. Raises: StoreError ``artifact.missing``."""
         if name not in self.files:
-            raise missing(self.location, name)
+            raise artifact_missing_error(self.location, name)
         return self.files[name]
 
 
 def parse_manifest(location: str, content: bytes) -> StoredBundle:
     """Parse the manifest of a bundle. Raises: StoreError ``artifact.damaged``, ``artifact.missing``."""
-    named = location_parts(location)[2].partition("-")[2][:DIGEST_CHARS]
+    named = split_location(location)[2].partition("-")[2][:DIGEST_CHARS]
     digest = hashlib.sha256(content).hexdigest()
     if not named or not digest.startswith(named):
-        raise damaged(location, MANIFEST)
+        raise damaged_error(location, MANIFEST)
     listed = [
         StoredFile(name=each["name"], bytes=each["bytes"], sha256=each["sha256"])
         for each in json.loads(content)["files"]
     ]
-    if any(parts(each.name) is None for each in listed):
-        raise damaged(location, MANIFEST)
+    if any(split_parts(each.name) is None for each in listed):
+        raise damaged_error(location, MANIFEST)
     own = StoredFile(name=MANIFEST, bytes=len(content), sha256=digest)
     return StoredBundle(location=location, files={each.name: each for each in (*listed, own)})
 
@@ -67,12 +67,12 @@ async def verify_pieces(
         if count > file.bytes:
             break
     if digest.hexdigest() != file.sha256:
-        raise damaged(location, file.name)
+        raise damaged_error(location, file.name)
     if held:
         yield held
 
 
-def damaged(location: str, name: str) -> StoreError:
+def damaged_error(location: str, name: str) -> StoreError:
     """Return the error for a file that doesn't match its manifest."""
     message = (
         f"{location}/{name} was changed: its SHA-256 differs; restore it from a backup of the "

@@ -18,18 +18,18 @@ from pathlib import Path
 import obstore
 from obstore.exceptions import BaseError, NotFoundError, PermissionDeniedError, UnauthenticatedError
 
-from assayd.aio import together
+from assayd.aio import run_concurrently
 from assayd.errors import StoreError
 from assayd.model.attempt import Bundle, Written
 from assayd.store.artifacts import (
     MANIFEST,
     OTHERS_S,
     PIECE_BYTES,
-    bundle_contents,
-    bundle_folder,
+    artifact_missing_error,
+    build_bundle_contents,
+    bundle_folder_names,
     bundle_name,
-    location_parts,
-    missing,
+    split_location,
 )
 from assayd_cluster.bundles.manifest import StoredBundle, StoredFile, parse_manifest
 
@@ -52,20 +52,22 @@ class ObjectArtifactStore:
 
     async def write(self, bundle: Bundle) -> Written:
         """Write a bundle, which is durable once this method returns. Raises: StoreError."""
-        files, artifacts = bundle_contents(bundle)
+        files, artifacts = build_bundle_contents(bundle)
         manifest = files.pop(MANIFEST)
-        location = "/".join((*bundle_folder(bundle), bundle_name(bundle, manifest)))
+        location = "/".join((*bundle_folder_names(bundle), bundle_name(bundle, manifest)))
         described = parse_manifest(location, manifest)
         turns = asyncio.Semaphore(AT_ONCE)
 
-        contents = {_object_key(location, described.files[name]): content for name, content in files.items()}
+        contents = {
+            _build_object_key(location, described.files[name]): content for name, content in files.items()
+        }
 
         async def put(key: str, content: bytes) -> None:
             async with turns:
                 await obstore.put_async(self._store, key, content)
 
         with _translate_errors("writing a bundle"):
-            await together(*(put(key, content) for key, content in contents.items()))
+            await run_concurrently(*(put(key, content) for key, content in contents.items()))
             await obstore.put_async(self._store, f"{location}/{MANIFEST}", manifest)
         return Written(location=location, artifacts=artifacts)
 
@@ -75,21 +77,21 @@ class ObjectArtifactStore:
 
     async def read(self, location: str, name: str) -> bytes:
         """Return one file. Raises: StoreError ``artifact.missing``."""
-        return b"".join([piece async for piece in self.pieces(location, name)])
+        return b"".join([piece async for piece in self.read_pieces(location, name)])
 
-    async def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
+    async def read_pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
         """Return one file in pieces. Raises: the same errors as `read`."""
-        location_parts(location)
+        split_location(location)
         key = f"{location}/{MANIFEST}"
         if name != MANIFEST:
-            key = _object_key(location, (await self._read_manifest(location)).file(name))
+            key = _build_object_key(location, (await self._read_manifest(location)).file(name))
         with _translate_errors("reading a bundle"):
             try:
                 found = await obstore.get_async(self._store, key)
             except (NotFoundError, FileNotFoundError) as problem:
                 if _NO_BUCKET in str(problem):
                     raise
-                raise missing(location, name) from problem
+                raise artifact_missing_error(location, name) from problem
             async for part in found.stream(min_chunk_size=PIECE_BYTES):
                 for begin in range(0, len(part), PIECE_BYTES):
                     yield bytes(part[begin : begin + PIECE_BYTES])
@@ -97,33 +99,33 @@ class ObjectArtifactStore:
     async def _read_manifest(self, location: str) -> StoredBundle:
         return parse_manifest(location, await self.read(location, MANIFEST))
 
-    async def tar(self, location: str) -> AsyncIterator[bytes]:
+    async def stream_tar(self, location: str) -> AsyncIterator[bytes]:
         """Always raise `StoreError`, because files must be checked before they are streamed."""
         raise StoreError("artifact.unchecked", f"{location}: read it through VerifiedArtifactStore")
         yield b""
 
     async def remove(self, location: str) -> None:
         """Remove a bundle, starting with its manifest; a missing bundle isn't an error."""
-        location_parts(location)
+        split_location(location)
         with _translate_errors("removing a bundle"):
             await self._delete_objects([f"{location}/{MANIFEST}"])
             keys = [each["path"] async for each in self._list_objects(location)]
             await self._delete_objects(keys)
 
-    async def doubles(self) -> Sequence[str]:
+    async def list_superseded(self) -> Sequence[str]:
         """Return nothing, because each run's bundle has a unique name; old bundles are removed by age."""
         return ()
 
     async def sweep(self) -> int:
         """Remove old objects that have no manifest; return the number of affected bundles."""
         swept = 0
-        async for location, age_s, is_whole in self.locations():
+        async for location, age_s, is_whole in self.iter_locations():
             if not is_whole and age_s > OTHERS_S:
                 await self.remove(location)
                 swept += 1
         return swept
 
-    async def locations(self) -> AsyncIterator[tuple[str, float, bool]]:
+    async def iter_locations(self) -> AsyncIterator[tuple[str, float, bool]]:
         """Return each bundle's location, its age in seconds, and whether the bundle is complete."""
         now, location, newest, is_whole = time.time(), "", 0.0, False
         with _translate_errors("listing the bundles"):
@@ -155,7 +157,7 @@ class ObjectArtifactStore:
                 raise
 
 
-def _object_key(location: str, file: StoredFile) -> str:
+def _build_object_key(location: str, file: StoredFile) -> str:
     return f"{location}/{file.sha256}"
 
 
@@ -164,7 +166,7 @@ def _translate_errors(what: str) -> Iterator[None]:
     try:
         yield
     except (BaseError, OSError) as problem:
-        failed = f"{what} failed: {_error_line(problem)}"
+        failed = f"{what} failed: {_format_error_line(problem)}"
         # A refused listing has no separate class.
         if isinstance(problem, _REFUSALS) or any(each in failed for each in _REFUSED):
             message = (
@@ -176,7 +178,7 @@ def _translate_errors(what: str) -> Iterator[None]:
         raise StoreError("store.unreachable", message, retryable=True) from problem
 
 
-def _error_line(problem: Exception) -> str:
+def _format_error_line(problem: Exception) -> str:
     """Return the storage's error message on one line, without the HTML page and the library's options."""
     text = str(problem)
     line = text.partition("\n")[0].partition("<")[0].rstrip(" :")

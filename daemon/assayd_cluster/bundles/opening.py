@@ -30,7 +30,7 @@ def open_bundles(settings: BundleSettings, folder: Path) -> VerifiedArtifactStor
 
 
 def _open_object_storage(settings: BundleSettings) -> SharedBundles:
-    # Only then: object storage is not everybody's.
+    # Imported only here, because object storage is optional.
     from obstore.store import S3Store
 
     from assayd_cluster.bundles.objects import ObjectArtifactStore

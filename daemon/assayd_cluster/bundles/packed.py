@@ -31,15 +31,15 @@ from assayd.store.artifacts import (
     MANIFEST,
     OTHERS_S,
     PIECE_BYTES,
-    bundle_contents,
-    bundle_folder,
+    artifact_missing_error,
+    build_bundle_contents,
+    build_tar_header,
+    bundle_folder_names,
     bundle_name,
-    location_parts,
-    missing,
-    tar_header,
+    split_location,
 )
 from assayd.store.faults import translate_errors
-from assayd_cluster.bundles.manifest import damaged
+from assayd_cluster.bundles.manifest import damaged_error
 
 T = TypeVar("T")
 SUFFIX = ".tar"
@@ -78,19 +78,19 @@ class PackedArtifactStore:
 
     async def write(self, bundle: Bundle) -> Written:
         """Write a bundle, which is durable once this method returns. Raises: StoreError."""
-        writing = _QueuedBundle(bundle, bundle_folder(bundle))
+        writing = _QueuedBundle(bundle, bundle_folder_names(bundle))
         if sum(map(len, bundle.files.values())) > SMALL_BYTES:
             [written] = await asyncio.to_thread(self._write_all, [writing])
-            return _or_raise(written)
+            return _get_or_raise(written)
         self._waiting.append(writing)
         while writing.group is None:
             if self._working is None or self._working.done():
-                self._begin()
+                self._start_writer()
             else:
                 await asyncio.wait((self._working,))
-        return _or_raise((await asyncio.shield(writing.group))[writing.place])
+        return _get_or_raise((await asyncio.shield(writing.group))[writing.place])
 
-    def _begin(self) -> None:
+    def _start_writer(self) -> None:
         """Start a thread that writes the waiting bundles in the order of their arrival."""
         group, self._waiting = self._waiting[:MOST_TOGETHER], self._waiting[MOST_TOGETHER:]
         self._working = asyncio.get_running_loop().run_in_executor(None, self._write_all, group)
@@ -103,28 +103,28 @@ class PackedArtifactStore:
 
     async def read(self, location: str, name: str) -> bytes:
         """Return one file. Raises: StoreError ``artifact.missing``."""
-        return b"".join([piece async for piece in self.pieces(location, name)])
+        return b"".join([piece async for piece in self.read_pieces(location, name)])
 
-    async def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
+    async def read_pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
         """Return one file in pieces, because the caller may read slowly.
 
         Raises: the same errors as `read`.
         """
-        within, start = location_parts(location), 0
+        within, start = split_location(location), 0
         while piece := await asyncio.to_thread(self._read_piece, within, name, start):
             yield piece
             start += len(piece)
 
-    async def tar(self, location: str) -> AsyncIterator[bytes]:
+    async def stream_tar(self, location: str) -> AsyncIterator[bytes]:
         """Always raise `StoreError`, because files must be checked before they are streamed."""
         raise StoreError("artifact.unchecked", f"{location}: read it through VerifiedArtifactStore")
         yield b""
 
     async def remove(self, location: str) -> None:
         """Remove a bundle; a missing bundle isn't an error."""
-        await asyncio.to_thread(self._remove_bundle, location_parts(location))
+        await asyncio.to_thread(self._remove_bundle, split_location(location))
 
-    async def doubles(self) -> Sequence[str]:
+    async def list_superseded(self) -> Sequence[str]:
         """Return nothing, because each run's bundle has a unique name; old bundles are removed by age."""
         return ()
 
@@ -132,7 +132,7 @@ class PackedArtifactStore:
         """Remove the files of interrupted writes, but not of writes in progress; return their number."""
         return await asyncio.to_thread(self._sweep_leftovers)
 
-    async def locations(self) -> AsyncIterator[tuple[str, float, bool]]:
+    async def iter_locations(self) -> AsyncIterator[tuple[str, float, bool]]:
         """Return each bundle's location, its age in seconds, and True, because every bundle is complete."""
         found = await asyncio.to_thread(lambda: list(self._root.glob(f"*/*/[0-9]*{SUFFIX}")))
         for path in found:
@@ -166,33 +166,33 @@ class PackedArtifactStore:
         """Open a folder for bundles, and create the folder if it is missing."""
         with ExitStack() as stack:
             try:
-                parent = stack.enter_context(folders.opened(self._root, category, platform))
+                parent = stack.enter_context(folders.open_folder(self._root, category, platform))
             except FileNotFoundError:
-                self._make(category, platform)
-                parent = stack.enter_context(folders.opened(self._root, category, platform))
+                self._create_folders(category, platform)
+                parent = stack.enter_context(folders.open_folder(self._root, category, platform))
             yield parent
 
-    def _make(self, category: str, platform: str) -> None:
+    def _create_folders(self, category: str, platform: str) -> None:
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with folders.opened(self._root) as root:
-            folders.ensure(root, category)
-            with folders.opened(root, category) as middle:
-                folders.ensure(middle, platform)
+        with folders.open_folder(self._root) as root:
+            folders.ensure_folder(root, category)
+            with folders.open_folder(root, category) as middle:
+                folders.ensure_folder(middle, platform)
 
     def _read_piece(self, within: tuple[str, ...], name: str, start: int) -> bytes:
         location = "/".join(within)
         with translate_errors("reading a bundle"):
             try:
-                with folders.opened(self._root, *within[:-1]) as parent:
+                with folders.open_folder(self._root, *within[:-1]) as parent:
                     handle = os.open(within[-1] + SUFFIX, _OLD, dir_fd=parent)
                 with os.fdopen(handle, "rb") as file:
                     offset, size = self._load_index(location, file)[name]
                     file.seek(offset + start)
                     return file.read(max(0, min(PIECE_BYTES, size - start)))
             except (*_GONE, KeyError) as problem:
-                raise missing(location, name) from problem
+                raise artifact_missing_error(location, name) from problem
             except tarfile.TarError as problem:
-                raise damaged(location, name) from problem
+                raise damaged_error(location, name) from problem
 
     def _load_index(self, location: str, file: BinaryIO) -> Index:
         """Return the offsets of a bundle's files, which are cached until the tar file is replaced."""
@@ -215,7 +215,7 @@ class PackedArtifactStore:
         with (
             translate_errors("removing a bundle"),
             suppress(*_GONE),
-            folders.opened(self._root, category, platform) as parent,
+            folders.open_folder(self._root, category, platform) as parent,
         ):
             os.unlink(name + SUFFIX, dir_fd=parent)
 
@@ -230,23 +230,21 @@ class PackedArtifactStore:
         return swept
 
     def _free_bytes(self) -> int:
-        with translate_errors("checking the bundles' file system"), folders.opened(self._root) as root:
+        with translate_errors("checking the bundles' file system"), folders.open_folder(self._root) as root:
             facts = os.fstatvfs(root)
             return facts.f_bavail * facts.f_frsize
 
 
 def _write_and_flush(parent: int, group: Sequence[_QueuedBundle]) -> list[Written | BaseException]:
     """Write files into an open folder, and flush them only after all have been written."""
-    begun = [_result_or_exception(partial(_begin, parent, writing)) for writing in group]
+    begun = [_call_and_catch(partial(_write_temporary_file, parent, writing)) for writing in group]
     return [
-        each
-        if isinstance(each, BaseException)
-        else _result_or_exception(partial(_flush_and_rename, parent, each))
+        each if isinstance(each, BaseException) else _call_and_catch(partial(_flush_and_rename, parent, each))
         for each in begun
     ]
 
 
-def _result_or_exception(act: Callable[[], T]) -> T | BaseException:
+def _call_and_catch(act: Callable[[], T]) -> T | BaseException:
     """Return the result of an action, or the exception that the action raises."""
     try:
         with translate_errors("writing a bundle"):
@@ -265,9 +263,9 @@ class _WrittenFile:
     written: Written
 
 
-def _begin(parent: int, writing: _QueuedBundle) -> _WrittenFile:
+def _write_temporary_file(parent: int, writing: _QueuedBundle) -> _WrittenFile:
     """Write a file with few system calls, because each makes the thread wait for the interpreter lock."""
-    files, artifacts = bundle_contents(writing.bundle)
+    files, artifacts = build_bundle_contents(writing.bundle)
     name = bundle_name(writing.bundle, files[MANIFEST])
     temporary = f"{_TEMPORARY}{secrets.token_hex(16)}"
     handle = os.open(temporary, _NEW, 0o400, dir_fd=parent)
@@ -297,7 +295,7 @@ def _flush_and_rename(parent: int, begun: _WrittenFile) -> Written:
     return begun.written
 
 
-def _or_raise(written: Written | BaseException) -> Written:
+def _get_or_raise(written: Written | BaseException) -> Written:
     if isinstance(written, BaseException):
         raise written
     return written
@@ -319,7 +317,7 @@ def _join_pieces(pieces: Iterator[bytes]) -> Iterator[bytes]:
 def _pack_tar(files: Mapping[str, bytes]) -> Iterator[bytes]:
     """Return a tar file whose bytes depend only on its content."""
     for name, content in files.items():
-        yield tar_header(name, len(content))
+        yield build_tar_header(name, len(content))
         yield content
         yield bytes(-len(content) % tarfile.BLOCKSIZE)
     yield bytes(2 * tarfile.BLOCKSIZE)

@@ -18,15 +18,15 @@ from assayd.errors import StoreError
 from assayd.model.attempt import Bundle, Written
 from assayd.ports.artifacts import ArtifactStore
 from assayd.store.access import DatabaseAccess
-from assayd.store.artifacts import MANIFEST, OTHERS_S, location_parts, tar_header
+from assayd.store.artifacts import MANIFEST, OTHERS_S, build_tar_header, split_location
 from assayd.store.tables import verdicts
-from assayd_cluster.bundles.manifest import StoredBundle, damaged, parse_manifest, verify_pieces
+from assayd_cluster.bundles.manifest import StoredBundle, damaged_error, parse_manifest, verify_pieces
 
 
 class SharedBundles(ArtifactStore, Protocol):
     """A store of bundles to which several gateways write."""
 
-    def locations(self) -> AsyncIterator[tuple[str, float, bool]]:
+    def iter_locations(self) -> AsyncIterator[tuple[str, float, bool]]:
         """Return each bundle's location, its age in seconds, and whether the bundle is complete."""
         ...
 
@@ -53,25 +53,25 @@ class VerifiedArtifactStore:
 
     async def read(self, location: str, name: str) -> bytes:
         """Return one file. Raises: StoreError ``artifact.missing``, ``artifact.damaged``."""
-        return b"".join([piece async for piece in self.pieces(location, name)])
+        return b"".join([piece async for piece in self.read_pieces(location, name)])
 
-    async def pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
+    async def read_pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
         """Yield one file in pieces; yield the last piece only if the file is intact.
 
         Raises: the same errors as `read`.
         """
         file = (await self._read_description(location)).file(name)
-        async for piece in verify_pieces(location, file, self._inner.pieces(location, name)):
+        async for piece in verify_pieces(location, file, self._inner.read_pieces(location, name)):
             yield piece
 
-    async def tar(self, location: str) -> AsyncIterator[bytes]:
+    async def stream_tar(self, location: str) -> AsyncIterator[bytes]:
         """Return a bundle as a tar stream that is read file by file. Raises: the same errors as `read`."""
         described = await self._read_description(location)
-        folder = location_parts(location)[-1]
+        folder = split_location(location)[-1]
         for name in sorted(described.files):
             size = described.files[name].bytes
-            yield tar_header(f"{folder}/{name}", size)
-            async for piece in self.pieces(location, name):
+            yield build_tar_header(f"{folder}/{name}", size)
+            async for piece in self.read_pieces(location, name):
                 yield piece
             if left := -size % tarfile.BLOCKSIZE:
                 yield bytes(left)
@@ -82,17 +82,17 @@ class VerifiedArtifactStore:
         self._kept.pop(location, None)
         await self._inner.remove(location)
 
-    async def doubles(self) -> Sequence[str]:
+    async def list_superseded(self) -> Sequence[str]:
         """Return the first bundle of every attempt that has two bundles."""
-        return await self._inner.doubles()
+        return await self._inner.list_superseded()
 
     async def sweep(self) -> int:
         """Remove the files of interrupted writes, and return their number."""
         return await self._inner.sweep()
 
-    def locations(self) -> AsyncIterator[tuple[str, float, bool]]:
+    def iter_locations(self) -> AsyncIterator[tuple[str, float, bool]]:
         """Return each bundle's location, its age in seconds, and whether the bundle is complete."""
-        return self._inner.locations()
+        return self._inner.iter_locations()
 
     async def free_bytes(self) -> int:
         """Return the free space in bytes."""
@@ -108,10 +108,10 @@ class VerifiedArtifactStore:
 
     async def _read_manifest(self, location: str) -> bytes:
         content = b""
-        async for piece in self._inner.pieces(location, MANIFEST):
+        async for piece in self._inner.read_pieces(location, MANIFEST):
             content += piece
             if len(content) > MOST_MANIFEST_BYTES:
-                raise damaged(location, MANIFEST)
+                raise damaged_error(location, MANIFEST)
         return content
 
 
@@ -123,7 +123,7 @@ _COUNTING = select(verdicts.c.bundle).where(verdicts.c.attempt_id.in_(bindparam(
 
 
 @asynccontextmanager
-async def sweeping(bundles: VerifiedArtifactStore, access: DatabaseAccess) -> AsyncIterator[None]:
+async def sweep_in_background(bundles: VerifiedArtifactStore, access: DatabaseAccess) -> AsyncIterator[None]:
     """Sweep repeatedly while the body runs. Several gateways can sweep at the same time without errors."""
     async with task_group() as tasks:
         keeping = tasks.create_task(_sweep_periodically(bundles, access), name="sweep-bundles")
@@ -147,7 +147,7 @@ async def _sweep_periodically(bundles: VerifiedArtifactStore, access: DatabaseAc
 async def remove_unreferenced_bundles(bundles: VerifiedArtifactStore, access: DatabaseAccess) -> int:
     """Remove old complete bundles that no verdict references; return their number. Raises: StoreError."""
     removed, old = 0, []
-    async for location, age_s, is_whole in bundles.locations():
+    async for location, age_s, is_whole in bundles.iter_locations():
         if is_whole and age_s > OTHERS_S:
             old.append(location)
         if len(old) == AT_ONCE:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assayd import __version__
-from assayd.program import exit_code, importing
+from assayd.program import run_for_exit_code, without_gc_while_importing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the gateway until a signal stops it; return the exit code."""
     chosen = _build_parser().parse_args(arguments)
-    return exit_code("assayd-gateway", lambda: _run_gateway(chosen))
+    return run_for_exit_code("assayd-gateway", lambda: _run_gateway(chosen))
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -35,19 +35,23 @@ def _build_parser() -> argparse.ArgumentParser:
 
 
 def _run_gateway(chosen: argparse.Namespace) -> int:
-    from assayd.settings import effective
+    from assayd.settings import list_effective_settings
     from assayd_cluster.settings import load_gateway_settings
 
     settings = load_gateway_settings()
     if chosen.print_config:
-        print("\n".join(f"{row.name} = {row.value}\t# {row.source}" for row in effective(settings)))
+        print(
+            "\n".join(
+                f"{row.name} = {row.value}\t# {row.source}" for row in list_effective_settings(settings)
+            )
+        )
         return 0
     if chosen.migrate is not None:
-        from assayd_cluster.schema import migrate
+        from assayd_cluster.schema import migrate_database
 
-        migrate(chosen.migrate, settings)
+        migrate_database(chosen.migrate, settings)
         return 0
-    with importing():
+    with without_gc_while_importing():
         from assayd_cluster.gateway.program import run
 
     return run(settings)

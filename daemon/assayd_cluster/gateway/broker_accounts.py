@@ -50,13 +50,13 @@ class BrokerAccounts(Protocol):
         """Grant a node's accounts permission to read the queue again."""
         ...
 
-    async def readers(self) -> QueueReaders | None:
+    async def list_readers(self) -> QueueReaderAccounts | None:
         """Return the accounts that can read the queue; None if the accounts are unknown."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueReaders:
+class QueueReaderAccounts:
     """The accounts that can read the queue: the nodes' accounts by token id, and other accounts by name."""
 
     tokens: Collection[str] = ()
@@ -71,7 +71,7 @@ class SharedAccount:
         return None
 
     async def remove(self, node: str, token_id: str) -> None:
-        """Do nothing, because all nodes share one account; return None."""
+        """Do nothing, because all nodes share one account."""
 
     async def suspend(self, node: str) -> None:
         """Leave the shared account unchanged."""
@@ -79,7 +79,7 @@ class SharedAccount:
     async def restore(self, node: str) -> None:
         """Leave the shared account unchanged."""
 
-    async def readers(self) -> QueueReaders | None:
+    async def list_readers(self) -> QueueReaderAccounts | None:
         """Return None, because the readers of the queue are unknown."""
         return None
 
@@ -106,7 +106,7 @@ class ManagedAccounts:
 
     async def create(self, node: str, token_id: str) -> str | None:
         """Return the URL of a new account. Raises: RequestError ``broker.accounts``."""
-        name, password = account_name(node, token_id), secrets.token_urlsafe(32)
+        name, password = build_account_name(node, token_id), secrets.token_urlsafe(32)
         await self._request_api("PUT", "users", name, json={**_hash_password(password), "tags": ""})
         await self._set_right(name, self._may_read)
         login = f"{quote(name)}:{password}"
@@ -118,32 +118,34 @@ class ManagedAccounts:
 
         Raises: RequestError ``broker.accounts``.
         """
-        await self._request_api("DELETE", "users", account_name(node, token_id))
+        await self._request_api("DELETE", "users", build_account_name(node, token_id))
 
     async def suspend(self, node: str) -> None:
         """Revoke the read permission of a node's accounts, and close connections that still have it.
 
         Raises: RequestError ``broker.accounts``.
         """
-        for account in await self._accounts_of(node):
+        for account in await self._list_accounts(node):
             await self._set_right(account, _NOTHING)
             await self._request_api("DELETE", "connections", "username", account)
 
     async def restore(self, node: str) -> None:
         """Grant a node's accounts read permission again. Raises: RequestError ``broker.accounts``."""
-        for account in await self._accounts_of(node):
+        for account in await self._list_accounts(node):
             await self._set_right(account, self._may_read)
 
-    async def _accounts_of(self, node: str) -> Sequence[str]:
+    async def _list_accounts(self, node: str) -> Sequence[str]:
         rights = await self._request_api("GET", "vhosts", self._vhost, "permissions")
         found = [_OURS.fullmatch(right["user"]) for right in rights]
-        return [each[0] for each in found if each is not None and each[0] == account_name(node, each[1])]
+        return [
+            each[0] for each in found if each is not None and each[0] == build_account_name(node, each[1])
+        ]
 
     async def _set_right(self, account: str, read: str) -> None:
         rights = {"configure": _NOTHING, "write": _NOTHING, "read": read}
         await self._request_api("PUT", "permissions", self._vhost, account, json=rights)
 
-    async def readers(self) -> QueueReaders | None:
+    async def list_readers(self) -> QueueReaderAccounts | None:
         """Return the accounts that can read the queue, except administrators.
 
         Raises: RequestError ``broker.accounts``.
@@ -154,7 +156,7 @@ class ManagedAccounts:
         able = [right["user"] for right in rights if _matches(right["read"], self._queue)]
         ours = {name: found[1] for name in able if (found := _OURS.fullmatch(name))}
         others = sorted(set(able) - set(ours) - strong)
-        return QueueReaders(tokens=frozenset(ours.values()), others=others)
+        return QueueReaderAccounts(tokens=frozenset(ours.values()), others=others)
 
     async def _request_api(self, method: str, *parts: str, **content: Any) -> Any:
         path = "/api/" + "/".join(quote(part, safe="") for part in parts)
@@ -177,7 +179,7 @@ class ManagedAccounts:
             raise RequestError("broker.accounts", message, retryable=True) from problem
 
 
-def account_name(node: str, token_id: str) -> str:
+def build_account_name(node: str, token_id: str) -> str:
     """Return the name of a node's broker account."""
     return f"{node}-{token_id}"
 

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, bindparam, literal, select, update
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.clock import NOW
-from assayd_cluster.gateway.notices import Notices
+from assayd_cluster.gateway.notices import GatewayNotices
 from assayd_cluster.tables import dispatches
 
 _ROW = dispatches.c
@@ -28,18 +28,18 @@ _CANCEL = update(dispatches).where(_THIS, _ROW.cancelled_at.is_(None)).values(ca
 _SUBMISSION = select(tables.attempts.c.submission).where(tables.attempts.c.id == bindparam("attempt"))
 
 
-def new_ticket() -> str:
+def generate_ticket() -> str:
     """Return a new ticket: 256 random bits as text."""
     return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
 
 
-def ticket_digest(ticket: str) -> str:
+def compute_ticket_digest(ticket: str) -> str:
     """Return the digest of a ticket, in the form that is stored."""
     return hashlib.sha256(ticket.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class BrokerMessage:
     """A broker message for a node. `trace` is the span, if any, that the node's daemon continues."""
 
     attempt: str
@@ -52,38 +52,42 @@ class DispatchOutbox:
     """The outbox: the messages that this gateway must send to the broker."""
 
     def __init__(
-        self, access: DatabaseAccess, messages: dict[str, Message], gateway_id: str, notices: Notices
+        self,
+        access: DatabaseAccess,
+        messages: dict[str, BrokerMessage],
+        gateway_id: str,
+        notices: GatewayNotices,
     ) -> None:
         self._access = access
         self._messages = messages
         self._gateway_id = gateway_id
         self._notices = notices
 
-    async def message(self, attempt_id: str) -> Message | None:
+    async def message(self, attempt_id: str) -> BrokerMessage | None:
         """Return an attempt's message; None if the attempt has a verdict or belongs to another gateway."""
         message = self._messages.pop(attempt_id, None)
         if message is not None:
             return message
-        ticket = new_ticket()
+        ticket = generate_ticket()
         if not await self._renew_ticket(attempt_id, ticket):
             return None
         wanted = {"attempt": attempt_id}
         found = await self._access.read(lambda connection: connection.execute(_SUBMISSION, wanted).scalar())
-        return None if found is None else Message(attempt=attempt_id, submission=found, ticket=ticket)
+        return None if found is None else BrokerMessage(attempt=attempt_id, submission=found, ticket=ticket)
 
     async def _renew_ticket(self, attempt_id: str, ticket: str) -> bool:
-        statement = _TICKET.values(ticket_sha256=ticket_digest(ticket), published_at=None)
+        statement = _TICKET.values(ticket_sha256=compute_ticket_digest(ticket), published_at=None)
         values = {"attempt": attempt_id, "gateway": self._gateway_id}
         return await self._access.write(
             lambda connection: connection.execute(statement, values).rowcount == 1
         )
 
-    async def published(self, attempt_ids: Sequence[str]) -> None:
+    async def record_published(self, attempt_ids: Sequence[str]) -> None:
         """Record that the broker has confirmed the messages of these attempts."""
         statement = update(dispatches).where(_ROW.attempt_id.in_(attempt_ids)).values(published_at=NOW)
         await self._access.write(lambda connection: connection.execute(statement).close(), durable=False)
 
-    async def cancel(self, attempt_id: str) -> bool:
+    async def record_cancellation(self, attempt_id: str) -> bool:
         """Record durably that an attempt must end; return False if the attempt has already ended."""
 
         def apply(connection: Connection) -> bool:
@@ -91,7 +95,7 @@ class DispatchOutbox:
             connection.execute(_CANCEL, wanted)
             there = connection.execute(select(literal(1)).where(_THIS), wanted).scalar() is not None
             if there:
-                self._notices.tell(connection, "cancelled", attempt=attempt_id)
+                self._notices.send_notice(connection, "cancelled", attempt=attempt_id)
             return there
 
         return await self._access.write(apply)

@@ -7,7 +7,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from assayd.ports.driving import DrivenWork
 from assayd.store.access import DatabaseAccess
-from assayd_cluster.gateway.notices import Notices
+from assayd_cluster.gateway.notices import GatewayNotices
 from assayd_cluster.tables import drivers, gateways
 
 _NEW = insert(drivers).values(
@@ -33,19 +33,19 @@ class GatewayWorkAssignment:
 
     alone = False
 
-    def __init__(self, access: DatabaseAccess, gateway_id: str, notices: Notices) -> None:
+    def __init__(self, access: DatabaseAccess, gateway_id: str, notices: GatewayNotices) -> None:
         self._access = access
         self._gateway_id = gateway_id
         self._notices = notices
 
-    async def take(self, kind: DrivenWork, subject: str) -> bool:
+    async def claim(self, kind: DrivenWork, subject: str) -> bool:
         """Return whether this gateway drives the work; if another gateway does, notify that gateway."""
         values = {"kind": kind.value, "subject": subject, "gateway": self._gateway_id}
 
         def apply(connection: Connection) -> bool:
             mine = bool(connection.execute(_TAKE, values).scalar_one() == self._gateway_id)
             if not mine:
-                self._notices.tell(connection, "look", what=kind.value, subject=subject)
+                self._notices.send_notice(connection, "look", what=kind.value, subject=subject)
             return mine
 
         return await self._access.write(apply)
@@ -56,7 +56,7 @@ class GatewayWorkAssignment:
         whose = await self._access.read(lambda connection: connection.execute(_WHOSE, values).scalar())
         return whose == self._gateway_id
 
-    async def cancel(self, kind: DrivenWork, subject: str) -> bool:
+    async def request_cancel(self, kind: DrivenWork, subject: str) -> bool:
         """Notify the gateway that drives the work to end it; return False if no other gateway drives it."""
         values = {"kind": kind.value, "subject": subject}
 
@@ -64,7 +64,7 @@ class GatewayWorkAssignment:
             whose = connection.execute(_WHOSE, values).scalar()
             if whose in {None, self._gateway_id}:
                 return False
-            self._notices.tell(connection, "end", what=kind.value, subject=subject)
+            self._notices.send_notice(connection, "end", what=kind.value, subject=subject)
             return True
 
         return await self._access.write(apply)

@@ -11,7 +11,7 @@ from assayd.aio import Signal
 from assayd.attempts.events import EventHub
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt, State
-from assayd.model.records import Event
+from assayd.model.records import AttemptEvent
 from assayd.store.jobs import DatabaseJobStore
 from assayd_cluster.gateway.dispatches import DispatchOutbox
 
@@ -28,7 +28,7 @@ class OtherGatewayAttempts:
         self._changed: defaultdict[str, Signal] = defaultdict(Signal)
         self._attended: set[str] = set()
 
-    async def attend(self, attempt: Attempt) -> None:
+    async def publish_events(self, attempt: Attempt) -> None:
         """Publish the events of an attempt at this gateway too, beginning with the recorded events."""
         if attempt.id not in self._attended:
             self._attended.add(attempt.id)
@@ -48,31 +48,31 @@ class OtherGatewayAttempts:
 
     async def cancel(self, attempt_id: str) -> bool:
         """Notify the gateway of an attempt to cancel the attempt."""
-        return await self._dispatches.cancel(attempt_id)
+        return await self._dispatches.record_cancellation(attempt_id)
 
     def has_followers(self, attempt_id: str) -> bool:
         """Return whether a client of this gateway follows an attempt of another gateway."""
         return attempt_id in self._attended
 
-    def show(self, event: Event) -> None:
+    def publish_if_followed(self, event: AttemptEvent) -> None:
         """Publish an event of an attempt if a client of this gateway follows the attempt."""
-        if event.attempt_id in self._attended and self._hub.knows(event.attempt_id):
-            self._hub.show(event)
+        if event.attempt_id in self._attended and self._hub.holds_events(event.attempt_id):
+            self._hub.deliver(event)
 
-    def wake(self, attempt_id: str) -> None:
+    def wake_waiters(self, attempt_id: str) -> None:
         """Wake the callers that wait for an attempt, because the attempt has a verdict."""
         waiting = self._changed.pop(attempt_id, None)
         if waiting is not None:
-            waiting.give()
+            waiting.wake_all()
 
     def wake_all_waiters(self) -> None:
         """Make all waiting callers check their attempts again, because a notice may have been missed."""
         for attempt_id in list(self._changed):
-            self.wake(attempt_id)
+            self.wake_waiters(attempt_id)
 
     async def finish(self, attempt_id: str) -> None:
         """Publish the remaining events of a followed attempt, and close its event log."""
-        self.wake(attempt_id)
+        self.wake_waiters(attempt_id)
         if attempt_id in self._attended:
             await self._publish_missing_events(attempt_id)
 
@@ -84,10 +84,10 @@ class OtherGatewayAttempts:
         except StoreError as trouble:
             log.error("events.not_read", code=trouble.code, attempt_id=attempt_id)
             return
-        shown = {event.seq for event in self._hub.durable(attempt_id)}
+        shown = {event.seq for event in self._hub.durable_events(attempt_id)}
         for event in events:
             if event.seq not in shown:
-                self._hub.show(event)
+                self._hub.deliver(event)
         if attempt is None or attempt.state is State.FINISHED:
             self._attended.discard(attempt_id)
             self._hub.close(attempt_id)

@@ -15,20 +15,20 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from assayd.aio import Signal, pause, task_group
-from assayd.attempts.conclusion import Conclusion, Verdicts
+from assayd.attempts.conclusion import ConclusionWriter, VerdictRecorder
 from assayd.attempts.events import EventHub
-from assayd.attempts.execution import Abandoned, Finished, Job
+from assayd.attempts.execution import AttemptAbandoned, FinishedAttempt, Job
 from assayd.errors import StoreError
 from assayd.model.attempt import Failure, State
 from assayd.model.merge import CANCELLED
-from assayd.model.records import Event
+from assayd.model.records import AttemptEvent
 from assayd.ports.tracing import Span
 from assayd.store.jobs import DatabaseJobStore
 from assayd_cluster.documents import LIVE_S
 from assayd_cluster.gateway.dispatches import DispatchOutbox
-from assayd_cluster.gateway.failing_nodes import FailingNodes, longest_run_s
+from assayd_cluster.gateway.failing_nodes import NodeFailureCounter, compute_longest_run_s
 from assayd_cluster.gateway.publisher import MessagePublisher
-from assayd_cluster.gateway.runs import Runs
+from assayd_cluster.gateway.runs import RunTable
 from assayd_cluster.gateway.watching import KeptRun, RunMonitor
 
 log = structlog.get_logger()
@@ -49,13 +49,13 @@ class _PendingAttempt:
     """
 
     job: Job
-    ended: asyncio.Future[Finished]
+    ended: asyncio.Future[FinishedAttempt]
     span: Span
     again: asyncio.Event = field(default_factory=asyncio.Event)
     failure: Failure | None = None
     running: tuple[int, float] = (0, 0.0)
 
-    def end(self, finished: Finished) -> None:
+    def end(self, finished: FinishedAttempt) -> None:
         if not self.ended.done():
             self.ended.set_result(finished)
 
@@ -87,11 +87,11 @@ class RemoteExecution:
         dispatches: DispatchOutbox,
         publisher: MessagePublisher,
         watch: RunMonitor,
-        runs: Runs,
-        failing: FailingNodes,
+        runs: RunTable,
+        failing: NodeFailureCounter,
         jobs: DatabaseJobStore,
-        conclusion: Conclusion,
-        verdicts: Verdicts,
+        conclusion: ConclusionWriter,
+        verdicts: VerdictRecorder,
         hub: EventHub,
         stopping: asyncio.Event,
         cancels: Signal,
@@ -128,18 +128,18 @@ class RemoteExecution:
             finally:
                 watching.cancel()
 
-    async def __call__(self, job: Job) -> Finished:
+    async def __call__(self, job: Job) -> FinishedAttempt:
         """Run an attempt on a node; return the attempt with its recorded verdict."""
         attempt_id = job.attempt.id
         try:
-            with job.traced("dispatch") as span:
+            with job.trace_step("dispatch") as span:
                 flight = _PendingAttempt(job=job, ended=asyncio.get_running_loop().create_future(), span=span)
                 self._flights[attempt_id] = flight
                 failure = await self._await_verdict(flight)
                 if failure is None:
                     return await flight.ended
             if job.attempt.state is not State.JUDGING:
-                job.move(State.JUDGING)
+                job.change_state(State.JUDGING)
             concluded = await self._conclusion.conclude(job, (), None, failure)
             return await self._verdicts.record(concluded, job.timings_s)
         finally:
@@ -155,7 +155,7 @@ class RemoteExecution:
                 await self._publish_until_ended(flight)
         except TimeoutError:
             if job.abandoned:
-                raise Abandoned(None) from None
+                raise AttemptAbandoned(None) from None
             if not job.deadline.cancelled:
                 return Failure(code="attempt.stalled", message="The attempt waited too long for a node.")
             return await self._cancel_at_node(flight)
@@ -186,8 +186,8 @@ class RemoteExecution:
     async def _cancel_at_node(self, flight: _PendingAttempt) -> Failure | None:
         """Notify a node to end a cancelled attempt; return the failure if no node holds the attempt."""
         attempt_id = flight.job.attempt.id
-        await self._dispatches.cancel(attempt_id)
-        self._cancels.give()
+        await self._dispatches.record_cancellation(attempt_id)
+        self._cancels.wake_all()
         if await self._watch.is_alive(attempt_id):
             await asyncio.wait({flight.ended}, timeout=CANCEL_S)
         if flight.ended.done():
@@ -204,7 +204,7 @@ class RemoteExecution:
         if flight is not None:
             flight.job.cancel()
 
-    def end(self, finished: Finished) -> None:
+    def end(self, finished: FinishedAttempt) -> None:
         """Deliver the recorded verdict of an attempt; ignore attempts of other gateways."""
         flight = self._flights.get(finished.attempt.id)
         if flight is not None:
@@ -216,7 +216,7 @@ class RemoteExecution:
         if flight is not None:
             flight.again.set()
 
-    def exhaust(self, attempt_id: str) -> None:
+    def end_exhausted(self, attempt_id: str) -> None:
         """End an attempt that has lost both of its runs."""
         flight = self._flights.get(attempt_id)
         if flight is not None:
@@ -224,9 +224,9 @@ class RemoteExecution:
             flight.failure = Failure(code="run.lost", message=message)
             flight.again.set()
 
-    def show(self, event: Event) -> None:
+    def publish_event(self, event: AttemptEvent) -> None:
         """Publish an event from a node, and apply any state change in the event."""
-        self._hub.show(event)
+        self._hub.deliver(event)
         flight = self._flights.get(event.attempt_id)
         if flight is not None and event.kind == "state":
             state = State(str(event.body["state"]))
@@ -252,17 +252,17 @@ class RemoteExecution:
             attempt = await self._jobs.get(attempt_id)
             if attempt is None or attempt.state is not State.FINISHED:
                 return
-            shown = {event.seq for event in self._hub.durable(attempt_id)}
+            shown = {event.seq for event in self._hub.durable_events(attempt_id)}
             for event in await self._jobs.events(attempt_id):
                 if event.seq not in shown:
-                    self._hub.show(event)
+                    self._hub.deliver(event)
         except StoreError as trouble:
             log.error("verdict.not_read", code=trouble.code, attempt_id=attempt_id)
             return
-        except Exception:  # of one attempt, whose row is wrong: the others go on
+        except Exception:  # the row of one attempt is invalid: continue with the others
             log.exception("verdict.not_read", attempt_id=attempt_id)
             return
-        flight.end(Finished(attempt=attempt, report=None, execution=None))
+        flight.end(FinishedAttempt(attempt=attempt, report=None, execution=None))
 
     async def _watch_periodically(self) -> None:
         while True:
@@ -270,13 +270,13 @@ class RemoteExecution:
             if self._stopping.is_set():
                 return
             try:
-                await self.watch()
+                await self.republish_stray_attempts()
             except StoreError as trouble:
                 log.error("runs.not_watched", code=trouble.code)
 
-    async def watch(self) -> None:
+    async def republish_stray_attempts(self) -> None:
         """Republish overdue attempts, and attempts that the broker accepted but that no live node holds."""
-        seen = await self._watch.look(queue_is_empty=self._queue_is_empty())
+        seen = await self._watch.take_snapshot(queue_is_empty=self._queue_is_empty())
         for attempt_id in seen.stray:
             if attempt_id in self._flights:
                 log.warning("attempt.published_again", attempt_id=attempt_id)
@@ -294,7 +294,7 @@ class RemoteExecution:
         """Take back a run that is silent, or that its node holds for too long, and republish the attempt."""
         number, began = flight.running
         kept_s = time.monotonic() - began if number == kept.number else kept.kept_s
-        if kept_s > longest_run_s(flight.job.limits):
+        if kept_s > compute_longest_run_s(flight.job.limits):
             reason = "overdue"
         elif self._silent.get(kept.attempt_id, 0) >= SILENT_LOOKS:
             reason = "silent"

@@ -20,8 +20,8 @@ from assayd.errors import RequestError
 from assayd.model.run import Limits
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.gateway.broker_accounts import BrokerAccounts
-from assayd_cluster.gateway.nodes import takes_work
-from assayd_cluster.nodes import Drained
+from assayd_cluster.gateway.nodes import accepts_work_condition
+from assayd_cluster.nodes import DrainState
 from assayd_cluster.tables import nodes
 
 log = structlog.get_logger()
@@ -40,14 +40,14 @@ _DRAIN = (
     update(nodes)
     .where(
         nodes.c.name == bindparam("node"),
-        nodes.c.drained == Drained.NO,
-        exists().where(_OTHER.c.name != bindparam("node"), takes_work(_OTHER)),
+        nodes.c.drained == DrainState.NO,
+        exists().where(_OTHER.c.name != bindparam("node"), accepts_work_condition(_OTHER)),
     )
-    .values(drained=Drained.BY_GATEWAY)
+    .values(drained=DrainState.BY_GATEWAY)
 )
 
 
-def longest_run_s(limits: Limits) -> float:
+def compute_longest_run_s(limits: Limits) -> float:
     """Return how long a node may keep a run of an attempt with these limits.
 
     The time counts from the first event `running` of the run; from its claim if that event is missing. On a
@@ -56,12 +56,12 @@ def longest_run_s(limits: Limits) -> float:
     return CONTAINERS * MOST * limits.timeout_s + WAITING_S
 
 
-def _reaches(most: int, of_tenant: Counter[int]) -> bool:
+def _has_reached_limit(most: int, of_tenant: Counter[int]) -> bool:
     """Return whether `most` runs failed; one tenant's runs count for at most two thirds of this number."""
     return sum(min(count, most * 2 // 3) for count in of_tenant.values()) >= most
 
 
-class FailingNodes:
+class NodeFailureCounter:
     """A counter of each node's runs without a verdict, which drains a node that has too many of them.
 
     The broker accounts of a drained node are suspended, so that the node can't read messages from the
@@ -83,15 +83,15 @@ class FailingNodes:
         self._lost: dict[str, Counter[int]] = {}
         """Lost runs by tenant since the last verdict, by node."""
 
-    def note_verdict(self, node: str) -> None:
+    def record_verdict(self, node: str) -> None:
         """Record that a node has sent a verdict."""
         self._lost.pop(node, None)
 
-    async def note_lost(self, node: str, tenant: int) -> None:
+    async def record_lost_run(self, node: str, tenant: int) -> None:
         """Record that a node has lost a run of a tenant's attempt. Raises: StoreError."""
         lost = self._lost.setdefault(node, Counter())
         lost[tenant] += 1
-        if _reaches(MOST_LOST, lost):
+        if _has_reached_limit(MOST_LOST, lost):
             del self._lost[node]
             await self._drain(node)
 

@@ -14,7 +14,7 @@ from assayd.aio import Signal
 from assayd.attempts.events import OUTPUT
 from assayd.errors import RequestError
 from assayd.model.attempt import MAX_RUNS
-from assayd.model.records import Event
+from assayd.model.records import AttemptEvent
 from assayd.store import rows, tables
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.documents import (
@@ -29,11 +29,11 @@ from assayd_cluster.documents import (
 )
 from assayd_cluster.gateway.elsewhere import OtherGatewayAttempts
 from assayd_cluster.gateway.execution import RemoteExecution
-from assayd_cluster.gateway.failing_nodes import FailingNodes
+from assayd_cluster.gateway.failing_nodes import NodeFailureCounter
 from assayd_cluster.gateway.held_runs import HeldRun
-from assayd_cluster.gateway.notices import Notices
-from assayd_cluster.gateway.runs import Exhausted, Held, Idle, Runs
-from assayd_cluster.gateway.verdicts import RunVerdicts, renumber_events
+from assayd_cluster.gateway.notices import GatewayNotices
+from assayd_cluster.gateway.runs import NodeIdle, RunHeldElsewhere, RunsExhausted, RunTable
+from assayd_cluster.gateway.verdicts import RunVerdictRecorder, renumber_events
 
 log = structlog.get_logger()
 
@@ -50,7 +50,7 @@ _SHOWN = select(func.count(), func.coalesce(func.max(tables.events.c.seq), 0)).w
 """How many durable events a run has on record, and the number of the newest."""
 
 
-class RunUpdates:
+class RunUpdateRecorder:
     """A recorder of the results that nodes send, which also forwards them to waiting and following clients.
 
     Args: `cancels` is notified when any gateway cancels an attempt. `on_passed_on` is called when an
@@ -60,13 +60,13 @@ class RunUpdates:
     def __init__(  # noqa: PLR0913  (its parts, by name)
         self,
         access: DatabaseAccess,
-        runs: Runs,
-        verdicts: RunVerdicts,
+        runs: RunTable,
+        verdicts: RunVerdictRecorder,
         *,
         execution: RemoteExecution,
         others: OtherGatewayAttempts,
-        notices: Notices,
-        failing: FailingNodes,
+        notices: GatewayNotices,
+        failing: NodeFailureCounter,
         cancels: Signal,
         on_passed_on: Callable[[], None],
     ) -> None:
@@ -76,7 +76,7 @@ class RunUpdates:
         self._execution = execution
         self._others = others
         self._notices = notices
-        self._add_events = access.insert_list_if_absent(tables.events)
+        self._add_events = access.build_list_inserter(tables.events)
         self._failing = failing
         self._cancels = cancels
         self._on_passed_on = on_passed_on
@@ -87,10 +87,10 @@ class RunUpdates:
         """Assign a node the run to which its message refers. Raises: the same errors as `Runs.claim`."""
         try:
             return await self._runs.claim(node, claim)
-        except Exhausted:
+        except RunsExhausted:
             await self._end_lost_attempt(claim.attempt)
             raise
-        except Idle as idle:
+        except NodeIdle as idle:
             log.warning("claim.refused", node=node, attempt_id=claim.attempt, why=idle.message)
             self._on_passed_on()
             await asyncio.sleep(ELSEWHERE_S)
@@ -99,13 +99,13 @@ class RunUpdates:
             if idle.tenant is not None:
                 await self._failing.note_kept(node, idle.tenant, began_s=LIVE_S)
             raise
-        except Held as held:
+        except RunHeldElsewhere as held:
             if not held.elsewhere:
                 raise
-            # Put back, the message would stand first in the queue, and come to this node again and again.
+            # If it were put back, the message would be first in the queue and come to this node repeatedly.
             await asyncio.sleep(ELSEWHERE_S)
             self.publish_again(claim.attempt)
-            await self._runs.publish_again(claim.attempt)
+            await self._runs.notify_returned(claim.attempt)
             raise RequestError(
                 "run.over", "another node runs it for another message; drop this one"
             ) from held
@@ -113,50 +113,50 @@ class RunUpdates:
     async def _end_lost_attempt(self, attempt_id: str) -> None:
         self._runs.forget(attempt_id)
         if self._execution.is_pending_here(attempt_id):
-            self._execution.exhaust(attempt_id)
+            self._execution.end_exhausted(attempt_id)
         else:
-            await self._runs.exhaust(attempt_id)
+            await self._runs.notify_exhausted(attempt_id)
 
-    async def require(self, node: str, attempt_id: str, run: int) -> None:
+    async def require_held(self, node: str, attempt_id: str, run: int) -> None:
         """Check that a run belongs to a node before reading a body. Raises: the errors of `Runs.held`."""
-        await self._runs.require(node, attempt_id, run)
+        await self._runs.require_held(node, attempt_id, run)
 
-    async def happened(self, node: str, attempt_id: str, run: int, brought: Sequence[LiveEvent]) -> None:
+    async def record_events(self, node: str, attempt_id: str, run: int, brought: Sequence[LiveEvent]) -> None:
         """Record and publish the events of a run. Raises: the same errors as `Runs.held`."""
         held = await self._require_running(node, attempt_id, run)
         before = (run - 1) * MOST_SEQ
         numbers = {"attempt": attempt_id, "first": before + 2, "last": before + MOST_SEQ}
 
-        def apply(connection: Connection) -> Sequence[Event]:
+        def apply(connection: Connection) -> Sequence[AttemptEvent]:
             count, newest = connection.execute(_SHOWN, numbers).one()
-            events = list(_unseen_events(renumber_events(held, brought), newest))
-            durable = [rows.event_values(event) for event in events if event.kind not in OUTPUT]
+            events = list(_iter_unseen_events(renumber_events(held, brought), newest))
+            durable = [rows.build_event_values(event) for event in events if event.kind not in OUTPUT]
             if count + len(durable) > MOST_EVENTS:
                 raise RequestError("too_large", f"a run has at most {MOST_EVENTS} lasting events")
             if durable:
                 self._add_events(connection, durable)
             if not self._execution.is_pending_here(attempt_id):
-                for event in events:  # too large for a notice: the others show a gap
-                    self._notices.tell(connection, "event", **event_to_notice(event))
+                for event in events:  # too large for a notice: other gateways show a gap
+                    self._notices.send_notice(connection, "event", **event_to_notice(event))
             return events
 
         for event in await self._access.write(apply, durable=False):
-            self.show(event)
+            self.publish_event(event)
 
-    def show(self, event: Event) -> None:
+    def publish_event(self, event: AttemptEvent) -> None:
         """Publish an event to the clients that follow the attempt at this gateway."""
         if self._execution.is_pending_here(event.attempt_id):
-            self._execution.show(event)
+            self._execution.publish_event(event)
         else:
-            self._others.show(event)
+            self._others.publish_if_followed(event)
 
-    async def upload(self, node: str, attempt_id: str, run: int, sha256: str, content: bytes) -> None:
+    async def store_file(self, node: str, attempt_id: str, run: int, sha256: str, content: bytes) -> None:
         """Store a large file of a bundle.
 
         Raises: RequestError ``too_large``; the same errors as `Runs.held`.
         """
         held = await self._require_running(node, attempt_id, run)
-        await self._runs.upload(held, sha256, content, most_bytes=MOST_UPLOADED_BYTES)
+        await self._runs.store_file(held, sha256, content, most_bytes=MOST_UPLOADED_BYTES)
 
     async def _require_running(self, node: str, attempt_id: str, run: int) -> HeldRun:
         held = await self._runs.held(node, attempt_id, run)
@@ -164,30 +164,30 @@ class RunUpdates:
             raise RequestError("run.over", f"attempt {attempt_id} no longer needs run {run}")
         return held
 
-    async def take(self, node: str, attempt_id: str, run: int, brought: RunVerdict) -> bool:
+    async def record_verdict(self, node: str, attempt_id: str, run: int, brought: RunVerdict) -> bool:
         """Record a verdict; return False if another one was recorded first. Raises: RequestError."""
-        held = await self._runs.claimed(node, attempt_id, run)
+        held = await self._runs.get_claimed(node, attempt_id, run)
         try:
-            counted = await self._verdicts.take(held, brought)
+            counted = await self._verdicts.record_verdict(held, brought)
         finally:
             self._runs.forget(attempt_id)
         if counted:
-            self._failing.note_verdict(node)
+            self._failing.record_verdict(node)
             await self._blame_refusing_node(attempt_id, held)
         await self._others.finish(attempt_id)
         return counted
 
-    async def lose(self, node: str, attempt_id: str, run: int, lost: RunLost) -> None:
+    async def record_lost_run(self, node: str, attempt_id: str, run: int, lost: RunLost) -> None:
         """Record that a run ended without a verdict; another run follows if one is left."""
         held = await self._require_running(node, attempt_id, run)
         log.warning("run.lost", attempt_id=attempt_id, node=node, run_number=run, reason=lost.reason)
-        spent = await self._runs.lose(held, started=lost.started)
+        spent = await self._runs.record_lost_run(held, started=lost.started)
         if spent and run >= MAX_RUNS:
             await self._end_lost_attempt(attempt_id)
         else:
             self.publish_again(attempt_id)
         if not lost.refused:
-            await self._failing.note_lost(node, held.attempt.peer.uid)
+            await self._failing.record_lost_run(node, held.attempt.peer.uid)
             return
         self._refused[attempt_id] = node
         if len(self._refused) > MOST_REFUSED:
@@ -198,14 +198,14 @@ class RunUpdates:
         node = self._refused.pop(attempt_id, held.node)
         if node != held.node:
             log.warning("run.refused", attempt_id=attempt_id, node=node, judged_by=held.node)
-            await self._failing.note_lost(node, held.attempt.peer.uid)
+            await self._failing.record_lost_run(node, held.attempt.peer.uid)
 
     async def distrust(self, node: str, since: int) -> tuple[int, int]:
         """Mark a node's verdicts of runs since a time (in microseconds), and take back the node's runs.
 
         Returns the number of newly marked verdicts, and the number of runs taken from the node.
         """
-        marked, taken = await self._runs.distrust(node, since)
+        marked, taken = await self._runs.distrust_node(node, since)
         for attempt_id in taken:
             self.publish_again(attempt_id)
         log.warning("node.distrusted", node=node, marked=marked, taken_back=len(taken))
@@ -224,13 +224,13 @@ class RunUpdates:
         self._runs.forget(attempt_id)
         self._execution.publish_again(attempt_id)
 
-    async def cancelled(self, node: str, wait_s: float) -> Sequence[str]:
+    async def wait_for_cancelled(self, node: str, wait_s: float) -> Sequence[str]:
         """Wait until a node holds attempts that it must end, and return them."""
         try:
             async with asyncio.timeout(wait_s):
                 while True:
                     changed = self._cancels.next
-                    found = await self._runs.cancelled(node)
+                    found = await self._runs.list_cancelled(node)
                     if found:
                         return found
                     await changed.wait()
@@ -238,7 +238,7 @@ class RunUpdates:
             return ()
 
 
-def _unseen_events(events: Sequence[Event], newest: int) -> Iterator[Event]:
+def _iter_unseen_events(events: Sequence[AttemptEvent], newest: int) -> Iterator[AttemptEvent]:
     """Return the events that weren't published before; this includes all output, which has no numbers."""
     for event in events:
         if event.kind in OUTPUT:
@@ -248,12 +248,12 @@ def _unseen_events(events: Sequence[Event], newest: int) -> Iterator[Event]:
             yield event
 
 
-def event_to_notice(event: Event) -> dict[str, object]:
+def event_to_notice(event: AttemptEvent) -> dict[str, object]:
     """Convert an event to the content of a notice."""
-    values = rows.event_values(event)
+    values = rows.build_event_values(event)
     return {"event": values.pop("kind"), **values}
 
 
-def event_from_notice(notice: Mapping[str, Any]) -> Event:
+def notice_to_event(notice: Mapping[str, Any]) -> AttemptEvent:
     """Convert the content of a notice to an event."""
     return rows.read_event({**notice, "kind": notice["event"]})

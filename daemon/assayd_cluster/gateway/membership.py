@@ -23,7 +23,7 @@ from assayd.store import tables
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import BEAT_S
-from assayd_cluster.gateway.dispatches import new_ticket, ticket_digest
+from assayd_cluster.gateway.dispatches import compute_ticket_digest, generate_ticket
 from assayd_cluster.tables import dispatches, drivers, gateways, uploads
 
 log = structlog.get_logger()
@@ -68,7 +68,7 @@ _FORGET_ENDED = [
     )
     for kind, table, _ in _DRIVEN
 ]
-# Of a gateway that died between making it and taking it.
+# Work of a gateway that died between creating and taking it.
 _LIST_UNDRIVEN = [
     insert(drivers).from_select(
         ["kind", "subject", "gateway_id"],
@@ -83,14 +83,14 @@ _LIST_UNDRIVEN = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InheritedWork:
+class AdoptedWork:
     """The work that a gateway has taken over: attempts, and other work with its kind and id."""
 
     attempts: Sequence[str] = ()
     driven: Sequence[tuple[str, str]] = ()
 
 
-Inherit = Callable[[InheritedWork], Awaitable[None]]
+Inherit = Callable[[AdoptedWork], Awaitable[None]]
 """Continues the work that was taken over."""
 
 
@@ -105,7 +105,7 @@ class Membership:
     async def running(self) -> AsyncIterator[Membership]:
         """Be a member while the body runs; afterwards, other gateways take over the unfinished work."""
         own = {"gateway": self._gateway_id}
-        unlisted = {"ticket": ticket_digest(new_ticket())}
+        unlisted = {"ticket": compute_ticket_digest(generate_ticket())}
         await self._access.write(lambda connection: connection.execute(_JOIN, own).close())
         await self._access.write(lambda connection: connection.execute(_UNLISTED, unlisted).close())
         try:
@@ -118,7 +118,7 @@ class Membership:
             await self._access.write(
                 lambda connection: connection.execute(_LEAVE, {"gateway": self._gateway_id}).close()
             )
-        except StoreError as trouble:  # the others find out by themselves
+        except StoreError as trouble:  # other gateways find out by themselves
             log.warning("gateway.not_left", code=trouble.code)
 
     async def keep(self, inherit: Inherit) -> None:
@@ -127,7 +127,7 @@ class Membership:
         while True:
             try:
                 if beats % TIDIED_EVERY == 0:
-                    await self.clean_up()
+                    await self.clean_up_assignments()
                 if not await self.beat():
                     log.critical("gateway.superseded", gateway_id=self._gateway_id)
                     return
@@ -147,7 +147,7 @@ class Membership:
             lambda connection: connection.execute(_BEAT, own).rowcount == 1, durable=False
         )
 
-    async def clean_up(self) -> None:
+    async def clean_up_assignments(self) -> None:
         """Delete the assignments of ended work, and take over work that no gateway drives."""
 
         def apply(connection: Connection) -> None:
@@ -157,13 +157,13 @@ class Membership:
 
         await self._access.write(apply, durable=False)
 
-    async def adopt_orphaned_work(self) -> InheritedWork:
+    async def adopt_orphaned_work(self) -> AdoptedWork:
         """Take over the work that belongs to no live gateway."""
         own = {"gateway": self._gateway_id}
 
-        def apply(connection: Connection) -> InheritedWork:
+        def apply(connection: Connection) -> AdoptedWork:
             connection.execute(_BURY)
-            return InheritedWork(
+            return AdoptedWork(
                 attempts=list(connection.execute(_TAKE, own).scalars()),
                 driven=[(row.kind, row.subject) for row in connection.execute(_TAKE_DRIVEN, own)],
             )

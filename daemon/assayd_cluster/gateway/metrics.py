@@ -12,7 +12,7 @@ from typing import get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from assayd.documents.cluster import NodeState
-from assayd_cluster.nodes import Node, Outbox
+from assayd_cluster.nodes import Node, OutboxState
 
 
 class ClusterMetrics:
@@ -51,7 +51,7 @@ class ClusterMetrics:
             "outbox_age_seconds", "Seconds that the oldest unpublished attempt has waited for the broker."
         )
 
-    def show(self, nodes: Sequence[Node], outbox: Outbox, taken: int = 0) -> None:
+    def update_gauges(self, nodes: Sequence[Node], outbox: OutboxState, taken: int = 0) -> None:
         """Set the gauges to the current values, and remove the gauges of nodes that no longer exist."""
         states = [node.state for node in nodes]
         for state in get_args(NodeState):

@@ -13,16 +13,16 @@ from assayd import __version__
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import BeatAnswer, NodeBeat
-from assayd_cluster.nodes import STOPPED, Drained
+from assayd_cluster.nodes import STOPPED, DrainState
 from assayd_cluster.tables import gateways, nodes
 
 _LIVE = select(nodes, NOW.label("now")).where(nodes.c.beat_at > LIVE_SINCE).order_by(nodes.c.name)
 _GATEWAYS = select(func.count(), func.min(gateways.c.id)).where(gateways.c.beat_at > LIVE_SINCE)
 
 
-def takes_work(table: FromClause = nodes) -> ColumnElement[bool]:
+def accepts_work_condition(table: FromClause = nodes) -> ColumnElement[bool]:
     """Return the SQL condition that a node is alive and can claim work."""
-    return and_(table.c.beat_at > LIVE_SINCE, table.c.consumes == 1, table.c.drained == Drained.NO)
+    return and_(table.c.beat_at > LIVE_SINCE, table.c.consumes == 1, table.c.drained == DrainState.NO)
 
 
 Profiles = Callable[[], Mapping[str, str]]
@@ -47,7 +47,7 @@ class LiveNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterCensus:
+class ClusterSnapshot:
     """The live nodes and gateways; the oldest gateway performs the tasks that only one gateway must do."""
 
     nodes: Sequence[LiveNode] = ()
@@ -98,7 +98,7 @@ def _parse_version(version: str) -> tuple[int, int]:
     return (numbers[0], numbers[1]) if len(numbers) == 2 else (-9, -9)
 
 
-class Nodes:
+class NodeTable:
     """The table of nodes in the database, as used by this gateway."""
 
     def __init__(self, access: DatabaseAccess, profiles: Profiles, *, most_capacity: int) -> None:
@@ -130,19 +130,19 @@ class Nodes:
         drained = await self._access.write(
             lambda connection: connection.execute(statement).scalar_one(), durable=False
         )
-        why = Drained(drained).why or why
+        why = DrainState(drained).why or why
         return BeatAnswer(consume=not why, why=why)
 
-    async def census(self) -> ClusterCensus:
+    async def read_snapshot(self) -> ClusterSnapshot:
         """Return the nodes and gateways that are alive."""
 
-        def fetch(connection: Connection) -> ClusterCensus:
+        def fetch(connection: Connection) -> ClusterSnapshot:
             rows = connection.execute(_LIVE).mappings().all()
             found = [
                 LiveNode(
                     name=row["name"],
                     capacity=row["capacity"],
-                    why=Drained(row["drained"]).why or row["why"],
+                    why=DrainState(row["drained"]).why or row["why"],
                     version=row["version"],
                     engine=row["engine"],
                     images=json.loads(row["images"]),
@@ -150,6 +150,6 @@ class Nodes:
                 for row in rows
             ]
             count, eldest = connection.execute(_GATEWAYS).one()
-            return ClusterCensus(nodes=found, gateways=max(1, count), eldest=eldest or "")
+            return ClusterSnapshot(nodes=found, gateways=max(1, count), eldest=eldest or "")
 
         return await self._access.read(fetch)

@@ -30,7 +30,7 @@ Notice = Mapping[str, Any]
 Hear = Callable[[Notice], None]
 
 
-class Notices:
+class GatewayNotices:
     """The notices that gateways exchange through the database; a gateway ignores its own notices."""
 
     def __init__(self, database_url: str, gateway_id: str) -> None:
@@ -40,19 +40,19 @@ class Notices:
         self._hear: dict[str, Hear] = {}
         self._missed: Callable[[], None] = lambda: None
 
-    def on(self, kind: str, hear: Hear) -> None:
+    def register_callback(self, kind: str, hear: Hear) -> None:
         """Register a callback for a kind of notice."""
         self._hear[kind] = hear
 
-    def on_missed(self, missed: Callable[[], None]) -> None:
+    def register_missed_callback(self, missed: Callable[[], None]) -> None:
         """Register a callback that is called when notices may have been missed."""
         self._missed = missed
 
-    def off(self, kind: str) -> None:
+    def remove_callback(self, kind: str) -> None:
         """Remove the callback for a kind of notice, because its owner is shutting down."""
         del self._hear[kind]
 
-    def tell(self, connection: Connection, kind: str, **content: object) -> bool:
+    def send_notice(self, connection: Connection, kind: str, **content: object) -> bool:
         """Send a notice to the other gateways at commit; return False if its content is too long."""
         notice = self.write(kind, **content)
         if len(notice) > MOST_BYTES:

@@ -16,12 +16,12 @@ import uvloop
 from assayd import memory
 from assayd.aio import task_group
 from assayd.api import ApiServer, server_config
-from assayd.api.bounded_http import Places
+from assayd.api.bounded_http import ConnectionSlots
 from assayd.daemon import SWITCH_S, Daemon, Notifier, raise_priority, state_lock
 from assayd.errors import ConfigError
-from assayd.log import configure
-from assayd.sockets import is_passed_by_systemd, listen
-from assayd.wiring import access_of, application
+from assayd.log import configure_logging
+from assayd.sockets import is_passed_by_systemd, listen_unix
+from assayd.wiring import build_application, build_socket_access
 from assayd_cluster.gate import TokenGate
 from assayd_cluster.gateway import operating, routes
 from assayd_cluster.gateway.wiring import Gateway, build_gateway
@@ -39,9 +39,9 @@ def run(settings: GatewaySettings) -> int:
 
     Raises: ConfigError, StoreError if the gateway can't start.
     """
-    configure(settings.log.level, settings.log.format)
+    configure_logging(settings.log.level, settings.log.format)
     sys.setswitchinterval(SWITCH_S)
-    memory.settle()
+    memory.configure_allocator()
     raise_priority(settings.nice)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_run_gateway(settings))
@@ -49,11 +49,11 @@ def run(settings: GatewaySettings) -> int:
 
 async def _run_gateway(settings: GatewaySettings) -> int:
     with state_lock(settings.state_dir):
-        listening = listen(settings.socket, mode=settings.socket_mode, group=settings.socket_group)
+        listening = listen_unix(settings.socket, mode=settings.socket_mode, group=settings.socket_group)
         try:
             async with AsyncExitStack() as stack:
                 notifier = stack.enter_context(closing(Notifier()))
-                await stack.enter_async_context(notifier.living())
+                await stack.enter_async_context(notifier.send_heartbeats())
                 secure = _listen_securely(settings, stack)
                 gateway = await build_gateway(settings, stack)
                 return await _serve_until_stopped(settings, gateway, notifier, listening, secure)
@@ -82,12 +82,12 @@ def _listen_securely(
 
 def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[], uvicorn.Config]:
     """Return a function that creates the server settings for an application behind the token gate."""
-    access, limits = access_of(settings), settings.limits
+    access, limits = build_socket_access(settings), settings.limits
     basics = gateway.cluster.basics
     tokens = DatabaseTokens(basics.access, basics.clock, basics.ids)
     verifier = TokenVerifier(tokens, basics.clock)
-    app = application(gateway.parts, access, (operating.router, routes.router))
-    # Routes are tried in turn, and nodes send most requests: theirs first.
+    app = build_application(gateway.parts, access, (operating.router, routes.router))
+    # Routes are tried in order, and nodes send most requests, so theirs come first.
     first, others = routes.router.routes, app.router.routes
     app.router.routes[:] = [*first, *(route for route in others if route not in first)]
     app.state.cluster_tokens = tokens
@@ -106,7 +106,7 @@ def configure_gateway(settings: GatewaySettings, gateway: Gateway) -> Callable[[
         server_config,
         gate,
         access,
-        places=Places(limits.connections),
+        places=ConnectionSlots(limits.connections),
         silence_s=limits.silence_s,
         refused=gateway.parts.metrics.refused_connections.inc,
     )
@@ -129,7 +129,7 @@ async def _serve_until_stopped(
     superseded = asyncio.Event()
 
     async def keep_membership() -> None:
-        await gateway.cluster.membership.keep(gateway.inherit)
+        await gateway.cluster.membership.keep(gateway.continue_adopted_work)
         superseded.set()
         program.stop()
 

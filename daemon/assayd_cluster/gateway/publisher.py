@@ -28,10 +28,10 @@ from kombu.exceptions import OperationalError
 from tenacity import AsyncRetrying, retry_if_exception_type
 
 from assayd.aio import task_group, tenacity_back_off
-from assayd.documents import compact
+from assayd.documents import serialize_compact
 from assayd.errors import StoreError
 from assayd_cluster.broker import EXCHANGE, TASK
-from assayd_cluster.gateway.dispatches import DispatchOutbox, Message
+from assayd_cluster.gateway.dispatches import BrokerMessage, DispatchOutbox
 
 AWAY = (AMQPError, MessageNacked, OperationalError, OSError)
 """What a broker that is away, or takes nothing, is seen by."""
@@ -51,12 +51,12 @@ class BrokerChannel:
         self._unconfirmed: set[int] = set()
         self._sent = 0
 
-    def send(self, messages: Sequence[Message]) -> None:
+    def send(self, messages: Sequence[BrokerMessage]) -> None:
         """Send messages; return once all of them are confirmed.
 
         Raises: one of `AWAY`; some messages may have arrived.
         """
-        if self._connection is not None:  # it may have been lost while nothing was sent
+        if self._connection is not None:  # the connection may have been lost while nothing was sent
             with suppress(*AWAY):
                 self._send(messages)
                 return
@@ -92,7 +92,7 @@ class BrokerChannel:
         self._unconfirmed.clear()
         self._sent = 0
 
-    def _send(self, messages: Sequence[Message]) -> None:
+    def _send(self, messages: Sequence[BrokerMessage]) -> None:
         for message in messages:
             self._sent += 1
             self._unconfirmed.add(self._sent)
@@ -107,13 +107,13 @@ class BrokerChannel:
         while self._unconfirmed:
             self._connection.drain_events(timeout=max(0.001, due - time.monotonic()))
 
-    def _to_broker_message(self, message: Message) -> Any:
+    def _to_broker_message(self, message: BrokerMessage) -> Any:
         attempt = message.attempt
         arguments = {"attempt": attempt, "submission": message.submission, "ticket": message.ticket}
         if message.trace is not None:
             arguments["trace"] = message.trace
         return self._channel.prepare_message(
-            compact([(), arguments, self._embedded]).decode(),
+            serialize_compact([(), arguments, self._embedded]).decode(),
             content_type="application/json",
             content_encoding="utf-8",
             headers={**self._headers, "id": attempt, "root_id": attempt},
@@ -150,7 +150,7 @@ class MessagePublisher(Protocol):
         """Record published messages while the body runs; `count` is called with the result of each send."""
         ...
 
-    async def publish(self, message: Message) -> None:
+    async def publish(self, message: BrokerMessage) -> None:
         """Wait, without a timeout, until a message is stored safely."""
         ...
 
@@ -159,7 +159,7 @@ class MessagePublisher(Protocol):
 class _PendingMessage:
     """A message to send. `done` is set once the broker confirms the message, or when sending fails."""
 
-    message: Message
+    message: BrokerMessage
     done: Future[None] = field(default_factory=Future)
 
 
@@ -187,7 +187,7 @@ class BrokerPublisher:
                 noting.cancel()
                 self._posts.put(None)
 
-    async def publish(self, message: Message) -> None:
+    async def publish(self, message: BrokerMessage) -> None:
         """Wait, without a timeout, until the broker has confirmed a message."""
         await AsyncRetrying(retry=retry_if_exception_type(AWAY), wait=tenacity_back_off)(
             self._publish_once, message
@@ -196,7 +196,7 @@ class BrokerPublisher:
         self._count("published")
         self._confirmed.append(message.attempt)
 
-    async def _publish_once(self, message: Message) -> None:
+    async def _publish_once(self, message: BrokerMessage) -> None:
         post = _PendingMessage(message)
         self._posts.put(post)
         try:
@@ -237,7 +237,7 @@ class BrokerPublisher:
             noted, self._confirmed = self._confirmed, []
             if noted:
                 try:
-                    await dispatches.published(noted)
+                    await dispatches.record_published(noted)
                 except StoreError as trouble:
                     log.error("messages.not_noted", code=trouble.code)
                     self._confirmed += noted

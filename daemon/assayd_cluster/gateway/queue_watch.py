@@ -91,12 +91,12 @@ class QueueMonitor:
         return max(0, min(self._missing)) if len(self._missing) == LOOKS else 0
 
     @property
-    def published_again(self) -> int:
+    def republished_attempts(self) -> int:
         """Return the number of attempts republished in the last `RECENT_S` seconds."""
         return self._again.count
 
     @property
-    def passed_on(self) -> int:
+    def passed_on_attempts(self) -> int:
         """Return the number of attempts republished because a node that accepts no work claimed them."""
         return self._passed_on.count
 

@@ -21,12 +21,12 @@ from assayd.model.health import HealthRow, HealthStatus
 from assayd.ports.artifacts import ArtifactStore
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.documents import MOST_CAPACITY
-from assayd_cluster.gateway.broker_accounts import BrokerAccounts, QueueReaders
+from assayd_cluster.gateway.broker_accounts import BrokerAccounts, QueueReaderAccounts
 from assayd_cluster.gateway.metrics import ClusterMetrics
-from assayd_cluster.gateway.nodes import ClusterCensus, Nodes
+from assayd_cluster.gateway.nodes import ClusterSnapshot, NodeTable
 from assayd_cluster.gateway.publisher import MessagePublisher
 from assayd_cluster.gateway.queue_watch import RECENT_S, QueueMonitor
-from assayd_cluster.nodes import DatabaseNodes, Node, Outbox
+from assayd_cluster.nodes import DatabaseNodes, Node, OutboxState
 from assayd_cluster.tables import tokens
 
 SLOW_S = 0.25
@@ -42,7 +42,7 @@ HEALTH = {
 }
 
 
-class ClusterDoctor:
+class ClusterHealthChecks:
     """The health checks of the parts that a gateway depends on."""
 
     def __init__(
@@ -66,17 +66,17 @@ class ClusterDoctor:
         """Return a health row for each part and each node."""
         try:
             database = await self._check_database()
-            nodes, outbox = await asyncio.gather(self._nodes.list(), self._nodes.outbox())
+            nodes, outbox = await asyncio.gather(self._nodes.list(), self._nodes.read_outbox_state())
         except StoreError as trouble:
             remedy = "check that PostgreSQL runs, and read the gateway's log"
             return [HealthRow(check="database", status=HealthStatus.FAIL, detail=trouble.code, remedy=remedy)]
         broker, bundles = broker_health_row(self._publisher.problem, outbox), await self._check_bundles()
-        accounts, messages = await self._check_accounts(), message_row(self._queue)
+        accounts, messages = await self._check_accounts(), message_health_row(self._queue)
         return [database, broker, accounts, messages, bundles, *node_health_rows(nodes)]
 
     async def _check_accounts(self) -> HealthRow:
         try:
-            readers = await self._accounts.readers()
+            readers = await self._accounts.list_readers()
             live = await self._access.read(lambda connection: set(connection.execute(_LIVE_TOKENS).scalars()))
         except RequestError as trouble:
             remedy = "see that the management API runs, and that its account is an administrator's"
@@ -112,7 +112,7 @@ _LIVE_TOKENS = select(tokens.c.id).where(tokens.c.node.is_not(None), tokens.c.re
 _VERSION = text("SELECT current_setting('server_version')")
 
 
-def broker_health_row(problem: str, outbox: Outbox) -> HealthRow:
+def broker_health_row(problem: str, outbox: OutboxState) -> HealthRow:
     """Return the health row for the connection to the broker."""
     waiting = f"{outbox.unpublished} attempts wait for it, the oldest for {outbox.oldest_s:.0f} s"
     remedy = "check that RabbitMQ runs; waiting attempts are then published"
@@ -126,46 +126,49 @@ def broker_health_row(problem: str, outbox: Outbox) -> HealthRow:
     return HealthRow(check="broker", status=HealthStatus.OK, detail=detail)
 
 
-def account_health_row(readers: QueueReaders | None, live: Collection[str]) -> HealthRow:
+def account_health_row(readers: QueueReaderAccounts | None, live: Collection[str]) -> HealthRow:
     """Return the health row for the queue's read access; `live` contains the ids of nodes' valid tokens."""
 
-    def row(status: HealthStatus, detail: str, remedy: str = "") -> HealthRow:
+    def build_row(status: HealthStatus, detail: str, remedy: str = "") -> HealthRow:
         return HealthRow(check="broker accounts", status=status, detail=detail, remedy=remedy)
 
     if readers is None:
         remedy = "set cluster.broker_management_url_file, and create the nodes' tokens again"
-        return row(HealthStatus.WARN, "all nodes share one account, which outlives a revoked token", remedy)
+        return build_row(
+            HealthStatus.WARN, "all nodes share one account, which outlives a revoked token", remedy
+        )
     if old := sorted(set(readers.tokens) - set(live)):
         detail = f"{len(old)} accounts of nodes outlive their tokens"
-        return row(HealthStatus.FAIL, detail, f"`assay token revoke {old[0]}` again")
+        return build_row(HealthStatus.FAIL, detail, f"`assay token revoke {old[0]}` again")
     if readers.others:
         detail = f"account {readers.others[0]!r} can read the queue, and comes with no token"
-        return row(
+        return build_row(
             HealthStatus.WARN, detail, f"if no node uses it: rabbitmqctl delete_user {readers.others[0]}"
         )
-    return row(HealthStatus.OK, f"{len(readers.tokens)} nodes' accounts, each with its token")
+    return build_row(HealthStatus.OK, f"{len(readers.tokens)} nodes' accounts, each with its token")
 
 
 MOST_PASSED_ON = 2 * MOST_CAPACITY
 """Messages that a drained node already has before it stops consuming."""
 
 
-def message_row(queue: QueueMonitor) -> HealthRow:
+def message_health_row(queue: QueueMonitor) -> HealthRow:
     """Return the health row that reports whether messages are read from the queue without a claim."""
-    again = f"{queue.published_again} attempts published again in the last {RECENT_S / 60:.0f} minutes"
+    again = f"{queue.republished_attempts} attempts published again in the last {RECENT_S / 60:.0f} minutes"
     remedy = "docs/operating/cluster.md#find-a-stolen-broker-account says how to find who takes them"
     if queue.taken:
         detail = f"{queue.taken} were taken from the queue and claimed by no node; {again}"
         return HealthRow(check="messages", status=HealthStatus.FAIL, detail=detail, remedy=remedy)
-    if queue.published_again:
+    if queue.republished_attempts:
         return HealthRow(check="messages", status=HealthStatus.WARN, detail=again, remedy=remedy)
     if queue.taken_back:
         detail = f"{queue.taken_back} runs taken back from nodes that reported nothing or kept them for too"
         detail += f" long, in the last {RECENT_S / 60:.0f} minutes"
         remedy = "`run.taken_back` in the gateway's log names the nodes; check their hosts"
         return HealthRow(check="messages", status=HealthStatus.WARN, detail=detail, remedy=remedy)
-    if queue.passed_on > MOST_PASSED_ON:
-        detail = f"nodes that take no work claimed {queue.passed_on} in the last {RECENT_S / 60:.0f} minutes"
+    if queue.passed_on_attempts > MOST_PASSED_ON:
+        claimed, minutes = queue.passed_on_attempts, f"{RECENT_S / 60:.0f} minutes"
+        detail = f"nodes that take no work claimed {claimed} in the last {minutes}"
         return HealthRow(check="messages", status=HealthStatus.WARN, detail=detail, remedy=remedy)
     return HealthRow(check="messages", status=HealthStatus.OK, detail="nodes claim those that they take")
 
@@ -215,10 +218,10 @@ class ClusterReadiness:
 
     def __init__(
         self,
-        nodes: Nodes,
+        nodes: NodeTable,
         seen: DatabaseNodes,
         metrics: ClusterMetrics,
-        doctor: ClusterDoctor,
+        doctor: ClusterHealthChecks,
         queue: QueueMonitor,
     ) -> None:
         self._queue = queue
@@ -227,7 +230,7 @@ class ClusterReadiness:
         self._metrics = metrics
         self._doctor = doctor
         self.tried = asyncio.Event()
-        self.census = ClusterCensus()
+        self.census = ClusterSnapshot()
         self.problem = "the gateway hasn't looked for nodes yet"
         self.changed = Signal()
         """Given when the gateway has looked for nodes."""
@@ -238,27 +241,29 @@ class ClusterReadiness:
 
     async def prepare(self) -> None:
         """Check the nodes once; the gateway serves requests even if no node is ready."""
-        await self.look()
+        await self.check_nodes()
         self.tried.set()
 
     async def keep_ready(self) -> NoReturn:
         """Check the nodes repeatedly."""
         while True:
             await asyncio.sleep(LOOKED_EVERY_S)
-            await self.look()
+            await self.check_nodes()
 
-    async def look(self) -> None:
+    async def check_nodes(self) -> None:
         """Determine which nodes are alive, and how many attempts can be in progress at once."""
         try:
-            self.census = await self._nodes.census()
-            self._metrics.show(await self._seen.list(), await self._seen.outbox(), self._queue.taken)
+            self.census = await self._nodes.read_snapshot()
+            self._metrics.update_gauges(
+                await self._seen.list(), await self._seen.read_outbox_state(), self._queue.taken
+            )
         except StoreError as trouble:
             self.problem = "the database fails; see the gateway's log"
             log.error("nodes.not_read", code=trouble.code)
             return
         capacity = self.census.capacity
         self.problem = "" if capacity else _explain_idle_nodes(self.census)
-        self.changed.give()
+        self.changed.wake_all()
 
     async def keep_sweeping(self) -> None:
         """Do nothing, because nodes remove their own leftovers."""
@@ -278,21 +283,21 @@ class ClusterReadiness:
         fault = "some nodes don't have it" if not found else "nodes have different versions"
         raise EngineError("image.missing", f"image {name}: {fault}; build it on each node")
 
-    def show(self, metrics: Metrics) -> None:
+    def update_gauges(self, metrics: Metrics) -> None:
         """Do nothing: nodes set the gauges for containers, and `look` sets the gauges for the cluster."""
 
-    async def examine(self) -> Sequence[HealthRow]:
+    async def run_health_checks(self) -> Sequence[HealthRow]:
         """Check the database, the broker and the nodes."""
-        await self.look()
+        await self.check_nodes()
         return await self._doctor.rows()
 
-    async def examine_isolation(self) -> HealthRow:
+    async def check_isolation(self) -> HealthRow:
         """Return a row which states that the nodes check isolation."""
         detail = "each node checks its host's isolation, and takes no attempts if the check fails"
         return HealthRow(check="isolation", status=HealthStatus.OK, detail=detail)
 
 
-def _explain_idle_nodes(census: ClusterCensus) -> str:
+def _explain_idle_nodes(census: ClusterSnapshot) -> str:
     if not census.nodes:
         return "no node has sent a heartbeat for 15 seconds"
     return f"none of {len(census.nodes)} nodes takes attempts; operators see the reasons with `assay nodes`"

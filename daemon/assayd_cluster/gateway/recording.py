@@ -26,16 +26,16 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from assayd.documents import compact
+from assayd.documents import serialize_compact
 from assayd.errors import StoreError
 from assayd.model.attempt import Attempt
 from assayd.store import tables
-from assayd.store.recorder import Written
+from assayd.store.recorder import VerdictWriteResult
 from assayd.store.rows import Values
-from assayd.store.server import OneStatement, Row, StatementText, listed_rows
+from assayd.store.server import OneStatement, Row, StatementText, select_listed_rows
 from assayd_cluster.clock import NOW
-from assayd_cluster.gateway.dispatches import Message, new_ticket, ticket_digest
-from assayd_cluster.gateway.notices import CHANNEL, Notices
+from assayd_cluster.gateway.dispatches import BrokerMessage, compute_ticket_digest, generate_ticket
+from assayd_cluster.gateway.notices import CHANNEL, GatewayNotices
 from assayd_cluster.tables import dispatches, gateways
 
 T = TypeVar("T")
@@ -45,14 +45,14 @@ def _count_rows(rows: FromClause) -> ScalarSelect[int]:
     return select(func.count()).select_from(rows).scalar_subquery()
 
 
-def _new(table: Table) -> Insert:
+def _build_insert(table: Table) -> Insert:
     """Return an `INSERT` whose parameters are named after table and column; it keeps existing rows."""
     values = {each.name: bindparam(f"{table.name}_{each.name}", type_=each.type) for each in table.c}
     return insert(table).values(values).on_conflict_do_nothing()
 
 
 def _insert_if_found(table: Table, there: FromClause) -> Insert:
-    """Return an insert like `_new` that is run only if another statement has found a row."""
+    """Return an insert like `_build_insert` that is run only if another statement has found a row."""
     values = [bindparam(f"{table.name}_{each.name}", type_=each.type) for each in table.c]
     names = [each.name for each in table.c]
     return insert(table).from_select(names, select(*values).select_from(there)).on_conflict_do_nothing()
@@ -62,10 +62,10 @@ def _prefix_parameters(table: Table, row: Mapping[str, object]) -> Values:
     return {f"{table.name}_{name}": value for name, value in row.items()}
 
 
-# Only of a gateway that lives: one that was taken for dead accepts nothing.
+# Only for a live gateway: one that counts as dead accepts nothing.
 _GATEWAY = select(gateways.c.id).where(gateways.c.id == bindparam("gateway")).cte("gateway")
 _ATTEMPT = _insert_if_found(tables.attempts, _GATEWAY).returning(tables.attempts.c.id).cte("attempt")
-# Only with the attempt: foreign keys are looked at when the statement ends.
+# Inserted with the attempt, because foreign keys are checked when the statement ends.
 _SUBMISSION = (
     insert(tables.submissions)
     .from_select(
@@ -94,7 +94,7 @@ _ACCEPT = StatementText(
     )
 )
 
-# For a run that still belongs to its node: it stays so until the verdict is recorded.
+# For a run that still belongs to its node, until the verdict is recorded.
 _HELD = (
     select(tables.runs.c.run_number)
     .where(
@@ -107,7 +107,7 @@ _HELD = (
     .with_for_update(read=True)
     .cte("held")
 )
-_LISTED = listed_rows(tables.events)
+_LISTED = select_listed_rows(tables.events)
 
 
 def _build_finish_statement(verdict: Insert, *held: CTE) -> StatementText:
@@ -143,17 +143,17 @@ def _build_finish_statement(verdict: Insert, *held: CTE) -> StatementText:
     return StatementText(select(*counts).add_cte(events, gone))
 
 
-_FINISH = _build_finish_statement(_new(tables.verdicts))
+_FINISH = _build_finish_statement(_build_insert(tables.verdicts))
 _FINISH_HELD = _build_finish_statement(_insert_if_found(tables.verdicts, _HELD), _HELD)
 
 
 class GatewayJobRows:
-    """An implementation of `store.recorder.JobRows` on PostgreSQL."""
+    """An implementation of `store.recorder.JobRowWriter` on PostgreSQL."""
 
-    def __init__(self, gateway_id: str, notices: Notices) -> None:
+    def __init__(self, gateway_id: str, notices: GatewayNotices) -> None:
         self._gateway_id = gateway_id
         self._notices = notices
-        self.messages: dict[str, Message] = {}
+        self.messages: dict[str, BrokerMessage] = {}
         """Those of attempts that were accepted here and are not published yet."""
 
     def accept(self, connection: Connection, attempt: Attempt, row: Values, document: bytes) -> bool:
@@ -161,31 +161,35 @@ class GatewayJobRows:
 
         Raises: StoreError ``gateway.superseded``.
         """
-        accepted, lives = self._accept_statement(attempt, row, document, _read_acceptance)(connection)
+        accepted, lives = self._build_accept_statement(attempt, row, document, _read_acceptance)(connection)
         if not lives:
             message = f"gateway {self._gateway_id} was declared dead; retry, or use another gateway"
             raise StoreError("gateway.superseded", message, retryable=True)
         return accepted
 
-    def accepting(self, attempt: Attempt, row: Values, document: bytes) -> OneStatement[bool]:
+    def build_accept_statement(self, attempt: Attempt, row: Values, document: bytes) -> OneStatement[bool]:
         """Return the statement of `accept`; its result is also False if the gateway was declared dead."""
-        return self._accept_statement(attempt, row, document, lambda found: bool(found and found["accepted"]))
+        return self._build_accept_statement(
+            attempt, row, document, lambda found: bool(found and found["accepted"])
+        )
 
-    def _accept_statement(
+    def _build_accept_statement(
         self, attempt: Attempt, row: Values, document: bytes, come_to: Callable[[Row | None], T]
     ) -> OneStatement[T]:
-        ticket, submission = new_ticket(), str(row["submission"])
+        ticket, submission = generate_ticket(), str(row["submission"])
         values = {
             **_prefix_parameters(tables.attempts, row),
             "digest": submission,
             "document": document,
             "gateway": self._gateway_id,
-            "ticket": ticket_digest(ticket),
+            "ticket": compute_ticket_digest(ticket),
         }
 
         def read(found: Row | None) -> T:
             if found is not None and found["accepted"]:
-                self.messages[attempt.id] = Message(attempt=attempt.id, submission=submission, ticket=ticket)
+                self.messages[attempt.id] = BrokerMessage(
+                    attempt=attempt.id, submission=submission, ticket=ticket
+                )
             return come_to(found)
 
         return OneStatement(_ACCEPT, values, read)
@@ -194,20 +198,20 @@ class GatewayJobRows:
         self, connection: Connection, attempt: Attempt, verdict: Values, events: Sequence[Values]
     ) -> bool:
         """Write a verdict with its events, delete the attempt's outbox row, and notify other gateways."""
-        values = self._finish_parameters(attempt, verdict, events)
+        values = self._build_finish_parameters(attempt, verdict, events)
         return OneStatement(_FINISH, values, lambda found: bool(found and found["first"]))(connection)
 
-    def finishing(
+    def build_finish_statement(
         self, attempt: Attempt, verdict: Values, events: Sequence[Values], held_by: str
-    ) -> OneStatement[Written]:
+    ) -> OneStatement[VerdictWriteResult]:
         """Return the statement of `finish` for a verdict sent by the node that holds the run."""
-        values = {**self._finish_parameters(attempt, verdict, events), "held_by": held_by}
-        return OneStatement(_FINISH_HELD, values, _read_written)
+        values = {**self._build_finish_parameters(attempt, verdict, events), "held_by": held_by}
+        return OneStatement(_FINISH_HELD, values, _read_verdict_write_result)
 
-    def _finish_parameters(self, attempt: Attempt, verdict: Values, events: Sequence[Values]) -> Values:
+    def _build_finish_parameters(self, attempt: Attempt, verdict: Values, events: Sequence[Values]) -> Values:
         return {
             **_prefix_parameters(tables.verdicts, verdict),
-            "listed": compact(events).decode(),
+            "listed": serialize_compact(events).decode(),
             "channel": CHANNEL,
             "notice": self._notices.write("finished", attempt=attempt.id),
         }
@@ -217,7 +221,7 @@ def _read_acceptance(found: Row | None) -> tuple[bool, bool]:
     return (False, False) if found is None else (bool(found["accepted"]), bool(found["lives"]))
 
 
-def _read_written(found: Row | None) -> Written:
+def _read_verdict_write_result(found: Row | None) -> VerdictWriteResult:
     if found is None or not found["held"]:
-        return Written.FOREIGN
-    return Written.FIRST if found["first"] else Written.LATER
+        return VerdictWriteResult.FOREIGN
+    return VerdictWriteResult.FIRST if found["first"] else VerdictWriteResult.LATER

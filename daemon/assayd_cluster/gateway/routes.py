@@ -15,8 +15,8 @@ from starlette.responses import Response
 from assayd.api import answers
 from assayd.api.call import LARGE_BODY_BYTES, Call, CallDep, json_response, read_body
 from assayd.byte_budget import GrowingReservation
-from assayd.documents import compact, error_document, plain, refuse_many
-from assayd.documents.base import message_of, place_of
+from assayd.documents import error_document, refuse_many_values, serialize_compact, to_plain
+from assayd.documents.base import error_path, message_of
 from assayd.errors import RequestError
 from assayd_cluster.documents import (
     NODE_NAME,
@@ -34,10 +34,10 @@ from assayd_cluster.documents import (
     VerdictAnswer,
 )
 from assayd_cluster.gate import require_node
-from assayd_cluster.gateway.live import RunUpdates
+from assayd_cluster.gateway.live import RunUpdateRecorder
 from assayd_cluster.gateway.metrics import ClusterMetrics
-from assayd_cluster.gateway.nodes import Nodes
-from assayd_cluster.gateway.runs import Held
+from assayd_cluster.gateway.nodes import NodeTable
+from assayd_cluster.gateway.runs import RunHeldElsewhere
 
 router = APIRouter(prefix="/v1/nodes/{name}", tags=["nodes"], responses=answers.ERRORS)
 
@@ -64,12 +64,12 @@ _OK = {"description": "Done."}
 class NodeServices:
     """The services that the node routes use."""
 
-    nodes: Nodes
-    runs: RunUpdates
+    nodes: NodeTable
+    runs: RunUpdateRecorder
     metrics: ClusterMetrics
 
 
-def _node_services(request: Request) -> NodeServices:
+def _get_node_services(request: Request) -> NodeServices:
     door = request.app.state.node_door
     if not isinstance(door, NodeServices):
         raise TypeError("the application has no node routes")
@@ -79,7 +79,7 @@ def _node_services(request: Request) -> NodeServices:
 def _reserve_bytes(call: Call, name: str) -> AbstractContextManager[GrowingReservation]:
     """Reserve bytes from a node's own budget, because all nodes belong to the same tenant."""
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
-    return call.budget.growing(-1 - number)
+    return call.budget.reserve_growing(-1 - number)
 
 
 async def _read_model(
@@ -98,12 +98,12 @@ async def _read_model(
 
 
 def _parse_model(adapter: TypeAdapter[T], body: bytes) -> T:
-    refuse_many(body, most_values=NODES_VALUES)
+    refuse_many_values(body, most_values=NODES_VALUES)
     try:
         return adapter.validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = place_of(first["loc"]) or "the body"
+        field = error_path(first["loc"]) or "the body"
         raise RequestError("invalid", f"{field}: {message_of(first)}", field=field) from error
 
 
@@ -113,7 +113,7 @@ async def put_node(request: Request, call: CallDep, name: Name) -> Response:
     require_node(request, name)
     with _reserve_bytes(call, name) as held:
         beat = await _read_model(request, call, held, _BEAT)
-    return json_response(await _node_services(request).nodes.beat(name, beat))
+    return json_response(await _get_node_services(request).nodes.beat(name, beat))
 
 
 @router.post("/runs", responses={200: {"model": Claimed}})
@@ -122,16 +122,16 @@ async def claim_run(request: Request, call: CallDep, name: Name) -> Response:
     require_node(request, name)
     with _reserve_bytes(call, name) as holding:
         claim = await _read_model(request, call, holding, _CLAIM)
-    door = _node_services(request)
+    door = _get_node_services(request)
     try:
         claimed = await door.runs.claim(name, claim)
         door.metrics.claims.labels("granted").inc()
         return json_response(claimed)
-    except Held as held:
+    except RunHeldElsewhere as held:
         door.metrics.claims.labels("held").inc()
-        refused = plain(error_document(held))
+        refused = to_plain(error_document(held))
         refused["error"]["elsewhere"] = held.elsewhere
-        return Response(compact(refused), status_code=409, media_type="application/json")
+        return Response(serialize_compact(refused), status_code=409, media_type="application/json")
     except RequestError as refusal:
         outcome = {"run.over": "over", "node.idle": "idle"}.get(refusal.code, "refused")
         door.metrics.claims.labels(outcome).inc()
@@ -147,7 +147,7 @@ async def list_cancelled_runs(
 ) -> Response:
     """Wait until the node holds attempts that it must end, and return them."""
     require_node(request, name)
-    found = await _node_services(request).runs.cancelled(name, wait_s)
+    found = await _get_node_services(request).runs.wait_for_cancelled(name, wait_s)
     return json_response(CancelledRuns(attempts=list(found)))
 
 
@@ -157,11 +157,11 @@ async def put_run_events(
 ) -> Response:
     """Accept events of a run that is in progress."""
     require_node(request, name)
-    door = _node_services(request)
-    await door.runs.require(name, attempt, run)
+    door = _get_node_services(request)
+    await door.runs.require_held(name, attempt, run)
     with _reserve_bytes(call, name) as held:
         brought = await _read_model(request, call, held, _EVENTS, EVENTS_BYTES)
-        await door.runs.happened(name, attempt, run, brought.events)
+        await door.runs.record_events(name, attempt, run, brought.events)
     return Response(status_code=204)
 
 
@@ -171,13 +171,13 @@ async def put_run_file(
 ) -> Response:
     """Accept a large file of a bundle before the verdict arrives."""
     require_node(request, name)
-    door = _node_services(request)
-    await door.runs.require(name, attempt, run)
+    door = _get_node_services(request)
+    await door.runs.require_held(name, attempt, run)
     with _reserve_bytes(call, name) as held:
         content = await read_body(request, call, held, max_bytes=FILE_BYTES)
         if (await asyncio.to_thread(hashlib.sha256, content)).hexdigest() != sha256:
             raise RequestError("invalid", f"the content's digest differs from {sha256}", field="sha256")
-        await door.runs.upload(name, attempt, run, sha256, content)
+        await door.runs.store_file(name, attempt, run, sha256, content)
     return Response(status_code=204)
 
 
@@ -187,14 +187,14 @@ async def put_run_verdict(
 ) -> Response:
     """Accept the verdict of a run, or the report that the run has no verdict."""
     require_node(request, name)
-    door = _node_services(request)
-    await door.runs.require(name, attempt, run)
+    door = _get_node_services(request)
+    await door.runs.require_held(name, attempt, run)
     with _reserve_bytes(call, name) as held:
         brought = await _read_model(request, call, held, _BROUGHT, VERDICT_BYTES)
         if isinstance(brought, RunLost):
-            await door.runs.lose(name, attempt, run, brought)
+            await door.runs.record_lost_run(name, attempt, run, brought)
             door.metrics.verdicts.labels("lost").inc()
             return json_response(VerdictAnswer(counted=False))
-        counted = await door.runs.take(name, attempt, run, brought)
+        counted = await door.runs.record_verdict(name, attempt, run, brought)
         door.metrics.verdicts.labels("counted" if counted else "late").inc()
         return json_response(VerdictAnswer(counted=counted))

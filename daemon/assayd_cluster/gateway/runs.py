@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as insert_or
 
-from assayd.documents import LARGE_DOCUMENT_BYTES, compact, read_json
+from assayd.documents import LARGE_DOCUMENT_BYTES, parse_json, serialize_compact
 from assayd.errors import RequestError
 from assayd.model.attempt import State
 from assayd.store import tables
@@ -38,10 +38,10 @@ from assayd.store.server import OneStatement, Row
 from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import LIVE_S, Claim, Claimed
 from assayd_cluster.gateway.claiming import LastRun, NodeStanding, Refusal, build_first_claim, decide_claim
-from assayd_cluster.gateway.dispatches import ticket_digest
+from assayd_cluster.gateway.dispatches import compute_ticket_digest
 from assayd_cluster.gateway.held_runs import HeldRun, HeldRunCache
-from assayd_cluster.gateway.nodes import takes_work
-from assayd_cluster.gateway.notices import Notices
+from assayd_cluster.gateway.nodes import accepts_work_condition
+from assayd_cluster.gateway.notices import GatewayNotices
 from assayd_cluster.tables import dispatches, nodes, uploads
 
 OVER = 0
@@ -80,11 +80,11 @@ _BEGUN = union(_RECENT, _LISTED).subquery()
 _UNFINISHED_OF_BEGUN = (
     select(_UNFINISHED.c.attempt_id).where(_UNFINISHED.c.attempt_id == _BEGUN.c.attempt_id).scalar_subquery()
 )
-# Looked up for each: joined, the server may read the whole outbox for the few.
+# Counted separately, because in a join, the server may read the whole outbox.
 _IN_HAND = select(func.count(_UNFINISHED_OF_BEGUN)).select_from(_BEGUN).scalar_subquery()
 """How many runs a node has begun that are neither over nor forgotten: those of the last seconds, and all
 that it lists."""
-_TAKES_WORK = takes_work()
+_TAKES_WORK = accepts_work_condition()
 _CLAIMED = (
     select(
         tables.attempts,
@@ -185,8 +185,8 @@ _UPLOADED = select(uploads.c.sha256, uploads.c.content).where(
 )
 
 
-class Held(RequestError):
-    """The node gets no run at this time. `elsewhere`: whether another node can have it."""
+class RunHeldElsewhere(RequestError):
+    """An error raised if a node gets no run now. `elsewhere`: whether another node can get it."""
 
     def __init__(
         self, message: str = "another node has the run; ask again later", *, elsewhere: bool = False
@@ -195,8 +195,8 @@ class Held(RequestError):
         self.elsewhere = elsewhere
 
 
-class Idle(RequestError):
-    """The node accepts no work, because it is overloaded, or operators or the gateway excluded it.
+class NodeIdle(RequestError):
+    """An error raised if the node is overloaded, or if operators or the gateway excluded it.
 
     `tenant`: the attempt's tenant, if the node has too many runs in hand.
     """
@@ -207,17 +207,19 @@ class Idle(RequestError):
         self.tenant = tenant
 
 
-class Exhausted(RequestError):
-    """Both runs of an attempt are lost; the attempt's gateway must end the attempt."""
+class RunsExhausted(RequestError):
+    """An error raised if both runs of an attempt are lost; the attempt's gateway must end the attempt."""
 
     def __init__(self) -> None:
         super().__init__("run.over", "both runs of the attempt are lost")
 
 
-class Runs:
+class RunTable:
     """The table of runs in the database, as used by this gateway."""
 
-    def __init__(self, access: DatabaseAccess, notices: Notices, *, longest_run_s: float = 21_600) -> None:
+    def __init__(
+        self, access: DatabaseAccess, notices: GatewayNotices, *, longest_run_s: float = 21_600
+    ) -> None:
         self._access = access
         self._notices = notices
         self._lasts = int(longest_run_s * 1_000_000)
@@ -234,7 +236,7 @@ class Runs:
             row = connection.execute(_CLAIMED, {"attempt": claim.attempt, "node": node}).one_or_none()
             if row is None:
                 raise _run_over_error(claim.attempt)
-            if not hmac.compare_digest(row.ticket_sha256, ticket_digest(claim.ticket)):
+            if not hmac.compare_digest(row.ticket_sha256, compute_ticket_digest(claim.ticket)):
                 raise RequestError(
                     "ticket.wrong", "the ticket doesn't belong to the attempt; drop the message"
                 )
@@ -251,14 +253,14 @@ class Runs:
                 return _build_held_run(row._mapping, node, decided, row.leased_at)
             # Twice the stated number: a killed worker leaves runs that its successor lists again.
             if row.in_hand >= 2 * (row.capacity or 1):
-                raise Idle(
+                raise NodeIdle(
                     node, f"has {row.in_hand} runs in hand", tenant=read_attempt(row._mapping).peer.uid
                 )
             added = {"attempt": claim.attempt, "run": decided, "node": node}
             connection.execute(_ADD, {**added, "at": row.now, "until": row.now + self._lasts})
             return _build_held_run(row._mapping, node, decided, row.now)
 
-        held = await self._access.write(self._first_claim_statement(node, claim))
+        held = await self._access.write(self._build_first_claim_statement(node, claim))
         if held is None:
             held = await self._access.write(apply, durable=False)
         self._kept.add(held)
@@ -271,9 +273,9 @@ class Runs:
             policy=attempt.policy,
         )
 
-    def _first_claim_statement(self, node: str, claim: Claim) -> OneStatement[HeldRun | None]:
+    def _build_first_claim_statement(self, node: str, claim: Claim) -> OneStatement[HeldRun | None]:
         """Return the statement that assigns the first run to a node; it returns None if it can't decide."""
-        ticket = ticket_digest(claim.ticket)
+        ticket = compute_ticket_digest(claim.ticket)
         values = {"attempt": claim.attempt, "node": node, "ticket": ticket, "lasts": self._lasts}
 
         def read(row: Row | None) -> HeldRun | None:
@@ -281,7 +283,7 @@ class Runs:
 
         return OneStatement(_CLAIM_FIRST, values, read)
 
-    async def require(self, node: str, attempt_id: str, number: int) -> None:
+    async def require_held(self, node: str, attempt_id: str, number: int) -> None:
         """Check that a run belongs to a node. Raises: RequestError ``run.foreign``, ``run.over``."""
         if self._kept.find(node, attempt_id, number) is not None:
             return
@@ -292,7 +294,7 @@ class Runs:
         if expires_at == OVER:
             raise _run_over_error(attempt_id)
 
-    async def claimed(self, node: str, attempt_id: str, number: int) -> HeldRun:
+    async def get_claimed(self, node: str, attempt_id: str, number: int) -> HeldRun:
         """Return a run from the cache or the database. Raises: the same errors as `held`."""
         kept = self._kept.find(node, attempt_id, number)
         return kept if kept is not None else await self.held(node, attempt_id, number)
@@ -326,7 +328,7 @@ class Runs:
 
         return await self._access.read(fetch)
 
-    async def lose(self, held: HeldRun, *, started: bool) -> bool:
+    async def record_lost_run(self, held: HeldRun, *, started: bool) -> bool:
         """Record that a run ended without a verdict; return whether the run is counted.
 
         A run that never started isn't counted, unless the attempt has had many such runs.
@@ -336,7 +338,7 @@ class Runs:
         def apply(connection: Connection) -> bool:
             spent = started or _count_returned(connection, held.attempt_id) > MOST_RETURNED
             connection.execute(_END if spent else _FORGET, values)
-            self._notices.tell(connection, "again", attempt=held.attempt_id)
+            self._notices.send_notice(connection, "again", attempt=held.attempt_id)
             return spent
 
         return await self._access.write(apply)
@@ -348,34 +350,36 @@ class Runs:
         def apply(connection: Connection) -> bool:
             taken = connection.execute(_TAKE_BACK_ONE, values).rowcount == 1
             if taken:
-                self._notices.tell(connection, "again", attempt=attempt_id)
+                self._notices.send_notice(connection, "again", attempt=attempt_id)
             return taken
 
         self._kept.forget(attempt_id)
         return await self._access.write(apply)
 
-    async def publish_again(self, attempt_id: str) -> None:
+    async def notify_returned(self, attempt_id: str) -> None:
         """Notify the attempt's gateway to republish the attempt, because a node has returned it."""
 
         def apply(connection: Connection) -> None:
             _count_returned(connection, attempt_id)
-            self._notices.tell(connection, "again", attempt=attempt_id)
+            self._notices.send_notice(connection, "again", attempt=attempt_id)
 
         await self._access.write(apply, durable=False)
 
     async def request_republish(self, attempt_id: str) -> None:
         """Notify the attempt's gateway to republish the attempt, because its node accepts no work."""
         await self._access.write(
-            lambda connection: self._notices.tell(connection, "again", attempt=attempt_id), durable=False
+            lambda connection: self._notices.send_notice(connection, "again", attempt=attempt_id),
+            durable=False,
         )
 
-    async def exhaust(self, attempt_id: str) -> None:
+    async def notify_exhausted(self, attempt_id: str) -> None:
         """Notify the attempt's gateway that both runs are lost."""
         await self._access.write(
-            lambda connection: self._notices.tell(connection, "exhausted", attempt=attempt_id), durable=False
+            lambda connection: self._notices.send_notice(connection, "exhausted", attempt=attempt_id),
+            durable=False,
         )
 
-    async def distrust(self, node: str, since: int) -> tuple[int, Sequence[str]]:
+    async def distrust_node(self, node: str, since: int) -> tuple[int, Sequence[str]]:
         """Mark the verdicts of a drained node as distrusted, and take back its runs.
 
         Args: `since`, in microseconds: only verdicts of runs that began at this time or later. Returns the
@@ -387,7 +391,7 @@ class Runs:
             taken = list(connection.execute(_TAKE_BACK, {"node": node}).scalars())
             marked = connection.execute(_DISTRUST, {"node": node, "since": since}).rowcount
             for attempt_id in taken:
-                self._notices.tell(connection, "again", attempt=attempt_id)
+                self._notices.send_notice(connection, "again", attempt=attempt_id)
             return marked, taken
 
         return await self._access.write(apply)
@@ -399,14 +403,14 @@ class Runs:
             lambda connection: connection.execute(_KNOWN, wanted).scalar() is not None
         )
 
-    async def cancelled(self, node: str) -> Sequence[str]:
+    async def list_cancelled(self, node: str) -> Sequence[str]:
         """Return the attempts that a node holds and must end."""
         wanted = {"node": node}
         return await self._access.read(
             lambda connection: list(connection.execute(_CANCELLED, wanted).scalars())
         )
 
-    async def upload(self, held: HeldRun, sha256: str, content: bytes, *, most_bytes: int) -> None:
+    async def store_file(self, held: HeldRun, sha256: str, content: bytes, *, most_bytes: int) -> None:
         """Store a large file until the verdict is recorded. Raises: RequestError ``too_large``."""
 
         def apply(connection: Connection) -> None:
@@ -418,7 +422,7 @@ class Runs:
 
         await self._access.write(apply)
 
-    async def uploaded(self, held: HeldRun) -> Mapping[str, bytes]:
+    async def get_uploaded(self, held: HeldRun) -> Mapping[str, bytes]:
         """Return the files that were uploaded before the verdict, by digest."""
         wanted = {"attempt": held.attempt_id, "run_number_": held.number}
         rows = await self._access.read(lambda connection: connection.execute(_UPLOADED, wanted).all())
@@ -448,7 +452,7 @@ def _count_returned(connection: Connection, attempt_id: str) -> int:
 
 
 def _read_standing(row: Any) -> NodeStanding:
-    if not row.lives:  # None where the node has never beaten
+    if not row.lives:  # None if the node has never sent a heartbeat
         return NodeStanding.SILENT
     return NodeStanding.TAKES_WORK if row.takes_work else NodeStanding.IDLE
 
@@ -456,14 +460,14 @@ def _read_standing(row: Any) -> NodeStanding:
 def _refusal_error(refusal: Refusal, node: str, attempt_id: str) -> RequestError:
     match refusal:
         case Refusal.EXHAUSTED:
-            return Exhausted()
+            return RunsExhausted()
         case Refusal.OVER:
             return _run_over_error(attempt_id)
         case Refusal.IDLE:
-            return Idle(node)
+            return NodeIdle(node)
         case Refusal.SILENT:
-            return Held(f"node {node} has not beaten for {LIVE_S:g} s; beat, then ask again")
-    return Held(elsewhere=refusal is Refusal.ELSEWHERE)
+            return RunHeldElsewhere(f"node {node} has not beaten for {LIVE_S:g} s; beat, then ask again")
+    return RunHeldElsewhere(elsewhere=refusal is Refusal.ELSEWHERE)
 
 
 def _foreign_run_error(node: str, number: int) -> RequestError:
@@ -485,7 +489,7 @@ async def _build_node_document(document: bytes) -> str:
 
 
 def _strip_gateway_fields(document: bytes) -> str:
-    submission = read_json(document)
+    submission = parse_json(document)
     if isinstance(submission, dict):
         submission = {name: value for name, value in submission.items() if name not in GATEWAY_FIELDS}
-    return compact(submission).decode()
+    return serialize_compact(submission).decode()

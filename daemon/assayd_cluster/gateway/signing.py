@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from assayd.analysis.analyst import Analyst, WorkerDied
 from assayd.documents import read_accepted
-from assayd.documents.submission import checked_texts
+from assayd.documents.submission import find_checked_texts
 from assayd.errors import AssaydError, RequestError
 from assayd.kind import Kind
 from assayd.model.attempt import Attempt
@@ -26,7 +26,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Case, Verdict
 from assayd.model.run import ContainerFacts
 from assayd.model.submission import Submission
-from assayd.policies import PolicySet, tighten
+from assayd.policies import PolicySet, tighten_policy
 from assayd.ports.artifacts import Attester, ConcludedAttempt
 
 MOST_LIMITS = 64
@@ -126,11 +126,11 @@ class RunAttester:
             score=facts.score,
             validated_at=at,
             files=files,
-            sources=await self._checked_sources(attempt, document, facts),
+            sources=await self._get_checked_sources(attempt, document, facts),
         )
         return await self.attester.attest(concluded)
 
-    async def _checked_sources(
+    async def _get_checked_sources(
         self, attempt: Attempt, document: bytes, facts: SignedFacts
     ) -> Sequence[tuple[str, str]]:
         """Return the checked texts of a submission by name. Raises: AssaydError ``attestation.failed``."""
@@ -139,7 +139,7 @@ class RunAttester:
         try:
             submission = await asyncio.to_thread(read_accepted, document, self.kinds)
             validator, prepared = self.kinds[submission.kind], submission.payload
-            policy = self._effective_policy(submission)
+            policy = self._resolve_effective_policy(submission)
             if (
                 facts.container is not None or attempt.verdict is Verdict.VALIDATED
             ):  # its static stages have passed
@@ -150,11 +150,11 @@ class RunAttester:
         if policy.digest != facts.policy_digest:
             message = f"node {attempt.node} judged by another version of the profile {attempt.policy!r}"
             raise AssaydError("attestation.failed", f"the verdict can't be signed: {message}; submit again")
-        return checked_texts(validator, prepared)
+        return find_checked_texts(validator, prepared)
 
-    def _effective_policy(self, submission: Submission) -> ExecutionPolicy:
+    def _resolve_effective_policy(self, submission: Submission) -> ExecutionPolicy:
         """Return the policy that applies to a submission at this gateway."""
         policy = self.policies.get(submission.policy)
         if submission.overrides:
-            policy = tighten(policy, submission.overrides)
+            policy = tighten_policy(policy, submission.overrides)
         return self.kinds[submission.kind].narrow(submission.payload, policy)

@@ -23,14 +23,14 @@ from pydantic import ValidationError
 from assayd import __version__
 from assayd.attempts.conclusion import ended
 from assayd.attempts.events import OUTPUT, EventHub
-from assayd.attempts.execution import Finished
-from assayd.documents import canonical, read_json
+from assayd.attempts.execution import FinishedAttempt
+from assayd.documents import canonical, parse_json
 from assayd.documents.attempts import finished_body, state_body
 from assayd.documents.reports import CaseDocument
 from assayd.errors import AssaydError, RequestError, StoreError
-from assayd.model.attempt import Attempt, Bundle, Failure, State, stamp
-from assayd.model.merge import with_failure
-from assayd.model.records import Event
+from assayd.model.attempt import Attempt, Bundle, Failure, State, format_timestamp
+from assayd.model.merge import add_failure
+from assayd.model.records import AttemptEvent
 from assayd.model.report import Case, Verdict
 from assayd.ports.artifacts import ATTESTATION, ArtifactStore, BundleAttachments
 from assayd.ports.clock import Clock
@@ -50,7 +50,7 @@ from assayd_cluster.documents import (
 )
 from assayd_cluster.gateway.execution import RemoteExecution
 from assayd_cluster.gateway.held_runs import HeldRun
-from assayd_cluster.gateway.runs import Runs
+from assayd_cluster.gateway.runs import RunTable
 from assayd_cluster.gateway.signing import RunAttester, SignedFacts, read_facts
 
 log = structlog.get_logger()
@@ -89,7 +89,7 @@ class _CheckedVerdict:
     facts: SignedFacts | None
 
 
-class RunVerdicts:
+class RunVerdictRecorder:
     """A recorder of the verdicts that nodes send.
 
     Args:
@@ -106,7 +106,7 @@ class RunVerdicts:
     def __init__(  # noqa: PLR0913  (its parts, by name)
         self,
         *,
-        runs: Runs,
+        runs: RunTable,
         jobs: DatabaseJobStore,
         artifacts: ArtifactStore,
         attachments: BundleAttachments,
@@ -124,7 +124,7 @@ class RunVerdicts:
         self._execution = execution
         self._attester = attester
 
-    async def take(self, held: HeldRun, brought: RunVerdict) -> bool:
+    async def record_verdict(self, held: HeldRun, brought: RunVerdict) -> bool:
         """Record the verdict of a run; return False if another run's verdict was recorded first.
 
         Raises: RequestError ``invalid``, if the results belong to another attempt; StoreError.
@@ -133,7 +133,7 @@ class RunVerdicts:
         if attempt.state is State.FINISHED:
             return False
         early = any(file.base64 is None for file in brought.files)
-        uploaded = await self._runs.uploaded(held) if early else {}
+        uploaded = await self._runs.get_uploaded(held) if early else {}
         signs = self._attester is not None
         if early or sum(len(file.base64 or "") for file in brought.files) > LARGE_BYTES:
             checked = await asyncio.to_thread(_check_verdict, attempt, brought, uploaded, signs=signs)
@@ -141,16 +141,16 @@ class RunVerdicts:
             checked = _check_verdict(attempt, brought, uploaded, signs=signs)
         files = checked.files
         attempt = _apply_verdict(attempt, held, brought, self._clock)
-        files.update(await self._gateway_files(attempt, held.document))
+        files.update(await self._build_gateway_files(attempt, held.document))
         attempt = await self._write_bundle(attempt, held, brought, checked)
         events = self._merge_events(attempt, held, brought.events)
         if not await self._record_verdict(held, attempt, events, checked.ran):
             return False
         if self._execution.is_pending_here(attempt.id):
             self._show_missing_events(events, renumber_events(held, brought.events))
-        moment = stamp(attempt.created_at)
+        moment = format_timestamp(attempt.created_at)
         self._execution.end(
-            Finished(
+            FinishedAttempt(
                 attempt=attempt,
                 report=files[f"validation_{moment}.json"],
                 execution=files[f"execution_{moment}.json"],
@@ -172,12 +172,12 @@ class RunVerdicts:
                 )
         except AssaydError as trouble:
             log.error("verdict.not_signed", attempt_id=attempt.id, code=trouble.code, message=trouble.message)
-            return with_failure(Failure(code=trouble.code, message=trouble.message), attempt)
+            return add_failure(Failure(code=trouble.code, message=trouble.message), attempt)
         written = await self._artifacts.write(_build_bundle(attempt, held, brought, files))
         return replace(attempt, bundle=written.location, artifacts=written.artifacts)
 
     async def _record_verdict(
-        self, held: HeldRun, attempt: Attempt, events: Sequence[Event], ran: _RunRecords
+        self, held: HeldRun, attempt: Attempt, events: Sequence[AttemptEvent], ran: _RunRecords
     ) -> bool:
         """Record a verdict whose bundle is already written; remove the bundle if the verdict is rejected.
 
@@ -192,17 +192,19 @@ class RunVerdicts:
             await self._remove_bundle(attempt.id, attempt.bundle)
         return first
 
-    async def _gateway_files(self, attempt: Attempt, document: bytes) -> Mapping[str, bytes]:
+    async def _build_gateway_files(self, attempt: Attempt, document: bytes) -> Mapping[str, bytes]:
         """Return the gateway's files for the bundle: the accepted submission, and the chain so far."""
-        files = {f"submission_{stamp(attempt.created_at)}.json": document}
+        files = {f"submission_{format_timestamp(attempt.created_at)}.json": document}
         if attempt.verdict is None:
             return files
         return {**files, **await self._attachments(attempt, attempt.verdict)}
 
-    def _merge_events(self, attempt: Attempt, held: HeldRun, brought: Sequence[LiveEvent]) -> Sequence[Event]:
+    def _merge_events(
+        self, attempt: Attempt, held: HeldRun, brought: Sequence[LiveEvent]
+    ) -> Sequence[AttemptEvent]:
         """Return all durable events of an attempt: the acceptance, the node's events, and the verdict."""
-        known = [event for event in self._hub.durable(attempt.id) if event.seq == 1]
-        queued = Event(
+        known = [event for event in self._hub.durable_events(attempt.id) if event.seq == 1]
+        queued = AttemptEvent(
             attempt_id=attempt.id,
             run_number=0,
             seq=1,
@@ -215,21 +217,24 @@ class RunVerdicts:
         at = attempt.finished_at or self._clock.now()
         bodies = (("state", state_body(attempt.state)), ("finished", finished_body(attempt)))
         ends = [
-            Event(
+            AttemptEvent(
                 attempt_id=attempt.id, run_number=held.number, seq=last + place, kind=kind, at=at, body=body
             )
             for place, (kind, body) in enumerate(bodies)
         ]
         return [*(known or [queued]), *middle, *ends]
 
-    def _show_missing_events(self, durable: Sequence[Event], told: Sequence[Event]) -> None:
+    def _show_missing_events(self, durable: Sequence[AttemptEvent], told: Sequence[AttemptEvent]) -> None:
         """Publish the remaining events; a short run's output arrives only with the verdict."""
         hub, attempt_id = self._hub, durable[0].attempt_id
-        newest, shown = hub.newest(attempt_id), {event.seq for event in hub.durable(attempt_id)}
+        newest, shown = (
+            hub.newest_event_number(attempt_id),
+            {event.seq for event in hub.durable_events(attempt_id)},
+        )
         output = (event for event in told if event.kind in OUTPUT and event.seq > newest)
         lasting = (event for event in durable if event.seq not in shown)
         for event in merge(lasting, output, key=lambda event: event.seq):
-            hub.show(event)
+            hub.deliver(event)
 
     async def _remove_bundle(self, attempt_id: str, location: str | None) -> None:
         """Remove a bundle that isn't recorded, unless another gateway has recorded the same bundle."""
@@ -241,11 +246,11 @@ class RunVerdicts:
             log.warning("bundle.not_removed", code=trouble.code, bundle=location)
 
 
-def renumber_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[Event]:
+def renumber_events(held: HeldRun, brought: Sequence[LiveEvent]) -> list[AttemptEvent]:
     """Return events, except gaps, with the run and sequence numbers that are valid across all nodes."""
     before = held.number - 1
     return [
-        Event(
+        AttemptEvent(
             attempt_id=held.attempt_id,
             run_number=event.run + before,
             seq=event.seq + before * MOST_SEQ,
@@ -268,7 +273,10 @@ def _check_verdict(
     The API returns the report and the execution record unchanged, so both are rewritten as one line of
     JSON.
     """
-    theirs, ours = stamp(brought.attempt.created_at.astimezone(UTC)), stamp(attempt.created_at)
+    theirs, ours = (
+        format_timestamp(brought.attempt.created_at.astimezone(UTC)),
+        format_timestamp(attempt.created_at),
+    )
     # A node signs its own bundle, whose files have other names: a gateway with a key signs this one.
     kept = [file for file in brought.files if file.name != ATTESTATION]
     names = [_rename_file(file.name, theirs, ours) for file in kept]
@@ -296,7 +304,7 @@ def _rename_file(name: str, theirs: str, ours: str) -> str:
     known = kind in STAMPED and rest.startswith(theirs + ".") and "/" not in rest
     if known:
         name = f"{kind}_{ours}{rest.removeprefix(theirs)}"
-    if (known or name == MANIFEST or name.startswith("files/")) and folders.parts(name) is not None:
+    if (known or name == MANIFEST or name.startswith("files/")) and folders.split_parts(name) is not None:
         return name
     raise _invalid_error(f"files: {name[:100]!r} isn't a bundle file")
 
@@ -333,7 +341,7 @@ def _check_report(attempt: Attempt, brought: RunVerdict, text: bytes) -> JsonObj
 
 def _parse_object(text: bytes, what: str) -> JsonObject:
     try:
-        found = read_json(text, most_values=NODES_VALUES)
+        found = parse_json(text, most_values=NODES_VALUES)
     except RequestError as problem:
         raise _invalid_error(f"{what}: unreadable: {problem.message}") from problem
     if not isinstance(found, dict):
@@ -356,12 +364,12 @@ def _apply_verdict(attempt: Attempt, held: HeldRun, brought: RunVerdict, clock: 
     times["queued"] = max(0.0, (started_at - attempt.created_at).total_seconds())
     failure = None
     if said.error is not None:
-        failure = Failure(code=said.error.code, message=_text(said.error.message, MOST_TEXT))
+        failure = Failure(code=said.error.code, message=_sanitize_text(said.error.message, MOST_TEXT))
     judged = replace(
         attempt,
         verdict=said.verdict,
-        cause=None if said.cause is None else said.cause.value,  # a string, as those on record are
-        rules=tuple(_text(rule, MOST_RULE) for rule in said.rules),
+        cause=None if said.cause is None else said.cause.value,  # a string, like the recorded ones
+        rules=tuple(_sanitize_text(rule, MOST_RULE) for rule in said.rules),
         enforcement=said.enforcement,
         approvable=said.approvable,
         warm=said.warm,
@@ -373,7 +381,7 @@ def _apply_verdict(attempt: Attempt, held: HeldRun, brought: RunVerdict, clock: 
     return ended(judged, clock.now(), times)
 
 
-def _text(text: str, most: int) -> str:
+def _sanitize_text(text: str, most: int) -> str:
     """Return the beginning of a string, without characters that PostgreSQL rejects."""
     return text[:most].replace("\0", "\ufffd")
 
@@ -412,7 +420,7 @@ def _read_refusals(report: JsonObject) -> Sequence[str]:
     if report.get("runtime_results") is not None or not isinstance(found, list):
         return ()
     errors = (each for each in found if isinstance(each, dict) and each.get("severity") == "error")
-    return [_text(str(each.get("message")), MOST_TEXT) for each in islice(errors, MOST_REFUSALS)]
+    return [_sanitize_text(str(each.get("message")), MOST_TEXT) for each in islice(errors, MOST_REFUSALS)]
 
 
 def _read_cases(report: JsonObject) -> Sequence[Case]:
@@ -424,7 +432,7 @@ def _read_cases(report: JsonObject) -> Sequence[Case]:
     if not all(isinstance(each, dict) and len(each) <= MOST_FIELDS for each in found):
         raise _invalid_error(f"report: cases are objects of at most {MOST_FIELDS} fields")
     try:
-        # Of a node one minor ahead there may be more.
+        # A node that is one minor version ahead may send more fields.
         known = [{name: each[name] for name in CaseDocument.model_fields if name in each} for each in found]
         documents = [CaseDocument.model_validate(each) for each in known]
     except ValidationError as problem:
@@ -440,7 +448,7 @@ def _build_case(document: CaseDocument) -> Case:
         if name not in {"duration_ms", "preview", "result_text"}
     }
     texts = {
-        name: _text(value, MOST_NAME if name == "name" else MOST_OUTPUT)
+        name: _sanitize_text(value, MOST_NAME if name == "name" else MOST_OUTPUT)
         for name, value in values.items()
         if isinstance(value, str) and name in CASE_TEXTS
     }

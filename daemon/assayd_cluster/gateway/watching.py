@@ -88,7 +88,7 @@ class KeptRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class AttemptSnapshot:
     """A snapshot of a gateway's attempts: the attempts to republish, and the runs on nodes."""
 
     stray: Sequence[str]
@@ -128,21 +128,21 @@ class RunMonitor:
         self._access = access
         self._gateway_id = gateway_id
 
-    async def look(self, *, queue_is_empty: bool = False) -> Seen:
+    async def take_snapshot(self, *, queue_is_empty: bool = False) -> AttemptSnapshot:
         """Return the attempts to republish, and the runs on nodes, except those that have just begun."""
         unclaimed_s = TAKEN_S if queue_is_empty else UNCLAIMED_S
 
-        def fetch(connection: Connection) -> Seen:
+        def fetch(connection: Connection) -> AttemptSnapshot:
             rows = connection.execute(_OLD, {"gateway": self._gateway_id}).all()
             listed = _read_listed_runs(connection) if rows else {}
             found = [(row, _build_dispatched(row)) for row in rows]
-            return Seen(
+            return AttemptSnapshot(
                 stray=[
                     row.attempt_id
                     for row, one in found
                     if is_stray(one, listed, row.now, unclaimed_s=unclaimed_s)
                 ],
-                kept=[_kept(row) for row, one in found if is_alive(one, listed, row.now)],
+                kept=[_build_kept_run(row) for row, one in found if is_alive(one, listed, row.now)],
             )
 
         return await self._access.read(fetch)
@@ -173,7 +173,7 @@ def _build_dispatched(row: Any) -> DispatchedAttempt:
     )
 
 
-def _kept(row: Any) -> KeptRun:
+def _build_kept_run(row: Any) -> KeptRun:
     kept_s = (row.now - row.leased_at) / _MICROS
     return KeptRun(
         attempt_id=row.attempt_id,

@@ -13,7 +13,7 @@ import structlog
 from celery import Celery
 
 from assayd.aio import Signal, task_group
-from assayd.attempts.conclusion import Verdicts
+from assayd.attempts.conclusion import VerdictRecorder
 from assayd.attempts.execution import Execution
 from assayd.attempts.scheduler import Scheduler
 from assayd.errors import StoreError
@@ -22,10 +22,10 @@ from assayd.policies import PolicySet
 from assayd.ports.driving import DrivenWork
 from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import BUNDLES
-from assayd.wiring import OWN, Assembly, Basics, PartOverrides, build
-from assayd_cluster.broker import make_celery
+from assayd.wiring import OWN, Assembly, Basics, PartOverrides, build_daemon
+from assayd_cluster.broker import create_celery
 from assayd_cluster.bundles import open_bundles
-from assayd_cluster.bundles.verified import sweeping
+from assayd_cluster.bundles.verified import sweep_in_background
 from assayd_cluster.encryption import (
     require_encrypted_broker,
     require_encrypted_database,
@@ -36,20 +36,20 @@ from assayd_cluster.gateway.dispatches import DispatchOutbox
 from assayd_cluster.gateway.driving import GatewayWorkAssignment
 from assayd_cluster.gateway.elsewhere import OtherGatewayAttempts
 from assayd_cluster.gateway.execution import RemoteExecution
-from assayd_cluster.gateway.failing_nodes import FailingNodes
-from assayd_cluster.gateway.live import RunUpdates, event_from_notice
-from assayd_cluster.gateway.membership import InheritedWork, Membership
+from assayd_cluster.gateway.failing_nodes import NodeFailureCounter
+from assayd_cluster.gateway.live import RunUpdateRecorder, notice_to_event
+from assayd_cluster.gateway.membership import AdoptedWork, Membership
 from assayd_cluster.gateway.metrics import ClusterMetrics
-from assayd_cluster.gateway.nodes import Nodes
-from assayd_cluster.gateway.notices import Notice, Notices
+from assayd_cluster.gateway.nodes import NodeTable
+from assayd_cluster.gateway.notices import GatewayNotices, Notice
 from assayd_cluster.gateway.publisher import BrokerPublisher, MessagePublisher
 from assayd_cluster.gateway.queue_watch import QueueLengthReader, QueueMonitor, count_unclaimed
-from assayd_cluster.gateway.readiness import ClusterDoctor, ClusterReadiness
+from assayd_cluster.gateway.readiness import ClusterHealthChecks, ClusterReadiness
 from assayd_cluster.gateway.recording import GatewayJobRows
 from assayd_cluster.gateway.routes import NodeServices
-from assayd_cluster.gateway.runs import Runs
+from assayd_cluster.gateway.runs import RunTable
 from assayd_cluster.gateway.signing import RunAttester
-from assayd_cluster.gateway.verdicts import RunVerdicts
+from assayd_cluster.gateway.verdicts import RunVerdictRecorder
 from assayd_cluster.gateway.watching import RunMonitor
 from assayd_cluster.nodes import DatabaseNodes
 from assayd_cluster.settings import ClusterSettings, GatewaySettings, read_secret
@@ -85,9 +85,9 @@ class Gateway:
     parts: Assembly
     cluster: ClusterParts
 
-    async def inherit(self, estate: InheritedWork) -> None:
+    async def continue_adopted_work(self, estate: AdoptedWork) -> None:
         """Continue the work that this gateway has taken over from a dead gateway."""
-        found = await self.parts.jobs.many(estate.attempts)
+        found = await self.parts.jobs.get_many(estate.attempts)
         unfinished = sorted(
             (attempt for attempt in found.values() if not self.cluster.execution.is_pending_here(attempt.id)),
             key=lambda attempt: (attempt.created_at, attempt.id),
@@ -96,18 +96,18 @@ class Gateway:
         await self.parts.admission.recover(unfinished, renumbered=False)
         of = {kind: {subject for name, subject in estate.driven if name == kind} for kind in DrivenWork}
         await self.parts.batches.recover(unfinished, of[DrivenWork.BATCH])
-        await self.parts.chains.recover(of[DrivenWork.REPAIR] | of[DrivenWork.GENERATION])
-        await self.parts.workflows.recover(of[DrivenWork.WORKFLOW])
+        await self.parts.chains.recover_chains(of[DrivenWork.REPAIR] | of[DrivenWork.GENERATION])
+        await self.parts.workflows.recover_chains(of[DrivenWork.WORKFLOW])
 
     async def look(self, kind: DrivenWork, subject: str) -> None:
         """Check work that this gateway drives, because another gateway sent a notice about the work."""
         match kind:
             case DrivenWork.BATCH:
-                await self.parts.batches.look(subject)
+                await self.parts.batches.check_batch(subject)
             case DrivenWork.REPAIR | DrivenWork.GENERATION:
-                await self.parts.chains.recover({subject})
+                await self.parts.chains.recover_chains({subject})
             case DrivenWork.WORKFLOW:
-                await self.parts.workflows.recover({subject})
+                await self.parts.workflows.recover_chains({subject})
 
     def end(self, kind: DrivenWork, subject: str) -> None:
         """End work that this gateway drives, because a caller of another gateway requested this."""
@@ -133,7 +133,7 @@ async def build_gateway(
     database_url = read_secret(chosen.database_url_file, "cluster.database_url_file")
     require_encrypted_database(database_url, "cluster.database_url_file")
     gateway_id = UlidGenerator().new()
-    notices = Notices(database_url, gateway_id)
+    notices = GatewayNotices(database_url, gateway_id)
     job_rows = GatewayJobRows(gateway_id, notices)
     broker = _BrokerParts(publisher=publish) if publish is not None else _open_broker(settings)
     building = _ClusterBuilder(gateway_id, notices, job_rows, broker, chosen)
@@ -146,18 +146,18 @@ async def build_gateway(
         database_bytes=chosen.database_mb * MIB,
         loop_share=TENANTS_SHARE,
         leads=building.leads,
-        on_message=partial(notices.tell, kind="message"),
+        on_message=partial(notices.send_notice, kind="message"),
     )
     settings = settings.model_copy(update={"database_url": database_url})
-    parts = await build(settings, stack, overrides)
-    cluster = building.built()
-    await stack.enter_async_context(sweeping(bundles, cluster.basics.access))
+    parts = await build_daemon(settings, stack, overrides)
+    cluster = building.get_parts()
+    await stack.enter_async_context(sweep_in_background(bundles, cluster.basics.access))
     gateway = Gateway(parts=parts, cluster=cluster)
     tasks = await stack.enter_async_context(task_group())
-    sizing = tasks.create_task(_keep_sized(parts.scheduler, cluster.readiness), name="size")
+    sizing = tasks.create_task(_keep_scheduler_sized(parts.scheduler, cluster.readiness), name="size")
     stack.callback(sizing.cancel)
     _subscribe_to_drivers(notices, gateway, tasks)
-    stack.callback(notices.off, "look")
+    stack.callback(notices.remove_callback, "look")
     return gateway
 
 
@@ -174,7 +174,7 @@ def _open_broker(settings: GatewaySettings) -> _BrokerParts:
     chosen = settings.cluster
     url = read_secret(chosen.broker_url_file, "cluster.broker_url_file")
     require_encrypted_broker(url, "cluster.broker_url_file")
-    celery = make_celery(url, queue=chosen.queue, ca_file=chosen.broker_ca_file)
+    celery = create_celery(url, queue=chosen.queue, ca_file=chosen.broker_ca_file)
     return _BrokerParts(
         publisher=BrokerPublisher(celery), celery=celery, accounts=_open_accounts(chosen, url)
     )
@@ -210,7 +210,7 @@ class _ClusterBuilder:
     def __init__(
         self,
         gateway_id: str,
-        notices: Notices,
+        notices: GatewayNotices,
         job_rows: GatewayJobRows,
         broker: _BrokerParts,
         chosen: ClusterSettings,
@@ -227,21 +227,21 @@ class _ClusterBuilder:
         """Return whether this gateway is the oldest one, which cleans up and sends webhooks."""
         return self._built.readiness.census.eldest == self._gateway_id
 
-    def built(self) -> ClusterParts:
+    def get_parts(self) -> ClusterParts:
         """Return the parts of the cluster."""
         return self._built
 
     async def execution(self, basics: Basics, stack: AsyncExitStack) -> Execution:
         """Build the part that executes attempts on nodes."""
         access, registry = basics.access, basics.metrics.registry
-        await access.make(ALL)
+        await access.create_tables(ALL)
         metrics, queue, cancels = ClusterMetrics(registry), QueueMonitor(), Signal()
         membership = await stack.enter_async_context(Membership(access, self._gateway_id).running())
         dispatches = DispatchOutbox(access, self._job_rows.messages, self._gateway_id, self._notices)
         count = partial(_count_message, metrics)
         await stack.enter_async_context(self._publisher.running(dispatches, count))
-        runs = Runs(access, self._notices, longest_run_s=self._chosen.longest_run_h * 3600)
-        failing = FailingNodes(access, self._broker.accounts)
+        runs = RunTable(access, self._notices, longest_run_s=self._chosen.longest_run_h * 3600)
+        failing = NodeFailureCounter(access, self._broker.accounts)
         remote = RemoteExecution(
             dispatches=dispatches,
             publisher=self._publisher,
@@ -250,7 +250,7 @@ class _ClusterBuilder:
             failing=failing,
             jobs=basics.jobs,
             conclusion=basics.conclusion,
-            verdicts=_own_verdicts(basics),
+            verdicts=_build_own_verdicts(basics),
             hub=basics.hub,
             stopping=basics.stopping,
             cancels=cancels,
@@ -260,7 +260,7 @@ class _ClusterBuilder:
         )
         await stack.enter_async_context(remote.running())
         others = OtherGatewayAttempts(basics.jobs, basics.hub, dispatches)
-        live = RunUpdates(
+        live = RunUpdateRecorder(
             access,
             runs,
             _build_verdicts(basics, runs, remote),
@@ -272,13 +272,13 @@ class _ClusterBuilder:
             on_passed_on=partial(_count_passed_on, queue, metrics),
         )
         _subscribe_to_notices(self._notices, remote, others, live, cancels)
-        self._notices.on("message", lambda _: access.messages_added.set())
+        self._notices.register_callback("message", lambda _: access.messages_added.set())
         await stack.enter_async_context(self._notices.running())
         await self._watch_queue(queue, access, stack)
-        profiles = partial(_policy_digests, basics.policies)
-        nodes = Nodes(access, profiles, most_capacity=self._chosen.node_capacity)
+        profiles = partial(_list_policy_digests, basics.policies)
+        nodes = NodeTable(access, profiles, most_capacity=self._chosen.node_capacity)
         driving = GatewayWorkAssignment(access, self._gateway_id, self._notices)
-        readiness = self._readiness(basics, nodes, metrics, queue)
+        readiness = self._build_readiness(basics, nodes, metrics, queue)
         self._built = ClusterParts(
             gateway_id=self._gateway_id,
             basics=basics,
@@ -302,11 +302,11 @@ class _ClusterBuilder:
             keeping = watching.create_task(queue.keep(waiting, unclaimed), name="queue")
             stack.callback(keeping.cancel)
 
-    def _readiness(
-        self, basics: Basics, nodes: Nodes, metrics: ClusterMetrics, queue: QueueMonitor
+    def _build_readiness(
+        self, basics: Basics, nodes: NodeTable, metrics: ClusterMetrics, queue: QueueMonitor
     ) -> ClusterReadiness:
         seen = DatabaseNodes(basics.access)
-        doctor = ClusterDoctor(
+        doctor = ClusterHealthChecks(
             access=basics.access,
             nodes=seen,
             publisher=self._publisher,
@@ -317,9 +317,9 @@ class _ClusterBuilder:
         return ClusterReadiness(nodes, seen, metrics, doctor, queue)
 
 
-def _own_verdicts(basics: Basics) -> Verdicts:
+def _build_own_verdicts(basics: Basics) -> VerdictRecorder:
     """Return the recorder for verdicts of attempts that weren't judged by a node."""
-    return Verdicts(
+    return VerdictRecorder(
         jobs=basics.jobs,
         artifacts=basics.artifacts,
         clock=basics.clock,
@@ -332,15 +332,15 @@ def _count_message(metrics: ClusterMetrics, outcome: str) -> None:
     metrics.messages.labels(outcome).inc()
 
 
-async def _keep_sized(scheduler: Scheduler, readiness: ClusterReadiness) -> NoReturn:
+async def _keep_scheduler_sized(scheduler: Scheduler, readiness: ClusterReadiness) -> NoReturn:
     """Limit the attempts in progress to this gateway's share of the nodes' capacity, which can change."""
     while True:
         changed = readiness.changed.next
-        scheduler.resize(readiness.census.share)
+        scheduler.set_max_active(readiness.census.share)
         await changed.wait()
 
 
-def _build_verdicts(basics: Basics, runs: Runs, remote: RemoteExecution) -> RunVerdicts:
+def _build_verdicts(basics: Basics, runs: RunTable, remote: RemoteExecution) -> RunVerdictRecorder:
     signing = None
     if basics.attester is not None:
         signing = RunAttester(
@@ -349,7 +349,7 @@ def _build_verdicts(basics: Basics, runs: Runs, remote: RemoteExecution) -> RunV
             kinds=basics.kinds,
             policies=basics.policies,
         )
-    return RunVerdicts(
+    return RunVerdictRecorder(
         runs=runs,
         jobs=basics.jobs,
         artifacts=basics.artifacts,
@@ -361,7 +361,7 @@ def _build_verdicts(basics: Basics, runs: Runs, remote: RemoteExecution) -> RunV
     )
 
 
-def _subscribe_to_drivers(notices: Notices, gateway: Gateway, tasks: asyncio.TaskGroup) -> None:
+def _subscribe_to_drivers(notices: GatewayNotices, gateway: Gateway, tasks: asyncio.TaskGroup) -> None:
     """Pass notices about batches, repairs and generations to the parts of this gateway that drive them."""
     driving = gateway.cluster.driving
 
@@ -369,22 +369,28 @@ def _subscribe_to_drivers(notices: Notices, gateway: Gateway, tasks: asyncio.Tas
         try:
             if await driving.is_assigned_here(kind, subject):
                 await gateway.look(kind, subject)
-        except StoreError as trouble:  # it is looked at again when it is taken over, or added to
+        except StoreError as trouble:  # it is examined again when it is taken over or extended
             log.error("driven.not_looked_at", code=trouble.code, kind=kind, subject=subject)
 
     def heard_look(notice: Notice) -> None:
         tasks.create_task(look(DrivenWork(notice["what"]), notice["subject"]), name="look")
 
-    notices.on("look", heard_look)
-    notices.on("end", lambda notice: gateway.end(DrivenWork(notice["what"]), notice["subject"]))
+    notices.register_callback("look", heard_look)
+    notices.register_callback(
+        "end", lambda notice: gateway.end(DrivenWork(notice["what"]), notice["subject"])
+    )
 
 
-def _policy_digests(policies: PolicySet) -> Mapping[str, str]:
+def _list_policy_digests(policies: PolicySet) -> Mapping[str, str]:
     return {name: policies.get(name).digest for name in policies.names}
 
 
 def _subscribe_to_notices(
-    notices: Notices, remote: RemoteExecution, others: OtherGatewayAttempts, live: RunUpdates, cancels: Signal
+    notices: GatewayNotices,
+    remote: RemoteExecution,
+    others: OtherGatewayAttempts,
+    live: RunUpdateRecorder,
+    cancels: Signal,
 ) -> None:
     """Pass other gateways' notices to the parts that they concern."""
     finishing: set[asyncio.Task[None]] = set()
@@ -398,21 +404,21 @@ def _subscribe_to_notices(
 
     def cancelled(notice: Notice) -> None:
         remote.cancel(notice["attempt"])
-        cancels.give()
+        cancels.wake_all()
 
     def exhausted(notice: Notice) -> None:
         live.forget(notice["attempt"])
-        remote.exhaust(notice["attempt"])
+        remote.end_exhausted(notice["attempt"])
 
     def missed() -> None:
         live.forget()
         remote.check_all_verdicts()
         others.wake_all_waiters()
-        cancels.give()
+        cancels.wake_all()
 
-    notices.on("finished", finished)
-    notices.on("cancelled", cancelled)
-    notices.on("again", lambda notice: live.publish_again(notice["attempt"]))
-    notices.on("exhausted", exhausted)
-    notices.on("event", lambda notice: live.show(event_from_notice(notice)))
-    notices.on_missed(missed)
+    notices.register_callback("finished", finished)
+    notices.register_callback("cancelled", cancelled)
+    notices.register_callback("again", lambda notice: live.publish_again(notice["attempt"]))
+    notices.register_callback("exhausted", exhausted)
+    notices.register_callback("event", lambda notice: live.publish_event(notice_to_event(notice)))
+    notices.register_missed_callback(missed)

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Sequence
 
 from assayd import __version__
-from assayd.program import exit_code, importing
+from assayd.program import run_for_exit_code, without_gc_while_importing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the node until a signal stops it; return the exit code."""
     chosen = _build_parser().parse_args(arguments)
-    return exit_code("assayd-node", lambda: _run_node(chosen))
+    return run_for_exit_code("assayd-node", lambda: _run_node(chosen))
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -28,14 +28,18 @@ def _build_parser() -> argparse.ArgumentParser:
 
 
 def _run_node(chosen: argparse.Namespace) -> int:
-    from assayd.settings import effective
+    from assayd.settings import list_effective_settings
     from assayd_cluster.settings import load_node_settings
 
     settings = load_node_settings()
     if chosen.print_config:
-        print("\n".join(f"{row.name} = {row.value}\t# {row.source}" for row in effective(settings)))
+        print(
+            "\n".join(
+                f"{row.name} = {row.value}\t# {row.source}" for row in list_effective_settings(settings)
+            )
+        )
         return 0
-    with importing():
+    with without_gc_while_importing():
         from assayd_cluster.node.worker import run
 
     return run(settings)

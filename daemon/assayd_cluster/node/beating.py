@@ -18,7 +18,7 @@ from assayd_client.errors import ClientError
 from assayd_cluster.documents import BEAT_S, LIVE_S, NodeBeat
 from assayd_cluster.node.daemon_link import DaemonClient
 from assayd_cluster.node.gateway_link import GatewayClient
-from assayd_cluster.node.running import Runner, StopSignals
+from assayd_cluster.node.running import NodeRunner, StopSignals
 
 log = structlog.get_logger()
 
@@ -34,7 +34,7 @@ class HeartbeatSender:
         *,
         gateway: GatewayClient,
         daemon: DaemonClient,
-        runner: Runner,
+        runner: NodeRunner,
         stopping: StopSignals,
         capacity: int,
         want: Callable[[bool], None],
@@ -75,15 +75,15 @@ class HeartbeatSender:
         except AssaydError as trouble:
             self._log_change(f"{trouble.code}: {trouble.message}")
             if time.monotonic() - self._answered > LIVE_S:
-                self._take(consuming=False)
+                self._set_consuming(consuming=False)
             return False
         self._answered = time.monotonic()
         consuming = answer.consume and state.ready and not state.draining
         self._log_change("" if consuming else answer.why or state.reason or "the node is draining")
-        self._take(consuming=consuming)
+        self._set_consuming(consuming=consuming)
         return True
 
-    def _take(self, *, consuming: bool) -> None:
+    def _set_consuming(self, *, consuming: bool) -> None:
         self._consuming = consuming
         self._want(consuming)
 

@@ -15,7 +15,7 @@ from celery.worker import state
 log = structlog.get_logger()
 
 
-class MessageConsumption:
+class MessageConsumptionSwitch:
     """A switch for this node's message consumption, which is initially off."""
 
     def __init__(self, app: Any, queue: str) -> None:
@@ -31,7 +31,7 @@ class MessageConsumption:
             self._consumer = consumer
         self._schedule_change()
 
-    def want(self, wanted: bool) -> None:
+    def set_wanted(self, wanted: bool) -> None:
         """Start or stop consuming messages."""
         if wanted == self._wanted:
             return
@@ -39,7 +39,7 @@ class MessageConsumption:
         log.info("consumption.changed", consuming=wanted)
         self._schedule_change()
 
-    def busy(self) -> bool:
+    def holds_messages(self) -> bool:
         """Return whether the node holds any messages."""
         return bool(state.reserved_requests)
 

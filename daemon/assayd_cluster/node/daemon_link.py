@@ -22,7 +22,7 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class File:
+class BundleFileContent:
     """One file of a bundle."""
 
     name: str
@@ -59,7 +59,7 @@ class DaemonClient:
         """Submit an attempt from a gateway under its id; return its state within `wait_s` seconds."""
         asked = requests.submit(json.loads(document), attempt_id=attempt_id, wait_s=wait_s)
         headers = {} if trace is None else trace.headers
-        once = (*asked.query, ("max_runs", "1"))  # the gateway counts over all nodes
+        once = (*asked.query, ("max_runs", "1"))  # the gateway counts runs across all nodes
         sent = replace(asked, query=once, headers={**asked.headers, **headers})
         answer: Document = self._client.send(sent)
         return answer
@@ -73,14 +73,14 @@ class DaemonClient:
         """Yield all events of an attempt until the attempt ends."""
         return self._client.events(attempt_id)
 
-    def files(self, attempt: Document) -> list[File]:
+    def files(self, attempt: Document) -> list[BundleFileContent]:
         """Return the files of an attempt's bundle."""
         if not attempt["artifacts"]:
             return []
         packed = io.BytesIO(self._client.bundle(attempt["id"]))
         with tarfile.open(fileobj=packed, mode="r:") as archive:
             read = ((member.name, archive.extractfile(member)) for member in archive if member.isfile())
-            # Within the archive they are in a folder, named as the bundle is.
+            # In the archive, the files are in a folder with the bundle's name.
             return [
                 _build_file(name.partition("/")[2], file.read()) for name, file in read if file is not None
             ]
@@ -93,5 +93,5 @@ class DaemonClient:
             return
 
 
-def _build_file(name: str, content: bytes) -> File:
-    return File(name=name, content=content, sha256=hashlib.sha256(content).hexdigest())
+def _build_file(name: str, content: bytes) -> BundleFileContent:
+    return BundleFileContent(name=name, content=content, sha256=hashlib.sha256(content).hexdigest())

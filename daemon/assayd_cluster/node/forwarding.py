@@ -15,7 +15,7 @@ import structlog
 from assayd.attempts.events import OUTPUT
 from assayd.errors import AssaydError
 from assayd_client.answers import StreamEvent
-from assayd_cluster.node.gateway_link import GatewayAway, GatewayClient, Run
+from assayd_cluster.node.gateway_link import AssignedRun, GatewayClient, GatewayUnavailable
 
 log = structlog.get_logger()
 
@@ -32,10 +32,10 @@ class EventForwarder:
     def __init__(self, gateway: GatewayClient) -> None:
         self._gateway = gateway
         self._lock = threading.Lock()
-        self._waiting: dict[Run, list[Event]] = {}
+        self._waiting: dict[AssignedRun, list[Event]] = {}
 
     @contextmanager
-    def forwarding(self, run: Run) -> Iterator[Callable[[StreamEvent], None]]:
+    def forward_events(self, run: AssignedRun) -> Iterator[Callable[[StreamEvent], None]]:
         """Provide a callback that forwards a run's events while the body runs."""
 
         def forward(event: StreamEvent) -> None:
@@ -59,12 +59,12 @@ class EventForwarder:
         for run, events in batches:
             try:
                 self._gateway.send_events(run, events)
-            except GatewayAway:
+            except GatewayUnavailable:
                 self._return_events(run, events)
             except AssaydError as trouble:
                 log.debug("events.dropped", code=trouble.code, count=len(events))
 
-    def _return_events(self, run: Run, events: list[Event]) -> None:
+    def _return_events(self, run: AssignedRun, events: list[Event]) -> None:
         """Queue events that weren't sent again, in front of newer ones, unless the run has ended."""
         with self._lock:
             waiting = self._waiting.get(run)

@@ -25,24 +25,24 @@ ANSWERS_S = 20.0
 """How long the gateway may take for an answer, beyond the time that was asked for."""
 
 
-class GatewayAway(AssaydError):
-    """The gateway doesn't respond or reports a temporary failure, so the request can be repeated."""
+class GatewayUnavailable(AssaydError):
+    """An error raised if the gateway fails temporarily; the request can be repeated."""
 
 
 class RunHeld(AssaydError):
-    """Another node holds the attempt."""
+    """An error raised if another node holds the attempt."""
 
 
 class RunOver(AssaydError):
-    """The run needs no further work on this node."""
+    """An error raised if the run needs no further work on this node."""
 
 
-class NodeRefused(AssaydError):
-    """The gateway has refused the request; a retry would have the same result."""
+class RequestRefused(AssaydError):
+    """An error raised if the gateway refused the request; a retry would have the same result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class AssignedRun:
     """A run of an attempt, as the gateway numbers them across all nodes."""
 
     attempt: str
@@ -86,25 +86,25 @@ class GatewayClient:
         asked = {"attempt": attempt, "ticket": ticket}
         return self._parse_answer(Claimed, self._send_request("POST", f"{self._node}/runs", json=asked))
 
-    def cancelled(self, wait_s: float) -> Sequence[str]:
+    def wait_for_cancelled(self, wait_s: float) -> Sequence[str]:
         """Return the attempts on this node that must be cancelled; wait for one up to the timeout."""
         path, query = f"{self._node}/cancelled", {"wait_s": f"{wait_s:g}"}
         answer = self._send_request("GET", path, params=query, timeout=wait_s + ANSWERS_S)
         return self._parse_answer(CancelledRuns, answer).attempts
 
-    def send_events(self, run: Run, events: Sequence[Mapping[str, object]]) -> None:
+    def send_events(self, run: AssignedRun, events: Sequence[Mapping[str, object]]) -> None:
         """Send events of a running run. Raises: RunOver, NodeRefused."""
-        self._send_request("POST", f"{self._run_path(run)}/events", json={"events": list(events)})
+        self._send_request("POST", f"{self._build_run_path(run)}/events", json={"events": list(events)})
 
-    def send_file(self, run: Run, sha256: str, content: bytes) -> None:
+    def send_file(self, run: AssignedRun, sha256: str, content: bytes) -> None:
         """Send a large file of the bundle, before the verdict. Raises: RunOver, NodeRefused."""
-        self._send_request("PUT", f"{self._run_path(run)}/files/{sha256}", content=content)
+        self._send_request("PUT", f"{self._build_run_path(run)}/files/{sha256}", content=content)
 
-    def send_verdict(self, run: Run, verdict: Mapping[str, object]) -> None:
+    def send_verdict(self, run: AssignedRun, verdict: Mapping[str, object]) -> None:
         """Send the verdict, or the report that the run is lost. Raises: RunOver, NodeRefused."""
-        self._send_request("PUT", f"{self._run_path(run)}/verdict", json=verdict)
+        self._send_request("PUT", f"{self._build_run_path(run)}/verdict", json=verdict)
 
-    def _run_path(self, run: Run) -> str:
+    def _build_run_path(self, run: AssignedRun) -> str:
         return f"{self._node}/runs/{quote(run.attempt)}/{run.number}"
 
     def _parse_answer(self, document: type[D], answer: httpx.Response) -> D:
@@ -112,7 +112,7 @@ class GatewayClient:
             return document.model_validate_json(answer.content, extra="ignore")  # a newer gateway says more
         except ValidationError as problem:
             message = f"the gateway's answer doesn't match the contract: {problem}"
-            raise GatewayAway("gateway.unreadable", message, retryable=True) from problem
+            raise GatewayUnavailable("gateway.unreadable", message, retryable=True) from problem
 
     def _send_request(self, method: str, path: str, **content: Any) -> httpx.Response:
         try:
@@ -120,7 +120,7 @@ class GatewayClient:
         except httpx.TransportError as problem:
             what = str(problem) or type(problem).__name__
             message = f"the gateway doesn't answer: {what}; check its log and the network"
-            raise GatewayAway("gateway.unreachable", message, retryable=True) from problem
+            raise GatewayUnavailable("gateway.unreachable", message, retryable=True) from problem
         if response.is_error:
             raise _read_error(response)
         return response
@@ -132,14 +132,14 @@ def _read_error(response: httpx.Response) -> AssaydError:
         error = response.json()["error"]
         code, message = str(error["code"]), str(error["message"])
     except (ValueError, KeyError, TypeError, AttributeError):
-        pass  # not from the gateway itself: its server, or a proxy
+        pass  # not from the gateway itself, but from its server or a proxy
     match response.status_code:
         case 409:
             return RunHeld(code, message, retryable=True)
         case 410:
             return RunOver(code, message)
         case 408 | 425 | 429:
-            return GatewayAway(code, message, retryable=True)
+            return GatewayUnavailable(code, message, retryable=True)
         case status if status >= 500:
-            return GatewayAway(code, message, retryable=True)
-    return NodeRefused(code, message)
+            return GatewayUnavailable(code, message, retryable=True)
+    return RequestRefused(code, message)

@@ -1,7 +1,8 @@
 """Processes one message on a node: claims the attempt, has the daemon run it, and sends the verdict.
 
 This module decides how each failure affects the message. A normal return acknowledges the message, when the
-gateway has the verdict or needs none; `PutBack` requeues the message for another node; `Untrue` rejects it.
+gateway has the verdict or needs none; `MessageRequeued` requeues the message for another node; `Untrue`
+rejects it.
 Every step can be repeated, here or on another node: the claim returns the same run, the daemon returns the
 same attempt, and the gateway records only the first verdict.
 """
@@ -32,13 +33,13 @@ from assayd.log import trace_log_fields
 from assayd.model.trace_context import TraceContext
 from assayd_client.errors import ClientError
 from assayd_cluster.documents import INLINE_BYTES, Claimed
-from assayd_cluster.node.daemon_link import DaemonClient, Document, File
+from assayd_cluster.node.daemon_link import BundleFileContent, DaemonClient, Document
 from assayd_cluster.node.forwarding import EventForwarder, to_live_event
 from assayd_cluster.node.gateway_link import (
-    GatewayAway,
+    AssignedRun,
     GatewayClient,
-    NodeRefused,
-    Run,
+    GatewayUnavailable,
+    RequestRefused,
     RunHeld,
     RunOver,
 )
@@ -55,7 +56,7 @@ PREFIX = "assayd/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tries:
+class RetryDelays:
     """The delays in seconds before failed operations are retried; the last one is repeated.
 
     If the daemon doesn't respond for `daemon_away_s` seconds, other nodes take over its runs.
@@ -65,12 +66,12 @@ class Tries:
     daemon_away_s: float = 60.0
 
 
-class PutBack(AssaydError):
-    """The message must be requeued, to be delivered to another node or again to this node."""
+class MessageRequeued(AssaydError):
+    """An error raised if a message must be requeued, for this node or another one."""
 
 
-class Untrue(AssaydError):
-    """The message isn't from the gateway, so it is rejected and not requeued."""
+class MessageForged(AssaydError):
+    """An error raised if a message isn't from the gateway; it is rejected and not requeued."""
 
 
 class StopSignals:
@@ -81,7 +82,7 @@ class StopSignals:
         self.hurried = threading.Event()
 
 
-class Runner:
+class NodeRunner:
     """A runner of attempts; each attempt runs in one of Celery's threads."""
 
     def __init__(
@@ -90,7 +91,7 @@ class Runner:
         daemon: DaemonClient,
         forwarder: EventForwarder,
         stopping: StopSignals,
-        tries: Tries = Tries(),
+        tries: RetryDelays = RetryDelays(),
     ) -> None:
         self._tries = tries
         self._gateway = gateway
@@ -116,7 +117,7 @@ class Runner:
             claimed = self._claim_run(attempt_id, ticket)
             if claimed is None:
                 return
-            run = Run(attempt=attempt_id, number=claimed.run)
+            run = AssignedRun(attempt=attempt_id, number=claimed.run)
             self._deliver_verdict(run, self._run_at_daemon(run, claimed, trace))
             log.info("run.handed_in", run_number=run.number)
 
@@ -137,21 +138,21 @@ class Runner:
     def _claim_run(self, attempt_id: str, ticket: str) -> Claimed | None:
         """Claim a run, and wait while another node holds it; return None if no run is needed."""
         try:
-            retry = retry_if_exception_type((RunHeld, GatewayAway))
+            retry = retry_if_exception_type((RunHeld, GatewayUnavailable))
             return self._build_retrying("claim.failed", retry)(self._claim_once, attempt_id, ticket)
         except RunOver as over:
             log.info("claim.over", code=over.code)
             return None
-        except NodeRefused as refused:
+        except RequestRefused as refused:
             log.warning("claim.refused", code=refused.code)
-            raise Untrue(refused.code, refused.message) from refused
+            raise MessageForged(refused.code, refused.message) from refused
 
     def _claim_once(self, attempt_id: str, ticket: str) -> Claimed:
         if self._stopping.draining.is_set():
-            raise PutBack("node.draining", "the node takes no new attempts")
+            raise MessageRequeued("node.draining", "the node takes no new attempts")
         return self._gateway.claim(attempt_id, ticket)
 
-    def _run_at_daemon(self, run: Run, claimed: Claimed, trace: TraceContext | None) -> Document:
+    def _run_at_daemon(self, run: AssignedRun, claimed: Claimed, trace: TraceContext | None) -> Document:
         """Return the verdict of the daemon, or the report that the run is lost."""
         accepted = False
 
@@ -162,30 +163,32 @@ class Runner:
             accepted = True
             return self._wait_for_verdict(run, attempt)
 
-        def stays_away(state: RetryCallState) -> bool:
+        def is_daemon_away(state: RetryCallState) -> bool:
             return state.idle_for >= self._tries.daemon_away_s
 
         try:
-            return self._build_retrying("daemon.away", retry_if_exception(_is_retryable), stays_away)(judge)
+            return self._build_retrying("daemon.away", retry_if_exception(_is_retryable), is_daemon_away)(
+                judge
+            )
         except ClientError as trouble:
             if trouble.retryable:
-                return _lost_run(f"the daemon is unreachable: {trouble.message}", started=accepted)
+                return _build_lost_run(f"the daemon is unreachable: {trouble.message}", started=accepted)
             refused = not accepted and 400 <= trouble.status < 500
-            return _lost_run(f"{trouble.code}: {trouble.message}", started=True, refused=refused)
+            return _build_lost_run(f"{trouble.code}: {trouble.message}", started=True, refused=refused)
 
-    def _wait_for_verdict(self, run: Run, attempt: Document) -> Document:
+    def _wait_for_verdict(self, run: AssignedRun, attempt: Document) -> Document:
         """Wait for the verdict and forward events in the meantime; return the verdict with its files."""
         if attempt["verdict"] is None:
-            with self._forwarder.forwarding(run) as forward:
+            with self._forwarder.forward_events(run) as forward:
                 for event in self._daemon.events(run.attempt):
                     forward(event)
-                    self._stop_if_hurried()
+                    self._raise_if_stopping_now()
         while attempt["verdict"] is None:
-            self._stop_if_hurried()
+            self._raise_if_stopping_now()
             attempt = self._daemon.attempt(run.attempt, wait_s=LOOK_S)
         if attempt["verdict"] == "error" and run.number < LAST_RUN:
             said = attempt["error"] or {}
-            return _lost_run(f"{said.get('code')}: {said.get('message')}", started=True)
+            return _build_lost_run(f"{said.get('code')}: {said.get('message')}", started=True)
         return self._build_verdict(attempt)
 
     def _build_verdict(self, attempt: Document) -> Document:
@@ -210,22 +213,22 @@ class Runner:
             ],
         }
 
-    def _deliver_verdict(self, run: Run, verdict: Document) -> None:
+    def _deliver_verdict(self, run: AssignedRun, verdict: Document) -> None:
         """Send a verdict repeatedly until the gateway accepts it or no longer needs it."""
         try:
-            self._build_retrying("verdict.kept", retry_if_exception_type(GatewayAway))(
+            self._build_retrying("verdict.kept", retry_if_exception_type(GatewayUnavailable))(
                 self._send_verdict, run, verdict
             )
         except RunOver as over:
             log.info("verdict.needless", code=over.code)
-        except NodeRefused as refused:
+        except RequestRefused as refused:
             log.error("verdict.refused", code=refused.code, message=refused.message)
             if "lost" not in verdict:
                 self._deliver_verdict(
-                    run, _lost_run(f"the gateway refuses the verdict: {refused.code}", started=True)
+                    run, _build_lost_run(f"the gateway refuses the verdict: {refused.code}", started=True)
                 )
 
-    def _send_verdict(self, run: Run, verdict: Document) -> None:
+    def _send_verdict(self, run: AssignedRun, verdict: Document) -> None:
         for file in verdict.get("files", ()):
             if "content" in file:
                 self._gateway.send_file(run, file["sha256"], file["content"])
@@ -239,7 +242,7 @@ class Runner:
 
         def tell(state: RetryCallState) -> None:
             problem = state.outcome.exception() if state.outcome is not None else None
-            if isinstance(problem, RunHeld):  # by another node, as it should be
+            if isinstance(problem, RunHeld):  # by another node, which is intended
                 log.debug("claim.held", code=problem.code)
             else:
                 log.warning(event, code=getattr(problem, "code", None))
@@ -253,28 +256,28 @@ class Runner:
         if self._stopping.hurried.wait(seconds):
             self._raise_stopping()
 
-    def _stop_if_hurried(self) -> None:
+    def _raise_if_stopping_now(self) -> None:
         if self._stopping.hurried.is_set():
             self._raise_stopping()
 
     def _raise_stopping(self) -> NoReturn:
-        raise PutBack("node.stopping", "the node is stopping")
+        raise MessageRequeued("node.stopping", "the node is stopping")
 
 
 def _is_retryable(trouble: BaseException) -> bool:
     return isinstance(trouble, ClientError) and trouble.retryable
 
 
-def _lost_run(reason: str, *, started: bool, refused: bool = False) -> Document:
+def _build_lost_run(reason: str, *, started: bool, refused: bool = False) -> Document:
     log.warning("run.lost", reason=reason)
     return {"lost": True, "reason": reason[:1000], "started": started, "refused": refused}
 
 
-def _describe_file(file: File, artifact: Document) -> Document:
+def _describe_file(file: BundleFileContent, artifact: Document) -> Document:
     """Return a bundle's file: with Base64 for the verdict, or with bytes that are sent before it."""
     described: Document = {
         "name": file.name,
-        "media_type": artifact.get("media_type", "application/json"),  # the manifest is in no list
+        "media_type": artifact.get("media_type", "application/json"),  # the manifest isn't listed
         "sha256": file.sha256,
         "bytes": len(file.content),
         "truncated": artifact.get("truncated", False),

@@ -23,15 +23,15 @@ from celery.worker.consumer import Consumer
 
 from assayd import log as logs
 from assayd.errors import AssaydError
-from assayd.model.trace_context import from_text
-from assayd_cluster.broker import TASK, make_celery
+from assayd.model.trace_context import parse_text
+from assayd_cluster.broker import TASK, create_celery
 from assayd_cluster.encryption import require_encrypted_broker, require_encrypted_gateway
 from assayd_cluster.node.beating import HeartbeatSender
-from assayd_cluster.node.consumption import MessageConsumption
+from assayd_cluster.node.consumption import MessageConsumptionSwitch
 from assayd_cluster.node.daemon_link import DaemonClient
 from assayd_cluster.node.forwarding import EVERY_S, EventForwarder
 from assayd_cluster.node.gateway_link import GatewayClient
-from assayd_cluster.node.running import PutBack, Runner, StopSignals, Untrue
+from assayd_cluster.node.running import MessageForged, MessageRequeued, NodeRunner, StopSignals
 from assayd_cluster.settings import NodeSettings, read_secret
 
 log = structlog.get_logger()
@@ -55,17 +55,18 @@ class ReadingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
 
 def run(settings: NodeSettings) -> int:
     """Run the node until a signal stops it; return the exit code. Raises: ConfigError."""
-    logs.configure(settings.log.level, settings.log.format)
-    # Root matters for pickles, which are not accepted; that work goes on without a connection is meant.
+    logs.configure_logging(settings.log.level, settings.log.format)
+    # Running as root matters only for pickles, which aren't accepted; working on without a connection is
+    # intended.
     warnings.filterwarnings("ignore", category=SecurityWarning)
     warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
     for name in ("celery.app.trace", "celery.worker.strategy"):
         logging.getLogger(name).setLevel(logging.ERROR)  # they log every message
-    node = Node(settings)
+    node = NodeWorker(settings)
     return node.run()
 
 
-class Node:
+class NodeWorker:
     """The parts of a node."""
 
     def __init__(self, settings: NodeSettings) -> None:
@@ -74,7 +75,7 @@ class Node:
         require_encrypted_broker(broker_url, "broker_url_file")
         require_encrypted_gateway(settings.gateway, "gateway")
         token = read_secret(settings.token_file, "token_file")
-        self._app = make_celery(broker_url, queue=settings.queue, ca_file=settings.broker_ca_file)
+        self._app = create_celery(broker_url, queue=settings.queue, ca_file=settings.broker_ca_file)
         self._app.conf.update(
             worker_consumer=ReadingConsumer,
             task_acks_on_failure_or_timeout=False,
@@ -86,15 +87,15 @@ class Node:
         self._daemon = DaemonClient(settings.socket)
         self._stopping = StopSignals()
         self._forwarder = EventForwarder(self._gateway)
-        self._runner = Runner(self._gateway, self._daemon, self._forwarder, self._stopping)
-        self._consumption = MessageConsumption(self._app, settings.queue)
+        self._runner = NodeRunner(self._gateway, self._daemon, self._forwarder, self._stopping)
+        self._consumption = MessageConsumptionSwitch(self._app, settings.queue)
         self._heart = HeartbeatSender(
             gateway=self._gateway,
             daemon=self._daemon,
             runner=self._runner,
             stopping=self._stopping,
             capacity=settings.capacity,
-            want=self._consumption.want,
+            want=self._consumption.set_wanted,
         )
 
     def run(self) -> int:
@@ -123,11 +124,11 @@ class Node:
     def _process_message(self, *, attempt: str, ticket: str, trace: object = None, **_: object) -> None:
         """Process one message; this is the task that Celery calls."""
         try:
-            self._runner.run(attempt, ticket, from_text(trace) if isinstance(trace, str) else None)
-        except PutBack as back:
+            self._runner.run(attempt, ticket, parse_text(trace) if isinstance(trace, str) else None)
+        except MessageRequeued as back:
             log.info("message.put_back", attempt_id=attempt, code=back.code)
             raise Reject(back.code, requeue=True) from back
-        except Untrue as untrue:
+        except MessageForged as untrue:
             raise Reject(untrue.code, requeue=False) from untrue
         except Exception as problem:
             log.exception("message.broken", attempt_id=attempt)
@@ -146,13 +147,13 @@ class Node:
             os._exit(1)
         log.info("node.draining", runs=self._runner.in_hand())
         self._stopping.draining.set()
-        self._consumption.want(False)
+        self._consumption.set_wanted(False)
         self._heart.sooner.set()
         threading.Thread(target=self._stop_when_idle, name="drain", daemon=True).start()
 
     def _stop_when_idle(self) -> None:
         """Stop Celery after all messages are acknowledged and the gateway knows that the node leaves."""
-        while self._consumption.busy():
+        while self._consumption.holds_messages():
             self._stopping.hurried.wait(0.1)
         self._heart.leaving = True
         self._heart.sooner.set()
@@ -165,7 +166,7 @@ class Node:
 
     def _cancel_attempts(self) -> None:
         try:
-            for attempt in self._gateway.cancelled(CANCELS_S):
+            for attempt in self._gateway.wait_for_cancelled(CANCELS_S):
                 self._daemon.cancel(attempt)
         except AssaydError as trouble:
             log.debug("cancels.unknown", code=trouble.code)

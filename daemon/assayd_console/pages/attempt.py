@@ -15,16 +15,16 @@ from starlette.routing import Route
 from assayd_client import ClientError, Document, NotFound, StreamEvent, requests
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.fields import read_form
-from assayd_console.live import LivePage, Tell, follow
-from assayd_console.rendering import fragment, page
-from assayd_console.shown import size, took
-from assayd_console.sources import find_first_error, sources, texts_of
+from assayd_console.live import LivePage, Tell, follow_events
+from assayd_console.rendering import render_fragment, render_page
+from assayd_console.shown import format_size, took
+from assayd_console.sources import build_sources, find_first_error, list_texts
 
 MIB = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Used:
+class ResourceUse:
     """The usage of one resource by a run. `share` is the used share of the limit, which is at most 1."""
 
     name: str
@@ -38,7 +38,7 @@ class Used:
         return self.share >= 0.9
 
 
-def used(attempt: Document) -> Iterator[Used]:
+def iter_resource_use(attempt: Document) -> Iterator[ResourceUse]:
     """Yield the resource usage of an attempt's run; yield nothing if the attempt didn't run."""
     run, report = attempt["execution"], attempt["report"]
     if run is None or report is None:
@@ -52,16 +52,18 @@ def used(attempt: Document) -> Iterator[Used]:
     )
     yield _build_resource_use("slowest unit", slowest, limits["unit_timeout_s"] * 1000, took)
     if run["peak_memory_bytes"] is not None:
-        yield _build_resource_use("memory", run["peak_memory_bytes"], memory, size)
-    yield _build_resource_use("standard output", run["stdout_bytes"], limits["output_read_bytes"], size)
-    yield _build_resource_use("standard error", run["stderr_bytes"], limits["output_read_bytes"], size)
-    yield _build_resource_use("disk", counted["work_bytes_used"], limits["work_bytes"], size)
+        yield _build_resource_use("memory", run["peak_memory_bytes"], memory, format_size)
+    yield _build_resource_use(
+        "standard output", run["stdout_bytes"], limits["output_read_bytes"], format_size
+    )
+    yield _build_resource_use("standard error", run["stderr_bytes"], limits["output_read_bytes"], format_size)
+    yield _build_resource_use("disk", counted["work_bytes_used"], limits["work_bytes"], format_size)
     yield _build_resource_use("files", counted["work_files_used"], limits["work_files"], "{:,.0f}".format)
 
 
-def _build_resource_use(name: str, amount: float, limit: float, write: Callable[[float], str]) -> Used:
+def _build_resource_use(name: str, amount: float, limit: float, write: Callable[[float], str]) -> ResourceUse:
     share = min(amount / limit, 1.0) if limit else 0.0
-    return Used(name=name, shown=write(amount), limit=write(limit), share=share)
+    return ResourceUse(name=name, shown=write(amount), limit=write(limit), share=share)
 
 
 TAIL_CHARS = 16_000
@@ -74,7 +76,7 @@ MOST_TEXTS = 20
 
 
 @dataclass(slots=True, kw_only=True)
-class AttemptCourse:
+class AttemptProgress:
     """The progress of an attempt, as derived from its events."""
 
     state: str
@@ -99,9 +101,11 @@ async def show_attempt(request: Request) -> Response:
     """Show a running or finished attempt."""
     daemon: ConsoleDaemon = request.app.state.daemon
     attempt = await daemon.ask(requests.attempt(request.path_params["id"]))
-    course = None if attempt["state"] == "finished" else AttemptCourse(state=attempt["state"])
-    details = await _details(daemon, attempt) if course is None else {}
-    return page("attempt.html", title=f"Attempt {attempt['id']}", attempt=attempt, course=course, **details)
+    course = None if attempt["state"] == "finished" else AttemptProgress(state=attempt["state"])
+    details = await _load_details(daemon, attempt) if course is None else {}
+    return render_page(
+        "attempt.html", title=f"Attempt {attempt['id']}", attempt=attempt, course=course, **details
+    )
 
 
 async def follow_attempt(request: Request) -> Response:
@@ -110,47 +114,47 @@ async def follow_attempt(request: Request) -> Response:
     attempt_id = request.path_params["id"]
 
     async def produce(tell: Tell) -> None:
-        course = AttemptCourse(state="queued")
+        course = AttemptProgress(state="queued")
 
         async def show() -> None:
-            await tell("progress", fragment("_progress.html", course=course))
+            await tell("progress", render_fragment("_progress.html", course=course))
 
-        await follow(daemon.events(requests.events(attempt_id)), course.note, show)
+        await follow_events(daemon.events(requests.events(attempt_id)), course.note, show)
         attempt = await daemon.ask(requests.attempt(attempt_id))
-        details = await _details(daemon, attempt)
-        await tell("finished", fragment("_attempt.html", attempt=attempt, **details))
+        details = await _load_details(daemon, attempt)
+        await tell("finished", render_fragment("_attempt.html", attempt=attempt, **details))
         await tell("end", "")
 
     return LivePage(produce)
 
 
-async def download(request: Request) -> Response:
+async def download_files(request: Request) -> Response:
     """Send a file of a bundle, or all files as a tar archive, as a download that browsers never display."""
     daemon: ConsoleDaemon = request.app.state.daemon
     attempt_id, name = request.path_params["id"], request.path_params.get("name")
     asked = requests.bundle(attempt_id) if name is None else requests.artifact(attempt_id, name)
-    return attachment(await daemon.fetch(asked), f"{attempt_id}.tar" if name is None else name)
+    return build_download(await daemon.request_bytes(asked), f"{attempt_id}.tar" if name is None else name)
 
 
 async def download_retry_context(request: Request) -> Response:
     """Return the retry context as a download."""
     attempt = await request.app.state.daemon.ask(requests.attempt(request.path_params["id"]))
     context = (attempt["report"] or {}).get("retry_context") or ""
-    return attachment(context.encode(), f"{attempt['id']}-retry.txt")
+    return build_download(context.encode(), f"{attempt['id']}-retry.txt")
 
 
 async def download_source(request: Request) -> Response:
     """Return one of the submission's source texts as a download."""
     daemon: ConsoleDaemon = request.app.state.daemon
     attempt = await daemon.ask(requests.attempt(request.path_params["id"]))
-    texts = texts_of((await submission_of(daemon, attempt)).get("payload") or {})
+    texts = list_texts((await load_submission(daemon, attempt)).get("payload") or {})
     name = request.path_params["name"]
     if name not in texts:
         raise HTTPException(404, f"the submission of {attempt['id']} contains no file with this name")
-    return attachment(texts[name].encode(), name)
+    return build_download(texts[name].encode(), name)
 
 
-def attachment(content: bytes, name: str) -> Response:
+def build_download(content: bytes, name: str) -> Response:
     """Return a download response with a file name that contains only safe characters."""
     plain = "".join(
         c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name.rpartition("/")[2]
@@ -162,20 +166,20 @@ def attachment(content: bytes, name: str) -> Response:
     )
 
 
-async def cancel(request: Request) -> Response:
+async def cancel_attempt(request: Request) -> Response:
     """Cancel an attempt."""
     attempt_id = request.path_params["id"]
     await request.app.state.daemon.ask(requests.cancel(attempt_id))
     return RedirectResponse(f"/attempts/{attempt_id}", status_code=303)
 
 
-async def replay(request: Request) -> Response:
+async def replay_attempt(request: Request) -> Response:
     """Replay an attempt, and redirect to the replay."""
     again = await request.app.state.daemon.ask(requests.replay(request.path_params["id"]))
     return RedirectResponse(f"/attempts/{again['id']}", status_code=303)
 
 
-async def repair(request: Request) -> Response:
+async def start_repair(request: Request) -> Response:
     """Start a repair with safe fixes or with a named provider."""
     form = await read_form(request)
     attempt_id = request.path_params["id"]
@@ -184,36 +188,36 @@ async def repair(request: Request) -> Response:
     return RedirectResponse(f"/repairs/{begun['id']}", status_code=303)
 
 
-async def approve(request: Request) -> Response:
+async def approve_attempt(request: Request) -> Response:
     """Approve an attempt under a library name."""
     form = await read_form(request)
     attempt_id = request.path_params["id"]
     entry = await request.app.state.daemon.ask(requests.approve(attempt_id, form.get("name", "")))
     attempt = await request.app.state.daemon.ask(requests.attempt(attempt_id))
-    details = await _details(request.app.state.daemon, attempt)
+    details = await _load_details(request.app.state.daemon, attempt)
     version = f"{entry['name']}@{entry['version']}"
     said = f"Approved as {version}. Write it to a file: assay library export {version} --out FILE"
-    return page(
+    return render_page(
         "attempt.html", title=f"Attempt {attempt_id}", attempt=attempt, course=None, said=said, **details
     )
 
 
-async def _details(daemon: ConsoleDaemon, attempt: Document) -> dict[str, Any]:
+async def _load_details(daemon: ConsoleDaemon, attempt: Document) -> dict[str, Any]:
     """Return the data of a finished attempt's page in addition to its document."""
-    submission = await submission_of(daemon, attempt)
+    submission = await load_submission(daemon, attempt)
     findings = (attempt["report"] or {}).get("findings") or []
-    texts, elsewhere = sources(submission.get("payload") or {}, findings)
+    texts, elsewhere = build_sources(submission.get("payload") or {}, findings)
     # The sort is stable, so texts without findings stay in order.
     texts.sort(key=lambda text: not text.has_findings)
     return {
-        "sent": sent_file(attempt),
+        "sent": find_submission_file(attempt),
         "cases": select_cases(((attempt["report"] or {}).get("runtime_results") or {}).get("cases") or []),
         "first": find_first_error(texts, findings),
         "errors": sum(finding["severity"] == "error" for finding in findings),
         "texts": texts[:MOST_TEXTS],
         "texts_left": len(texts[MOST_TEXTS:]),
         "elsewhere": elsewhere,
-        "used": list(used(attempt)),
+        "used": list(iter_resource_use(attempt)),
         "repairs": (await daemon.ask(requests.repairs_of(attempt["id"])))["repairs"],
         "batch_name": await _load_batch_name(daemon, attempt),
     }
@@ -236,18 +240,18 @@ def select_cases(cases: list[Document]) -> list[Document]:
     return sorted(cases, key=lambda case: bool(case["status"] == "passed"))[:MOST_CASES]
 
 
-def sent_file(attempt: Document) -> Document | None:
+def find_submission_file(attempt: Document) -> Document | None:
     """Return the bundle's entry for the submission file; None if the bundle was removed."""
     return next((each for each in attempt["artifacts"] if each["name"].startswith("submission_")), None)
 
 
-async def submission_of(daemon: ConsoleDaemon, attempt: Document) -> Mapping[str, Document]:
+async def load_submission(daemon: ConsoleDaemon, attempt: Document) -> Mapping[str, Document]:
     """Return the submission from the bundle; empty if it was removed or is too large for a page."""
-    sent = sent_file(attempt)
+    sent = find_submission_file(attempt)
     if sent is None or sent["bytes"] > SOURCE_BYTES:
         return {}
     try:
-        content = await daemon.fetch(requests.artifact(attempt["id"], sent["name"]))
+        content = await daemon.request_bytes(requests.artifact(attempt["id"], sent["name"]))
     except ClientError:  # The bundle was removed, so the page shows only the record.
         return {}
     found: Document = json.loads(content)
@@ -257,12 +261,12 @@ async def submission_of(daemon: ConsoleDaemon, attempt: Document) -> Mapping[str
 ROUTES = [
     Route("/attempts/{id}", show_attempt),
     Route("/attempts/{id}/live", follow_attempt),
-    Route("/attempts/{id}/cancel", cancel, methods=["POST"]),
-    Route("/attempts/{id}/replay", replay, methods=["POST"]),
-    Route("/attempts/{id}/repair", repair, methods=["POST"]),
-    Route("/attempts/{id}/approve", approve, methods=["POST"]),
-    Route("/attempts/{id}/bundle", download),
+    Route("/attempts/{id}/cancel", cancel_attempt, methods=["POST"]),
+    Route("/attempts/{id}/replay", replay_attempt, methods=["POST"]),
+    Route("/attempts/{id}/repair", start_repair, methods=["POST"]),
+    Route("/attempts/{id}/approve", approve_attempt, methods=["POST"]),
+    Route("/attempts/{id}/bundle", download_files),
     Route("/attempts/{id}/retry-context", download_retry_context),
     Route("/attempts/{id}/sources/{name:path}", download_source),
-    Route("/attempts/{id}/files/{name:path}", download),
+    Route("/attempts/{id}/files/{name:path}", download_files),
 ]

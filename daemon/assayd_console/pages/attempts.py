@@ -17,8 +17,8 @@ from starlette.routing import Route
 from assayd.errors import RequestError
 from assayd_client import ClientError, Document, StreamEvent, requests
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.live import LivePage, Tell, follow
-from assayd_console.rendering import fragment, page
+from assayd_console.live import LivePage, Tell, follow_events
+from assayd_console.rendering import render_fragment, render_page
 
 NAMES = ("state", "verdict", "kind", "rule", "cause", "batch", "label", "since", "uid", "id_prefix")
 STATES = ("queued", "checking", "leasing", "running", "judging", "finished")
@@ -48,7 +48,7 @@ class AttemptFilters:
         }
         given["label"] = self.typed["label"].split()
         given["id_prefix"] = self.typed["id_prefix"].upper() or None
-        given["since"] = since(self.typed["since"], now or datetime.now(UTC))
+        given["since"] = parse_since(self.typed["since"], now or datetime.now(UTC))
         given["cursor"] = self.cursor
         return given
 
@@ -64,7 +64,7 @@ def parse_filters(query: QueryParams) -> AttemptFilters:
     return AttemptFilters(typed=typed, cursor=query.get("cursor"))
 
 
-def since(text: str, now: datetime) -> str | None:
+def parse_since(text: str, now: datetime) -> str | None:
     """Return a time for the API: ``30m``, ``24h`` and ``7d`` count back from now; other values are dates.
 
     Raises: RequestError ``invalid``.
@@ -96,7 +96,7 @@ async def list_attempts(request: Request) -> Response:
         if not error.field:
             raise
         refusal = error
-    return page(
+    return render_page(
         "attempts.html",
         status=200 if refusal is None else 422,
         refusal=refusal,
@@ -125,9 +125,9 @@ async def follow_attempts(request: Request) -> Response:
             if stale[0]:
                 stale[0] = False
                 found = await _load_page(daemon, filters)
-                await tell("rows", fragment("_rows.html", attempts=found["attempts"]))
+                await tell("rows", render_fragment("_rows.html", attempts=found["attempts"]))
 
-        await follow(daemon.events(requests.all_events()), note, show, pause_s=1.0)
+        await follow_events(daemon.events(requests.all_events()), note, show, pause_s=1.0)
 
     return LivePage(produce)
 

@@ -23,14 +23,14 @@ from starlette.routing import Route
 
 from assayd.errors import RequestError
 from assayd_client import Document, NotFound, StreamEvent, requests
-from assayd_client.cli.evaluate import TASK_LABEL, pass_at
+from assayd_client.cli.evaluate import TASK_LABEL, estimate_pass_at_k
 from assayd_client.cli.reports import JunitWriter, SarifWriter
 from assayd_console import charts
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.live import LivePage, Tell, follow
-from assayd_console.pages.attempt import sent_file
+from assayd_console.live import LivePage, Tell, follow_events
+from assayd_console.pages.attempt import find_submission_file
 from assayd_console.pages.now import build_count_bars
-from assayd_console.rendering import chart_response, fragment, page
+from assayd_console.rendering import build_chart_response, render_fragment, render_page
 
 PAGE = 20
 ATTEMPTS = 100
@@ -51,13 +51,15 @@ async def list_batches(request: Request) -> Response:
     """Show a page of batches."""
     daemon: ConsoleDaemon = request.app.state.daemon
     found = await daemon.ask(requests.batches(cursor=request.query_params.get("cursor"), limit=PAGE))
-    return page("batches.html", title="Batches", batches=found["batches"], next_cursor=found["next_cursor"])
+    return render_page(
+        "batches.html", title="Batches", batches=found["batches"], next_cursor=found["next_cursor"]
+    )
 
 
 async def show_batch(request: Request) -> Response:
     """Show one batch; the slow parts of its page are loaded afterwards."""
     values = await _load_batch(request)
-    return page("batch.html", title=f"Batch {values['batch']['name']}", **values)
+    return render_page("batch.html", title=f"Batch {values['batch']['name']}", **values)
 
 
 async def _load_batch(request: Request) -> dict[str, Any]:
@@ -69,11 +71,11 @@ async def _load_batch(request: Request) -> dict[str, Any]:
         "after": request.query_params.get("after", "0"),
         "missing": missing if _LINES.fullmatch(missing := request.query_params.get("missing", "")) else "",
         "own": batch["peer"]["uid"] == os.geteuid(),
-        "seconds": _duration_s(batch),
+        "seconds": _compute_duration_s(batch),
     }
 
 
-def _duration_s(batch: Document) -> float | None:
+def _compute_duration_s(batch: Document) -> float | None:
     """Return the duration of a batch in seconds; None if the batch hasn't ended."""
     if batch["finished_at"] is None:
         return None
@@ -84,7 +86,7 @@ def _duration_s(batch: Document) -> float | None:
 async def show_details(request: Request) -> Response:
     """Show a batch's results: the reasons of failures, the slowest items, and a cell for each item."""
     batch, first, summary, items = await _load_details(request)
-    return page(
+    return render_page(
         "_batch_details.html",
         batch=batch,
         summary=summary,
@@ -95,7 +97,7 @@ async def show_details(request: Request) -> Response:
         first=first,
         lines={item["attempt_id"]: item["line"] for item in items["items"]},
         tasks=(tasks := await _load_tasks(request.app.state.daemon, batch)),
-        pass_at_1=pass_at(tasks, 1),
+        pass_at_1=estimate_pass_at_k(tasks, 1),
     )
 
 
@@ -130,7 +132,7 @@ async def download_picture(request: Request) -> Response:
     pictures = _draw_pictures(batch, summary, items["items"])
     if not pictures.get(name):
         raise HTTPException(404, "the chart doesn't exist or has no data")
-    return chart_response(pictures[name], f"{batch['name']}-{name}", request.query_params)
+    return build_chart_response(pictures[name], f"{batch['name']}-{name}", request.query_params)
 
 
 async def _load_details(request: Request) -> tuple[Document, int, Document, Document]:
@@ -149,9 +151,9 @@ def _draw_pictures(batch: Document, summary: Document, items: list[Document]) ->
     rules = build_count_bars(summary["rules"], MOST_BARS, f"{address}&rule=")
     causes = build_count_bars(summary["causes"], MOST_BARS, f"{address}&cause=")
     return {
-        "items": charts.grid(map(_build_cell, items), title="One cell per item"),
-        "rules": charts.bars(rules, title="Attempts by rule", of=summary["verdicts"].get("failed", 0)),
-        "causes": charts.bars(causes, title="Attempts by cause"),
+        "items": charts.draw_grid(map(_build_cell, items), title="One cell per item"),
+        "rules": charts.draw_bars(rules, title="Attempts by rule", of=summary["verdicts"].get("failed", 0)),
+        "causes": charts.draw_bars(causes, title="Attempts by cause"),
     }
 
 
@@ -222,23 +224,23 @@ async def follow_batch(request: Request) -> Response:
             if last:
                 counts = {key: number for key, number in last[0].items() if key != "state"}
                 shown = {"state": last[0]["state"], "counts": counts, "name": name}
-                await tell("progress", fragment("_batch_progress.html", batch=shown))
+                await tell("progress", render_fragment("_batch_progress.html", batch=shown))
 
-        await follow(daemon.events(requests.batch_events(name)), note, show)
-        await tell("finished", fragment("_batch.html", **await _load_batch(request)))
+        await follow_events(daemon.events(requests.batch_events(name)), note, show)
+        await tell("finished", render_fragment("_batch.html", **await _load_batch(request)))
         await tell("end", "")
 
     return LivePage(produce)
 
 
-async def cancel(request: Request) -> Response:
+async def cancel_batch(request: Request) -> Response:
     """Cancel a batch."""
     name = request.path_params["name"]
     await request.app.state.daemon.ask(requests.cancel_batch(name))
     return RedirectResponse(f"/batches/{name}", status_code=303)
 
 
-async def resume(request: Request) -> Response:
+async def resume_batch(request: Request) -> Response:
     """Submit the missing lines of a batch, and redirect to the batch's page."""
     if request.headers.get("content-type", "") != "application/x-ndjson":
         raise RequestError("invalid", "send a batch as application/x-ndjson lines")
@@ -268,22 +270,26 @@ async def run_again(request: Request) -> Response:
     # A second click makes another batch: with the same name, it would continue the first one.
     name = f"{batch['name'][:NAME_CHARS]}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{token_hex(3)}"
     missing: list[int] = []
-    lines = _failed_lines(daemon, batch, missing)
+    lines = _iter_failed_lines(daemon, batch, missing)
     begun = await daemon.ask(requests.send_batch(lines, name=name, concurrency=batch["concurrency"]))
     query = f"?missing={','.join(map(str, missing[:MOST_MISSING]))}" if missing else ""
     return RedirectResponse(f"/batches/{begun['id']}{query}", status_code=303)
 
 
-async def _failed_lines(daemon: ConsoleDaemon, batch: Document, missing: list[int]) -> AsyncIterator[bytes]:
+async def _iter_failed_lines(
+    daemon: ConsoleDaemon, batch: Document, missing: list[int]
+) -> AsyncIterator[bytes]:
     """Yield the stored submissions of items that didn't pass; add the others' lines to `missing`."""
     async for item in daemon.lines(requests.batch_results(batch["id"])):
         if item["verdict"] not in {"failed", "error"} or item["error"] is not None:
             continue
         attempt = item["attempt"] or {"artifacts": ()}
-        sent = sent_file(attempt)
+        sent = find_submission_file(attempt)
         with suppress(NotFound):  # its bundle was removed meanwhile
             if sent is not None:
-                yield (await daemon.fetch(requests.artifact(attempt["id"], sent["name"]))).strip() + b"\n"
+                yield (
+                    await daemon.request_bytes(requests.artifact(attempt["id"], sent["name"]))
+                ).strip() + b"\n"
                 continue
         missing.append(item["line"])
 
@@ -339,7 +345,7 @@ def _escape_formula(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value[:1] in FORMULA_BEGINS else value
 
 
-async def download(request: Request) -> Response:
+async def download_results(request: Request) -> Response:
     """Send the results of a batch one item at a time."""
     daemon: ConsoleDaemon = request.app.state.daemon
     name, form = request.path_params["name"], request.path_params["form"]
@@ -366,11 +372,11 @@ async def _write_items(
     with make(file) as writer:
         async for item in items:
             writer.add(item)
-            yield _take_text(file)
-    yield _take_text(file)
+            yield _drain_text(file)
+    yield _drain_text(file)
 
 
-def _take_text(file: io.StringIO) -> str:
+def _drain_text(file: io.StringIO) -> str:
     text = file.getvalue()
     file.seek(0)
     file.truncate()
@@ -383,8 +389,8 @@ ROUTES = [
     Route("/batches/{name}/details", show_details),
     Route("/batches/{name}/{picture}.svg", download_picture),
     Route("/batches/{name}/live", follow_batch),
-    Route("/batches/{name}/cancel", cancel, methods=["POST"]),
-    Route("/batches/{name}/resume", resume, methods=["POST"]),
+    Route("/batches/{name}/cancel", cancel_batch, methods=["POST"]),
+    Route("/batches/{name}/resume", resume_batch, methods=["POST"]),
     Route("/batches/{name}/run-again", run_again, methods=["POST"]),
-    Route("/batches/{name}/results.{form}", download),
+    Route("/batches/{name}/results.{form}", download_results),
 ]

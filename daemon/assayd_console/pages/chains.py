@@ -14,14 +14,14 @@ from starlette.routing import Route
 
 from assayd.documents import submission_diff
 from assayd_client import Document, NotFound, StreamEvent, requests
-from assayd_client.cli.repair import failed_lines
+from assayd_client.cli.repair import iter_failure_lines
 from assayd_client.requests import ClientRequest
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.fields import read_form
-from assayd_console.live import LivePage, Tell, follow
-from assayd_console.pages.attempt import submission_of
-from assayd_console.rendering import fragment, page
-from assayd_console.sources import ShownSource, sources
+from assayd_console.live import LivePage, Tell, follow_events
+from assayd_console.pages.attempt import load_submission
+from assayd_console.rendering import render_fragment, render_page
+from assayd_console.sources import ShownSource, build_sources
 
 PAGE = 20
 MOST_DIFF_LINES = 400
@@ -47,7 +47,7 @@ def parse_diff(diff: str) -> list[DiffLine]:
     return shown
 
 
-def steps_of(chain: Document, last: str | None = None) -> Iterator[dict[str, object]]:
+def iter_steps(chain: Document, last: str | None = None) -> Iterator[dict[str, object]]:
     """Yield each answer of a chain with its changes and failure; `last` is the last answer's failure."""
     before = None
     answers = chain["attempts"]
@@ -57,7 +57,7 @@ def steps_of(chain: Document, last: str | None = None) -> Iterator[dict[str, obj
         if diff is None and before is not None and not answer["duplicate"]:
             diff = submission_diff(before, answer["patched_code"])
         before = answer["patched_code"]
-        failed = list(failed_lines(context)) if context else ()
+        failed = list(iter_failure_lines(context)) if context else ()
         yield {"answer": answer, "diff": parse_diff(diff or ""), "same": diff == "", "failed": failed}
 
 
@@ -100,7 +100,7 @@ class ChainPage:
             return requests.repair_step(self.id, number)
         return requests.generation_step(self.id, number)
 
-    def cancel(self) -> ClientRequest[Any]:
+    def cancel_request(self) -> ClientRequest[Any]:
         """Return the request that cancels the chain."""
         return (
             requests.cancel_repair(self.id) if self.sort == "repairs" else requests.cancel_generation(self.id)
@@ -113,7 +113,9 @@ async def list_chains(request: Request) -> Response:
     query = request.query_params
     repairs = await daemon.ask(requests.repairs(cursor=query.get("repairs"), limit=PAGE))
     generations = await daemon.ask(requests.generations(cursor=query.get("generations"), limit=PAGE))
-    return page("chains.html", title="Repairs and generations", repairs=repairs, generations=generations)
+    return render_page(
+        "chains.html", title="Repairs and generations", repairs=repairs, generations=generations
+    )
 
 
 def _parse_chain(request: Request) -> ChainPage:
@@ -122,7 +124,7 @@ def _parse_chain(request: Request) -> ChainPage:
 
 async def show_chain(request: Request) -> Response:
     """Show one running or finished chain."""
-    return page("chain.html", **await _load_values(request.app.state.daemon, _parse_chain(request)))
+    return render_page("chain.html", **await _load_values(request.app.state.daemon, _parse_chain(request)))
 
 
 async def _load_values(daemon: ConsoleDaemon, named: ChainPage) -> dict[str, Any]:
@@ -130,13 +132,13 @@ async def _load_values(daemon: ConsoleDaemon, named: ChainPage) -> dict[str, Any
     last = await _load_last_attempt(daemon, chain)
     texts: list[ShownSource] = []
     if last is not None and last["verdict"] == "validated":
-        texts, _ = sources((await submission_of(daemon, last)).get("payload") or {}, ())
+        texts, _ = build_sources((await load_submission(daemon, last)).get("payload") or {}, ())
     failed = (last["report"] or {}).get("retry_context") if last is not None else None
     return {
         "title": named.name,
         "named": named,
         "chain": chain,
-        "steps": await asyncio.to_thread(list, steps_of(chain, failed)),
+        "steps": await asyncio.to_thread(list, iter_steps(chain, failed)),
         "texts": texts,
     }
 
@@ -158,9 +160,9 @@ async def follow_chain(request: Request) -> Response:
 
     async def produce(tell: Tell) -> None:
         async def show() -> None:
-            await tell("progress", fragment("_chain.html", **await _load_values(daemon, named)))
+            await tell("progress", render_fragment("_chain.html", **await _load_values(daemon, named)))
 
-        await follow(daemon.events(named.events()), lambda _: None, show)
+        await follow_events(daemon.events(named.events()), lambda _: None, show)
         await tell("end", "")
 
     return LivePage(produce)
@@ -170,17 +172,17 @@ async def show_step(request: Request) -> Response:
     """Show the complete prompt and answer of one step."""
     named, number = _parse_chain(request), request.path_params["number"]
     step = await request.app.state.daemon.ask(named.step(number))
-    return page("step.html", title=f"{named.name}, answer {number}", named=named, step=step)
+    return render_page("step.html", title=f"{named.name}, answer {number}", named=named, step=step)
 
 
-async def cancel(request: Request) -> Response:
+async def cancel_chain(request: Request) -> Response:
     """Cancel a chain."""
     named = _parse_chain(request)
-    await request.app.state.daemon.ask(named.cancel())
+    await request.app.state.daemon.ask(named.cancel_request())
     return RedirectResponse(f"/{named.sort}/{named.id}", status_code=303)
 
 
-async def hint(request: Request) -> Response:
+async def send_hint(request: Request) -> Response:
     """Try again with a user's hint: a generation continues, whereas a repair starts again."""
     daemon: ConsoleDaemon = request.app.state.daemon
     named, form = _parse_chain(request), await read_form(request)
@@ -194,7 +196,7 @@ async def hint(request: Request) -> Response:
     return RedirectResponse(f"/repairs/{again['id']}", status_code=303)
 
 
-async def approve(request: Request) -> Response:
+async def approve_generation(request: Request) -> Response:
     """Approve the result of a generation."""
     named, form = _parse_chain(request), await read_form(request)
     entry = await request.app.state.daemon.ask(requests.approve_generation(named.id, form.get("name", "")))
@@ -217,10 +219,10 @@ ROUTES = [
             ("", show_chain, "GET"),
             ("/live", follow_chain, "GET"),
             ("/steps/{number:int}", show_step, "GET"),
-            ("/cancel", cancel, "POST"),
-            ("/hint", hint, "POST"),
+            ("/cancel", cancel_chain, "POST"),
+            ("/hint", send_hint, "POST"),
         )
     ),
-    Route("/generations/{id}/approve", approve, methods=["POST"]),
+    Route("/generations/{id}/approve", approve_generation, methods=["POST"]),
     Route("/repairs/{id}/accept-fallback", accept_fallback, methods=["POST"]),
 ]

@@ -11,9 +11,9 @@ from starlette.routing import Route
 from assayd.errors import AssaydError, RequestError
 from assayd_client import ClientError, Document, requests
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.fields import FormField, fields_of, read_form, value_of
+from assayd_console.fields import FormField, build_fields, parse_form, read_form
 from assayd_console.pages.submit import find_kind
-from assayd_console.rendering import page
+from assayd_console.rendering import render_page
 
 NO_CONTEXT: Document = {"properties": {}}
 ANSWERS = {"properties": {"max_attempts": {"type": "integer", "description": "Answers, at most 10."}}}
@@ -25,7 +25,7 @@ async def show_form(request: Request) -> Response:
     return await _render_form(daemon, await find_kind(daemon, request.query_params.get("kind", "")), {})
 
 
-async def generate(request: Request) -> Response:
+async def start_generation(request: Request) -> Response:
     """Start a generation and redirect to its page; in case of errors, show them next to their fields."""
     daemon: ConsoleDaemon = request.app.state.daemon
     typed = await read_form(request)
@@ -45,26 +45,26 @@ def parse_generation(kind: Document, typed: Mapping[str, str]) -> Document:
     return {
         "kind": kind["kind"],
         "intent": typed.get("intent", ""),
-        "context": value_of(kind["context_schema"] or NO_CONTEXT, typed, "context"),
+        "context": parse_form(kind["context_schema"] or NO_CONTEXT, typed, "context"),
         "provider": typed.get("provider") or None,
-        **value_of(ANSWERS, typed, "limit"),
+        **parse_form(ANSWERS, typed, "limit"),
     }
 
 
 async def _render_form(
     daemon: ConsoleDaemon, kind: Document, typed: Mapping[str, str], refusal: AssaydError | None = None
 ) -> Response:
-    fields: list[FormField] = fields_of(kind["context_schema"] or NO_CONTEXT, typed, "context")
-    return page(
+    fields: list[FormField] = build_fields(kind["context_schema"] or NO_CONTEXT, typed, "context")
+    return render_page(
         "generate.html",
         status=200 if refusal is None else 422,
         title="Generate",
         kind=kind,
         kinds=[each["kind"] for each in await daemon.kinds()],
-        fields=fields + fields_of(ANSWERS, typed, "limit"),
+        fields=fields + build_fields(ANSWERS, typed, "limit"),
         typed=typed,
         refusal=refusal,
     )
 
 
-ROUTES = [Route("/generate", show_form), Route("/generate", generate, methods=["POST"])]
+ROUTES = [Route("/generate", show_form), Route("/generate", start_generation, methods=["POST"])]

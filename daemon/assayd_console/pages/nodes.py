@@ -9,7 +9,7 @@ from starlette.routing import Route
 from assayd_client import ClientError, requests
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.fields import read_form
-from assayd_console.rendering import page
+from assayd_console.rendering import render_page
 
 BADGES = {"ready": "ok", "draining": "warn", "not_ready": "fail", "lost": "fail"}
 
@@ -26,17 +26,17 @@ async def has_nodes(daemon: ConsoleDaemon) -> bool:
 async def list_nodes(request: Request) -> Response:
     """Show all nodes."""
     found = (await request.app.state.daemon.ask(requests.nodes()))["nodes"]
-    return page("nodes.html", title="Nodes", nodes=found, badges=BADGES)
+    return render_page("nodes.html", title="Nodes", nodes=found, badges=BADGES)
 
 
-async def drain(request: Request) -> Response:
+async def drain_node(request: Request) -> Response:
     """Drain a node, so that it accepts no further runs."""
     await read_form(request)
     await request.app.state.daemon.ask(requests.drain_node(request.path_params["name"]))
     return RedirectResponse("/nodes", status_code=303)
 
 
-async def resume(request: Request) -> Response:
+async def resume_node(request: Request) -> Response:
     """Resume a drained node."""
     await read_form(request)
     await request.app.state.daemon.ask(requests.resume_node(request.path_params["name"]))
@@ -45,6 +45,6 @@ async def resume(request: Request) -> Response:
 
 ROUTES = [
     Route("/nodes", list_nodes),
-    Route("/nodes/{name}/drain", drain, methods=["POST"]),
-    Route("/nodes/{name}/resume", resume, methods=["POST"]),
+    Route("/nodes/{name}/drain", drain_node, methods=["POST"]),
+    Route("/nodes/{name}/resume", resume_node, methods=["POST"]),
 ]

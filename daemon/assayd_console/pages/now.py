@@ -13,12 +13,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assayd_client import ClientError, Document, requests
-from assayd_client.cli.sample import MetricsSample, Span
+from assayd_client.cli.sample import MetricsSample, SampleSpan
 from assayd_console import charts
 from assayd_console.charts import ChartBar
-from assayd_console.daemon import EVERY_S, ConsoleDaemon, DaemonSampler, Look
+from assayd_console.daemon import EVERY_S, ConsoleDaemon, DaemonSample, DaemonSampler
 from assayd_console.live import LivePage, Tell
-from assayd_console.rendering import fragment, page
+from assayd_console.rendering import render_fragment, render_page
 from assayd_console.shown import took
 
 STEPS = ("queued", "static", "lease", "run", "report", "total")
@@ -29,7 +29,7 @@ MOST_BARS = 8
 
 async def show_now(request: Request) -> Response:
     """Show the daemon's state."""
-    return page("now.html", title="Now", **await _load_page_values(request))
+    return render_page("now.html", title="Now", **await _load_page_values(request))
 
 
 async def follow_now(request: Request) -> Response:
@@ -37,7 +37,7 @@ async def follow_now(request: Request) -> Response:
 
     async def produce(tell: Tell) -> None:
         while True:
-            await tell("now", fragment("_now.html", **await _load_page_values(request)))
+            await tell("now", render_fragment("_now.html", **await _load_page_values(request)))
             await asyncio.sleep(EVERY_S)
 
     return LivePage(produce)
@@ -47,17 +47,17 @@ async def _load_page_values(request: Request) -> dict[str, Any]:
     """Return the daemon's metrics, or if it doesn't answer, the reason and the time of its last answer."""
     pulse: DaemonSampler = request.app.state.pulse
     try:
-        return await _build_values(request, await pulse.look())
+        return await _build_values(request, await pulse.get_sample())
     except ClientError as error:
         return {"since": pulse.answered_at, "error": error}
 
 
-async def _build_values(request: Request, look: Look) -> dict[str, Any]:
+async def _build_values(request: Request, look: DaemonSample) -> dict[str, Any]:
     seen, now = look.span, look.span.now
-    rates = seen.rates_by("assayd_attempts_total", "verdict")
-    leases = now.by("assayd_leases_total", "start")
-    errors = seen.per_s("assayd_engine_errors_total")
-    busy = sum(now.by("assayd_attempts_under_way", "state").values())
+    rates = seen.compute_rates_by_label("assayd_attempts_total", "verdict")
+    leases = now.sum_by_label("assayd_leases_total", "start")
+    errors = seen.compute_rate("assayd_engine_errors_total")
+    busy = sum(now.sum_by_label("assayd_attempts_under_way", "state").values())
     engine = next((dict(key) for key in now.values.get("assayd_engine_info", {})), {})
     return {
         "at": look.at,
@@ -67,24 +67,24 @@ async def _build_values(request: Request, look: Look) -> dict[str, Any]:
         "seconds": seen.seconds,
         "queue": now.total("assayd_queue_depth"),
         "queue_bytes": now.total("assayd_queue_bytes"),
-        "under_way": now.by("assayd_attempts_under_way", "state"),
-        "containers": now.by("assayd_containers", "state"),
+        "under_way": now.sum_by_label("assayd_attempts_under_way", "state"),
+        "containers": now.sum_by_label("assayd_containers", "state"),
         "pools": sorted(_list_pools(now)),
-        "refills": now.by("assayd_refill_seconds", "pool_key"),
+        "refills": now.sum_by_label("assayd_refill_seconds", "pool_key"),
         "warm": leases.get("warm", 0.0) / sum(leases.values()) if sum(leases.values()) else None,
         "engine": engine,
-        "engine_calls": seen.per_s("assayd_engine_call_duration_seconds_count"),
+        "engine_calls": seen.compute_rate("assayd_engine_call_duration_seconds_count"),
         "engine_errors": errors,
         "memory": now.total("assayd_process_resident_memory_bytes"),
-        "processor": seen.per_s("assayd_process_cpu_seconds_total"),
+        "processor": seen.compute_rate("assayd_process_cpu_seconds_total"),
         "disk_free": now.total("assayd_disk_free_bytes"),
         "disk_size": now.total("assayd_disk_size_bytes"),
-        "latencies": list(_step_latencies(seen)),
+        "latencies": list(_iter_step_latencies(seen)),
         "hour": look.hour,
-        "hour_picture": charts.stacked(
+        "hour_picture": charts.draw_stacked_columns(
             fill_buckets(look.hour, look.at, 3600), title="Verdicts of the last hour"
         ),
-        "causes": charts.bars(
+        "causes": charts.draw_bars(
             build_count_bars(look.hour["causes"], MOST_BARS, "/attempts?since=1h&cause="),
             title="Causes of the last hour",
         ),
@@ -104,21 +104,21 @@ async def _load_running_attempts(daemon: ConsoleDaemon) -> list[Document]:
     return [attempt for found in pages for attempt in found["attempts"]][:MOST_SHOWN]
 
 
-def _step_latencies(seen: Span) -> Iterator[tuple[str, str, str]]:
+def _iter_step_latencies(seen: SampleSpan) -> Iterator[tuple[str, str, str]]:
     """Yield the p50 and p95 of each step since the previous sample, or since startup without new data."""
-    start = Span(now=seen.now, before=type(seen.now)(taken_s=0.0), seconds=1.0)
+    start = SampleSpan(now=seen.now, before=type(seen.now)(taken_s=0.0), seconds=1.0)
     for step in STEPS:
         of = next(
             (
                 each
                 for each in (seen, start)
-                if each.quantile_s(0.5, "assayd_attempt_duration_seconds", stage=step) is not None
+                if each.estimate_quantile_s(0.5, "assayd_attempt_duration_seconds", stage=step) is not None
             ),
             None,
         )
         if of is not None:
             half, most = (
-                of.quantile_s(share, "assayd_attempt_duration_seconds", stage=step) or 0.0
+                of.estimate_quantile_s(share, "assayd_attempt_duration_seconds", stage=step) or 0.0
                 for share in (0.5, 0.95)
             )
             yield step, took(half * 1000), took(most * 1000)

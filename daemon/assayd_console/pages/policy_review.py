@@ -10,9 +10,9 @@ from starlette.routing import Route
 
 from assayd.errors import RequestError
 from assayd_client import Document, requests
-from assayd_client.cli.policy import review_query
+from assayd_client.cli.policy import build_review_query
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.rendering import page
+from assayd_console.rendering import render_page
 
 USUAL = "7d"
 """The default period."""
@@ -25,10 +25,10 @@ async def review_policy(request: Request) -> Response:
     typed = {name: request.query_params.get(name, "").strip() for name in ("since", "batch", "label")}
     typed["since"] = typed["since"] or USUAL
     labels = [typed["label"]] if typed["label"] else []
-    wanted = review_query(typed["since"], typed["batch"] or None, labels, None)
+    wanted = build_review_query(typed["since"], typed["batch"] or None, labels, None)
     trial = await _run_trial(daemon, policy["name"], wanted)
     found = await daemon.ask(requests.suggest_policy(policy["name"], **wanted))
-    return page(
+    return render_page(
         "policy_review.html",
         title=f"Review of policy {policy['name']}",
         policy=policy,

@@ -13,13 +13,13 @@ from starlette.routing import Route
 from assayd.errors import RequestError
 from assayd.model.policy import ImportPolicy, SubmoduleRule
 from assayd_client import Document, requests, wing_requests
-from assayd_client.cli.listing import policy_values
-from assayd_client.cli.policy import explain
+from assayd_client.cli.listing import iter_policy_values
+from assayd_client.cli.policy import explain_access
 from assayd_console import charts
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.fields import read_form
-from assayd_console.rendering import page
-from assayd_console.sources import sources
+from assayd_console.rendering import render_page
+from assayd_console.sources import build_sources
 
 PAGE = 100
 RUNS = 10
@@ -32,7 +32,9 @@ TIGHTENED = ("resources.", "imports.", "network.")
 async def list_policies(request: Request) -> Response:
     """Show all profiles."""
     found = (await request.app.state.daemon.ask(requests.policies()))["policies"]
-    return page("policies.html", title="Policies", policies=sorted(found, key=lambda each: str(each["name"])))
+    return render_page(
+        "policies.html", title="Policies", policies=sorted(found, key=lambda each: str(each["name"]))
+    )
 
 
 async def show_policy(request: Request) -> Response:
@@ -40,11 +42,11 @@ async def show_policy(request: Request) -> Response:
     daemon: ConsoleDaemon = request.app.state.daemon
     policy = await daemon.ask(requests.policy(request.path_params["name"]))
     url, module = (request.query_params.get(name, "").strip() for name in ("url", "module"))
-    return page(
+    return render_page(
         "policy.html",
         title=f"Policy {policy['name']}",
         policy=policy,
-        rows=[(*row, row[0].startswith(TIGHTENED)) for row in policy_values(policy)],
+        rows=[(*row, row[0].startswith(TIGHTENED)) for row in iter_policy_values(policy)],
         url=url,
         module=module,
         said=_explain_url(policy, url) if url else None,
@@ -54,7 +56,7 @@ async def show_policy(request: Request) -> Response:
 
 def _explain_url(policy: Document, url: str) -> tuple[bool, str]:
     try:
-        return explain(policy, url, "GET")
+        return explain_access(policy, url, "GET")
     except RequestError as error:
         return False, error.message
 
@@ -81,7 +83,9 @@ async def list_library(request: Request) -> Response:
     """Show the newest version of each name in the library."""
     cursor = request.query_params.get("cursor")
     found = await request.app.state.daemon.ask(requests.library(cursor=cursor, limit=PAGE))
-    return page("library.html", title="Library", entries=found["entries"], next_cursor=found["next_cursor"])
+    return render_page(
+        "library.html", title="Library", entries=found["entries"], next_cursor=found["next_cursor"]
+    )
 
 
 async def show_entry(request: Request) -> Response:
@@ -96,8 +100,8 @@ async def show_entry(request: Request) -> Response:
         pipeline_runs = (await daemon.ask(wing_requests.pipeline_runs(name, limit=PIPELINE_RUNS)))["runs"]
     label = f"applied={entry['name']}/{entry['version']}"
     runs = await daemon.ask(requests.attempts(label=[label], limit=RUNS))
-    texts, _ = sources((entry["submission"] or {}).get("payload") or {}, ())
-    return page(
+    texts, _ = build_sources((entry["submission"] or {}).get("payload") or {}, ())
+    return render_page(
         "entry.html",
         title=f"{name}, version {version}",
         entry=entry,
@@ -122,20 +126,20 @@ def _draw_rows_by_run(runs: list[Document]) -> list[tuple[str, Markup]]:
     found = []
     for name in names:
         columns = [(verdict, rows.get(name), at) for (verdict, at), rows in zip(marked, counts, strict=True)]
-        found.append((name, charts.columns(columns[::-1], title=f"Rows of {name} by run")))
+        found.append((name, charts.draw_run_columns(columns[::-1], title=f"Rows of {name} by run")))
     return found
 
 
 async def show_doctor(request: Request) -> Response:
     """Show the available checks, which start only at the user's request, because they need containers."""
-    return page("doctor.html", title="Doctor", checks=None)
+    return render_page("doctor.html", title="Doctor", checks=None)
 
 
-async def examine(request: Request) -> Response:
+async def run_health_checks(request: Request) -> Response:
     """Run the health checks, and show their results."""
     await read_form(request)
     found = await request.app.state.daemon.ask(requests.doctor())
-    return page("doctor.html", title="Doctor", checks=found["checks"], age_ms=found["age_ms"])
+    return render_page("doctor.html", title="Doctor", checks=found["checks"], age_ms=found["age_ms"])
 
 
 ROUTES = [
@@ -145,5 +149,5 @@ ROUTES = [
     Route("/library/{name}", show_entry),
     Route("/library/{name}/{version:int}", show_entry),
     Route("/doctor", show_doctor),
-    Route("/doctor", examine, methods=["POST"]),
+    Route("/doctor", run_health_checks, methods=["POST"]),
 ]

@@ -14,11 +14,11 @@ from assayd.errors import AssaydError, RequestError
 from assayd_client import ClientError, Document, requests
 from assayd_client.cli.submitting import parse_settings
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.fields import fields_of, read_form, typed_of, value_of
-from assayd_console.pages.attempt import submission_of
-from assayd_console.rendering import page
+from assayd_console.fields import build_fields, build_typed_values, parse_form, read_form
+from assayd_console.pages.attempt import load_submission
+from assayd_console.rendering import render_page
 from assayd_console.shown import format_labels
-from assayd_console.sources import find_first_error, sources
+from assayd_console.sources import build_sources, find_first_error
 
 LIMITS = Resources.model_json_schema()
 LIMITS_AT = "overrides.resources"
@@ -30,10 +30,10 @@ def read_submission(kind: Document, typed: Mapping[str, str]) -> Document:
     Raises: RequestError ``invalid``, with the name of the field.
     """
     overrides = parse_settings(typed.get("overrides", "").split(), "overrides")
-    limits = value_of(LIMITS, typed, LIMITS_AT)
+    limits = parse_form(LIMITS, typed, LIMITS_AT)
     submission: Document = {
         "kind": kind["kind"],
-        "payload": value_of(kind["payload_schema"], typed),
+        "payload": parse_form(kind["payload_schema"], typed),
         "labels": _parse_labels(typed.get("labels", "")),
         "overrides": overrides | ({"resources": limits} if limits else {}),
     }
@@ -54,15 +54,15 @@ async def show_form(request: Request) -> Response:
     parent, first = request.query_params.get("parent"), None
     if parent is None:
         kind = await find_kind(daemon, request.query_params.get("kind", ""))
-        example = typed_of(kind["payload_schema"], kind["example"] or {})
+        example = build_typed_values(kind["payload_schema"], kind["example"] or {})
         typed = {name: text.lstrip("\n") for name, text in example.items()}
     else:
         attempt = await daemon.ask(requests.attempt(parent))
         kind = await find_kind(daemon, attempt["kind"])
-        submission = await submission_of(daemon, attempt)
+        submission = await load_submission(daemon, attempt)
         typed = _refill_form(kind, attempt["id"], submission)
         findings = (attempt["report"] or {}).get("findings") or []
-        texts, _ = sources(submission["payload"], findings)
+        texts, _ = build_sources(submission["payload"], findings)
         first = find_first_error(texts, findings)
     return await _render_form(daemon, kind, typed, first=first)
 
@@ -77,8 +77,8 @@ def _refill_form(kind: Document, attempt_id: str, submission: Mapping[str, Docum
     limits = overrides.pop("resources", None) or {}
     words = [f"{name}={json.dumps(value, separators=(',', ':'))}" for name, value in overrides.items()]
     return {
-        **typed_of(kind["payload_schema"], submission["payload"]),
-        **typed_of(LIMITS, limits, LIMITS_AT),
+        **build_typed_values(kind["payload_schema"], submission["payload"]),
+        **build_typed_values(LIMITS, limits, LIMITS_AT),
         "parent_id": attempt_id,
         "policy": str(submission.get("policy") or ""),
         "labels": format_labels(submission.get("labels") or {}),
@@ -87,7 +87,7 @@ def _refill_form(kind: Document, attempt_id: str, submission: Mapping[str, Docum
     }
 
 
-async def submit(request: Request) -> Response:
+async def submit_form(request: Request) -> Response:
     """Submit a form and redirect to its attempt; in case of errors, show them next to their fields."""
     daemon: ConsoleDaemon = request.app.state.daemon
     typed = await read_form(request)
@@ -109,14 +109,14 @@ async def _render_form(
 ) -> Response:
     policies = (await daemon.ask(requests.policies()))["policies"]
     chosen = typed.get("policy") or kind["default_policy"]
-    return page(
+    return render_page(
         "submit.html",
         status=200 if refusal is None else 422,
         title="Edit and submit again" if typed.get("parent_id") else "Submit",
         kind=kind,
         kinds=[each["kind"] for each in await daemon.kinds()],
-        fields=fields_of(kind["payload_schema"], typed),
-        limits=fields_of(LIMITS, typed, LIMITS_AT),
+        fields=build_fields(kind["payload_schema"], typed),
+        limits=build_fields(LIMITS, typed, LIMITS_AT),
         policies=sorted(policy["name"] for policy in policies),
         usual=next((each["resources"] for each in policies if each["name"] == chosen), {}),
         typed=typed,
@@ -131,4 +131,4 @@ async def find_kind(daemon: ConsoleDaemon, name: str) -> Document:
     return next((kind for kind in kinds if kind["kind"] == name), kinds[0])
 
 
-ROUTES = [Route("/submit", show_form), Route("/submit", submit, methods=["POST"])]
+ROUTES = [Route("/submit", show_form), Route("/submit", submit_form, methods=["POST"])]

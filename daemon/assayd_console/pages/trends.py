@@ -14,11 +14,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assayd_client import Document, requests
-from assayd_client.cli.sample import MetricsSample, parse_metrics, span
+from assayd_client.cli.sample import MetricsSample, build_span, parse_metrics
 from assayd_console import charts
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.pages.now import STEPS, build_count_bars, fill_buckets
-from assayd_console.rendering import chart_response, page
+from assayd_console.rendering import build_chart_response, render_page
 from assayd_console.shown import took
 
 SPANS = {"1h": (3600, 120), "24h": (86_400, 3600), "7d": (604_800, 21_600), "30d": (2_592_000, 86_400)}
@@ -32,14 +32,14 @@ LIMITS = ("time", "unit time", "memory", "output", "disk", "files")
 
 async def show_trends(request: Request) -> Response:
     """Show the page; the charts are loaded afterwards, because they query the database."""
-    return page("trends.html", title="Trends", **await _parse_query(request), spans=list(SPANS))
+    return render_page("trends.html", title="Trends", **await _parse_query(request), spans=list(SPANS))
 
 
 async def show_pictures(request: Request) -> Response:
     """Show the charts."""
     asked = await _parse_query(request)
     pictures, summary = await _draw_pictures(request.app.state.daemon, asked)
-    return page("_trends.html", pictures=pictures, summary=summary, **asked)
+    return render_page("_trends.html", pictures=pictures, summary=summary, **asked)
 
 
 async def show_answers(request: Request) -> Response:
@@ -51,7 +51,7 @@ async def show_answers(request: Request) -> Response:
     asked = int(weeks) if weeks in map(str, WEEKS) else WEEKS[0]
     wanted = kind if kind in kinds else None
     counted = await daemon.ask(requests.answers(weeks=asked, kind=wanted))
-    return page(
+    return render_page(
         "answers.html",
         title="What models get wrong",
         counted=counted,
@@ -62,7 +62,7 @@ async def show_answers(request: Request) -> Response:
     )
 
 
-async def download(request: Request) -> Response:
+async def download_chart(request: Request) -> Response:
     """Return one chart as a downloadable file."""
     asked = await _parse_query(request)
     pictures, _ = await _draw_pictures(request.app.state.daemon, asked)
@@ -70,7 +70,7 @@ async def download(request: Request) -> Response:
     found = next((picture for key, _, picture in pictures if key == name), None)
     if found is None:
         raise HTTPException(404, "the chart doesn't exist or has no data")
-    return chart_response(found, f"assayd-{name}-{asked['back']}", request.query_params)
+    return build_chart_response(found, f"assayd-{name}-{asked['back']}", request.query_params)
 
 
 async def _parse_query(request: Request) -> dict[str, Any]:
@@ -87,18 +87,18 @@ async def _draw_pictures(
     now = datetime.now(UTC)
     since = (now - timedelta(seconds=long_s)).isoformat(timespec="seconds")
     summary = await daemon.ask(requests.summary(since=since, bucket_s=bucket_s, kind=asked["kind"] or None))
-    sample = parse_metrics((await daemon.fetch(requests.metrics())).decode(), 0.0)
+    sample = parse_metrics((await daemon.request_bytes(requests.metrics())).decode(), 0.0)
     address = "/attempts?" + urlencode({"since": asked["back"], "kind": asked["kind"]})
     pictures = [
         (
             "verdicts",
             "Verdicts, and the validated share",
-            charts.stacked(fill_buckets(summary, now, long_s), title="Verdicts over time"),
+            charts.draw_stacked_columns(fill_buckets(summary, now, long_s), title="Verdicts over time"),
         ),
         (
             "rules",
             "Failures by rule, with their share of failed attempts",
-            charts.bars(
+            charts.draw_bars(
                 build_count_bars(summary["rules"], MOST_BARS, f"{address}&rule="),
                 title="Attempts by rule",
                 of=summary["verdicts"].get("failed", 0),
@@ -107,7 +107,7 @@ async def _draw_pictures(
         (
             "causes",
             "Runs that didn't complete, by cause",
-            charts.bars(
+            charts.draw_bars(
                 build_count_bars(summary["causes"], MOST_BARS, f"{address}&cause="), title="Attempts by cause"
             ),
         ),
@@ -116,7 +116,7 @@ async def _draw_pictures(
         (
             f"limit-{limit}".replace(" ", "-"),
             f"Limit used: {limit} (since startup)",
-            charts.histogram(found, title=f"Use of the limit: {limit}"),
+            charts.draw_histogram(found, title=f"Use of the limit: {limit}"),
         )
         for limit in LIMITS
         if (found := _read_histogram(sample, "assayd_limit_use_ratio", "{:.0%}".format, limit=limit))
@@ -125,7 +125,7 @@ async def _draw_pictures(
         (
             f"latency-{step}",
             f"Time: {step} (since startup)",
-            charts.histogram(found, title=f"Time of {step}"),
+            charts.draw_histogram(found, title=f"Time of {step}"),
         )
         for step in STEPS
         if (found := _read_histogram(sample, "assayd_attempt_duration_seconds", _format_seconds, stage=step))
@@ -141,7 +141,7 @@ def _read_histogram(
     sample: MetricsSample, name: str, write: Callable[[float], str], **labels: str
 ) -> list[tuple[str, float]]:
     """Return the number of attempts per bucket, which is computed from a metric's cumulative counts."""
-    counts = span(sample, None, 1.0).buckets(name, **labels)
+    counts = build_span(sample, None, 1.0).get_buckets(name, **labels)
     found, below = [], 0.0
     for end, number in sorted(counts.items()):
         found.append(("more" if end == float("inf") else write(end), number - below))
@@ -153,5 +153,5 @@ ROUTES = [
     Route("/trends", show_trends),
     Route("/trends/pictures", show_pictures),
     Route("/trends/answers", show_answers),
-    Route("/trends/{name}.svg", download),
+    Route("/trends/{name}.svg", download_chart),
 ]

@@ -12,8 +12,8 @@ from starlette.routing import Route
 from assayd_client import ClientError, Document, StreamEvent, wing_requests
 from assayd_console.charts import graph
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.live import LivePage, Tell, follow
-from assayd_console.rendering import fragment, page
+from assayd_console.live import LivePage, Tell, follow_events
+from assayd_console.rendering import render_fragment, render_page
 
 PAGE = 20
 
@@ -23,14 +23,14 @@ async def list_workflows(request: Request) -> Response:
     daemon: ConsoleDaemon = request.app.state.daemon
     cursor = request.query_params.get("cursor")
     found = await daemon.ask(wing_requests.workflows(cursor=cursor, limit=PAGE))
-    return page("workflows.html", title="Workflows", **found)
+    return render_page("workflows.html", title="Workflows", **found)
 
 
 async def show_workflow(request: Request) -> Response:
     """Show one workflow with its graph."""
     daemon: ConsoleDaemon = request.app.state.daemon
     workflow = await daemon.ask(wing_requests.workflow(request.path_params["id"]))
-    return page("workflow.html", **await _load_values(daemon, workflow))
+    return render_page("workflow.html", **await _load_values(daemon, workflow))
 
 
 async def _load_values(daemon: ConsoleDaemon, workflow: Document) -> dict[str, Any]:
@@ -56,22 +56,26 @@ async def follow_workflow(request: Request) -> Response:
 
         async def show() -> None:
             if newest:
-                await tell("progress", fragment("_workflow.html", **await _load_values(daemon, newest[0])))
+                await tell(
+                    "progress", render_fragment("_workflow.html", **await _load_values(daemon, newest[0]))
+                )
 
-        await follow(daemon.events(wing_requests.workflow_events(request.path_params["id"])), note, show)
+        await follow_events(
+            daemon.events(wing_requests.workflow_events(request.path_params["id"])), note, show
+        )
         await tell("end", "")
 
     return LivePage(produce)
 
 
-async def cancel(request: Request) -> Response:
+async def cancel_workflow(request: Request) -> Response:
     """Cancel a workflow."""
     workflow_id = request.path_params["id"]
     await request.app.state.daemon.ask(wing_requests.cancel_workflow(workflow_id))
     return RedirectResponse(f"/workflows/{workflow_id}", status_code=303)
 
 
-async def resume(request: Request) -> Response:
+async def resume_workflow(request: Request) -> Response:
     """Run an ended workflow again."""
     daemon: ConsoleDaemon = request.app.state.daemon
     begun = await daemon.ask(wing_requests.resume_workflow(request.path_params["id"]))
@@ -82,6 +86,6 @@ ROUTES = [
     Route("/workflows", list_workflows),
     Route("/workflows/{id}", show_workflow),
     Route("/workflows/{id}/live", follow_workflow),
-    Route("/workflows/{id}/cancel", cancel, methods=["POST"]),
-    Route("/workflows/{id}/resume", resume, methods=["POST"]),
+    Route("/workflows/{id}/cancel", cancel_workflow, methods=["POST"]),
+    Route("/workflows/{id}/resume", resume_workflow, methods=["POST"]),
 ]

@@ -44,15 +44,17 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show a pipeline with its steps and the result of each step in each attempt."""
-    from assayd_client.cli.ids import record_id
-    from assayd_client.cli.terminal import out, plain, print_json
+    from assayd_client.cli.ids import resolve_record_id
+    from assayd_client.cli.terminal import get_stdout, plain, print_json
 
     with open_client(context) as client:
-        pipeline = client.records("pipelines", record_id(client, "pipelines", "pipeline", pipeline_id))
+        pipeline = client.records(
+            "pipelines", resolve_record_id(client, "pipelines", "pipeline", pipeline_id)
+        )
     if as_json:
         print_json(pipeline)
         return
-    console = out()
+    console = get_stdout()
     console.print(f"{pipeline['id']}  {pipeline['status']}")
     for step in pipeline["steps"]:
         console.print(f"  {step['position']}. {plain(step['name'])} ({step['type']})")
@@ -99,12 +101,16 @@ def commit(
     dry_run: DryRun = False,
 ) -> None:
     """Apply a validated attempt's database and files, if nothing has changed since they were submitted."""
-    from assayd_pipeline.commands.commit import apply, fetch_result, foretell
+    from assayd_pipeline.commands.commit import apply_result, fetch_result, preview_commit
 
     with open_client(context) as client:
         meant, name = _find_attempt(client, attempt_id)
         result = fetch_result(client, meant)
-    done = foretell(result, database, directory) if dry_run else apply(result, database, directory, name=name)
+    done = (
+        preview_commit(result, database, directory)
+        if dry_run
+        else apply_result(result, database, directory, name=name)
+    )
     for line in done:
         print(line)
 
@@ -120,9 +126,11 @@ def rollback(
     ] = False,
 ) -> None:
     """Undo a commit if nothing has changed since then; no daemon is needed."""
-    from assayd_pipeline.commands.rollback import foretell, roll_back
+    from assayd_pipeline.commands.rollback import preview_rollback, roll_back_commit
 
-    for line in (foretell if dry_run else roll_back)(reference, database, directory, force=force):
+    for line in (preview_rollback if dry_run else roll_back_commit)(
+        reference, database, directory, force=force
+    ):
         print(line)
 
 
@@ -152,9 +160,11 @@ def run_pipeline(  # noqa: PLR0913, PLR0917  (one parameter per option)
     as_json: Json = False,
 ) -> None:
     """Run an approved pipeline on new data, compared with earlier runs; `--commit` applies the result."""
-    from assayd_pipeline.commands.run import Run
+    from assayd_pipeline.commands.run import PipelineRunCommand
 
-    run = Run(files=file or (), database=database, rows=rows, commit=commit_result, directory=directory)
+    run = PipelineRunCommand(
+        files=file or (), database=database, rows=rows, commit=commit_result, directory=directory
+    )
     with open_client(context) as client:
         code = run.execute(client, name, webhook=webhook, as_json=as_json)
     raise typer.Exit(code)
@@ -168,11 +178,11 @@ def history(
     as_json: Json = False,
 ) -> None:
     """List your runs of an approved pipeline with their row counts, newest first."""
-    from assayd_client.cli.library import parted
+    from assayd_client.cli.library import split_reference
     from assayd_client.cli.terminal import print_json
     from assayd_pipeline.commands.run import print_history
 
-    entry, version = parted(name)
+    entry, version = split_reference(name)
     with open_client(context) as client:
         client.library_history(entry)  # names an entry that doesn't exist
         page = client.pipeline_runs(entry, version=version, limit=limit)
@@ -186,7 +196,7 @@ def _find_attempt(client: PlainClient, said: str) -> tuple[str, str | None]:
     """
     from assayd_client import NotFound
     from assayd_client.cli.ids import LAST
-    from assayd_client.cli.ids import attempt_id as find_attempt
+    from assayd_client.cli.ids import resolve_attempt_id as find_attempt
     from assayd_client.cli.library import find_entry
 
     if said != LAST and (_NAME.fullmatch(said) or "@" in said):

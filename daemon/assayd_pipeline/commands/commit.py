@@ -21,39 +21,39 @@ from assayd.model.policy import REPORT_ONLY
 from assayd.model.run import DATABASE_OUTPUT
 from assayd_client import Document, PlainClient
 from assayd_client.cli.terminal import plain
-from assayd_pipeline.commands.differences import differences
+from assayd_pipeline.commands.differences import describe_differences
 from assayd_pipeline.commands.journal import (
     BEGUN,
     COMMIT,
     DONE,
-    Record,
+    JournalRecord,
     ReplacedObject,
-    last,
+    find_last_record,
     open_journal,
     read_journal,
 )
 from assayd_pipeline.commands.replacing import (
     Checkpoint,
-    beside,
-    content_digest,
-    digest,
-    inside,
-    locked,
-    move,
-    opened,
+    build_auxiliary_path,
+    compute_content_digest,
+    compute_digest,
+    describe_hidden_file,
+    has_same_content,
+    lock_database,
+    open_in_memory,
     read_if_exists,
-    refused,
-    remark,
-    same,
+    refusal_error,
+    rename_durably,
+    resolve_inside,
     translate_errors,
-    write,
+    write_atomically,
 )
 
 FILES = "files/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class CommitResult:
     """The inputs and results of an attempt. `base_database` is None if it started without a database."""
 
     attempt_id: str
@@ -80,36 +80,36 @@ class _CommitPlan:
     connection: sqlite3.Connection | None
     database_due: bool
     files_due: Sequence[_FileChange]
-    record: Record
+    record: JournalRecord
 
 
-def fetch_result(client: PlainClient, attempt_id: str) -> Result:
+def fetch_result(client: PlainClient, attempt_id: str) -> CommitResult:
     """Fetch the inputs and results of an attempt.
 
     Raises: RequestError ``commit.refused``; StoreError ``artifact.damaged``.
     """
     attempt = client.attempt(attempt_id)
     if attempt["kind"] != "pipeline":
-        raise refused(f"{attempt_id} is a {attempt['kind']}, not a pipeline")
+        raise refusal_error(f"{attempt_id} is a {attempt['kind']}, not a pipeline")
     if attempt["verdict"] != "validated":
-        raise refused(f"{attempt_id} is {attempt['verdict'] or attempt['state']}, not validated")
+        raise refusal_error(f"{attempt_id} is {attempt['verdict'] or attempt['state']}, not validated")
     if attempt.get("distrusted_at") is not None:
-        raise refused(
+        raise refusal_error(
             f"{attempt_id}: node {attempt['node']}, which judged it, is distrusted; replay the attempt"
         )
     if not attempt.get("approvable", True):
-        raise refused(f"{attempt_id}: {REPORT_ONLY}")
+        raise refusal_error(f"{attempt_id}: {REPORT_ONLY}")
     [document] = [one for one in attempt["artifacts"] if one["name"].startswith("submission_")]
     payload = json.loads(_fetch_artifact(client, attempt_id, document))["payload"]
     given = payload.get("database") or {}
     if given.get("schema_sql") is not None:
-        raise refused("the attempt ran on a schema, not on a database; submit the database as base64")
+        raise refusal_error("the attempt ran on a schema, not on a database; submit the database as base64")
     outputs = {
         one["name"].removeprefix(FILES): _fetch_artifact(client, attempt_id, one)
         for one in attempt["artifacts"]
         if one["name"].startswith(FILES)
     }
-    return Result(
+    return CommitResult(
         attempt_id=attempt_id,
         base_files={path: _decode_content(value) for path, value in (payload.get("files") or {}).items()},
         new_database=outputs.pop(DATABASE_OUTPUT, None),
@@ -118,8 +118,8 @@ def fetch_result(client: PlainClient, attempt_id: str) -> Result:
     )
 
 
-def apply(
-    result: Result,
+def apply_result(
+    result: CommitResult,
     database: Path,
     directory: Path | None,
     checkpoint: Checkpoint = lambda _: None,
@@ -155,7 +155,7 @@ def apply(
             return told
 
 
-def foretell(result: Result, database: Path, directory: Path | None) -> list[str]:
+def preview_commit(result: CommitResult, database: Path, directory: Path | None) -> list[str]:
     """Return a line for each step that `apply` would take, and for each table that would change.
 
     Raises: RequestError ``commit.refused``; StoreError ``commit.failed``.
@@ -164,19 +164,19 @@ def foretell(result: Result, database: Path, directory: Path | None) -> list[str
     with translate_errors(database, "commit"), _lock_and_plan(result, database, directory, None) as plan:
         told = []
         if plan.connection is not None and plan.database_due:
-            backup = beside(database, result.attempt_id, "backup").name
+            backup = build_auxiliary_path(database, result.attempt_id, "backup").name
             told.append(f"{database}: would be replaced; backup: {backup}")
-            changed = differences(plan.connection.serialize(), result.new_database or b"")
+            changed = describe_differences(plan.connection.serialize(), result.new_database or b"")
             told += [f"  {line}" for line in changed]
         for change in plan.files_due:
             what = "created" if change.base is None else "replaced"
-            told.append(f"{plain(str(change.path))}: would be {what}{remark(change.name)}")
+            told.append(f"{plain(str(change.path))}: would be {what}{describe_hidden_file(change.name)}")
         return told or ["nothing to do"]
 
 
 @contextmanager
 def _lock_and_plan(
-    result: Result, database: Path, directory: Path | None, name: str | None
+    result: CommitResult, database: Path, directory: Path | None, name: str | None
 ) -> Iterator[_CommitPlan]:
     """Lock the database, and return the steps for the database and the files.
 
@@ -191,7 +191,7 @@ def _lock_and_plan(
         record = _build_record(result, database, changes, name)
         yield _CommitPlan(connection=None, database_due=False, files_due=due, record=record)
         return
-    with locked(database) as connection:
+    with lock_database(database) as connection:
         is_due = _is_database_due(result, connection, database)
         changes = _list_changes(result, directory)
         yield _CommitPlan(
@@ -202,45 +202,55 @@ def _lock_and_plan(
         )
 
 
-def _build_record(result: Result, database: Path, changes: Sequence[_FileChange], name: str | None) -> Record:
+def _build_record(
+    result: CommitResult, database: Path, changes: Sequence[_FileChange], name: str | None
+) -> JournalRecord:
     base, new = result.base_database, result.new_database
-    kept = beside(database, result.attempt_id, "backup").name if base is not None else None
+    kept = build_auxiliary_path(database, result.attempt_id, "backup").name if base is not None else None
     replaced = None
     if new is not None:
-        before = content_digest(base) if base is not None else None
-        replaced = ReplacedObject(name=database.name, before=before, after=content_digest(new), backup=kept)
-    return Record(
+        before = compute_content_digest(base) if base is not None else None
+        replaced = ReplacedObject(
+            name=database.name, before=before, after=compute_content_digest(new), backup=kept
+        )
+    return JournalRecord(
         action=COMMIT,
         state=BEGUN,
         attempt_id=result.attempt_id,
         name=name,
         database=replaced,
-        files=tuple(_replaced(result, change) for change in changes if change.base != change.new),
+        files=tuple(
+            _build_replaced_object(result, change) for change in changes if change.base != change.new
+        ),
     )
 
 
-def _replaced(result: Result, change: _FileChange) -> ReplacedObject:
-    before = digest(change.base) if change.base is not None else None
-    backup = beside(change.path, result.attempt_id, "backup").name if change.base is not None else None
-    return ReplacedObject(name=change.name, before=before, after=digest(change.new), backup=backup)
+def _build_replaced_object(result: CommitResult, change: _FileChange) -> ReplacedObject:
+    before = compute_digest(change.base) if change.base is not None else None
+    backup = (
+        build_auxiliary_path(change.path, result.attempt_id, "backup").name
+        if change.base is not None
+        else None
+    )
+    return ReplacedObject(name=change.name, before=before, after=compute_digest(change.new), backup=backup)
 
 
 def _close_interrupted(plan: _CommitPlan, database: Path) -> None:
     """Record the end of a commit if a crash prevented the record after the last change."""
-    known = last(read_journal(database), plan.record.attempt_id)
+    known = find_last_record(read_journal(database), plan.record.attempt_id)
     if known is not None and (known.action, known.state) == (COMMIT, BEGUN):
         with open_journal(database) as journal:
             journal.append(replace(known, state=DONE))
 
 
-def _list_changes(result: Result, directory: Path | None) -> list[_FileChange]:
+def _list_changes(result: CommitResult, directory: Path | None) -> list[_FileChange]:
     """Return all submitted or changed files, each with its old and its new content.
 
     Raises: RequestError ``commit.refused``.
     """
     if directory is None:
         if result.new_files:
-            raise refused(
+            raise refusal_error(
                 f"it changed {', '.join(sorted(result.new_files))}; pass the folder with --directory"
             )
         return []
@@ -248,7 +258,9 @@ def _list_changes(result: Result, directory: Path | None) -> list[_FileChange]:
     changes = []
     for name in sorted(result.base_files.keys() | result.new_files.keys()):
         base, new = result.base_files.get(name), result.new_files.get(name)
-        changes.append(_FileChange(name, inside(root, name), base, new if new is not None else base or b""))
+        changes.append(
+            _FileChange(name, resolve_inside(root, name), base, new if new is not None else base or b"")
+        )
     return changes
 
 
@@ -260,58 +272,66 @@ def _is_due(change: _FileChange) -> bool:
     if current == change.base:
         return True
     if change.base is None:
-        raise refused(f"{change.path} exists, but didn't exist when the attempt began")
+        raise refusal_error(f"{change.path} exists, but didn't exist when the attempt began")
     why = "has been deleted" if current is None else "has changed"
-    raise refused(f"{change.path} {why} since it was submitted (digest {digest(change.base)[:12]} expected)")
+    raise refusal_error(
+        f"{change.path} {why} since it was submitted (digest {compute_digest(change.base)[:12]} expected)"
+    )
 
 
-def _write_staged_files(result: Result, due: Sequence[_FileChange]) -> None:
+def _write_staged_files(result: CommitResult, due: Sequence[_FileChange]) -> None:
     """Write new files and backups next to the files to replace."""
     for change in due:
         change.path.parent.mkdir(parents=True, exist_ok=True)
         if change.base is not None:
-            write(beside(change.path, result.attempt_id, "backup"), change.base, like=change.path)
-        write(beside(change.path, result.attempt_id, "new"), change.new, like=change.path)
+            write_atomically(
+                build_auxiliary_path(change.path, result.attempt_id, "backup"), change.base, like=change.path
+            )
+        write_atomically(
+            build_auxiliary_path(change.path, result.attempt_id, "new"), change.new, like=change.path
+        )
 
 
-def _rename_into_place(result: Result, due: Sequence[_FileChange], checkpoint: Checkpoint) -> list[str]:
+def _rename_into_place(result: CommitResult, due: Sequence[_FileChange], checkpoint: Checkpoint) -> list[str]:
     """Rename each new file to its final path; the backup keeps the old content."""
     told = []
     for change in due:
-        move(beside(change.path, result.attempt_id, "new"), change.path)
+        rename_durably(build_auxiliary_path(change.path, result.attempt_id, "new"), change.path)
         checkpoint("file")
-        backup = beside(change.path, result.attempt_id, "backup").name
+        backup = build_auxiliary_path(change.path, result.attempt_id, "backup").name
         what = f"replaced; backup: {plain(backup)}" if change.base is not None else "created"
-        told.append(f"{plain(str(change.path))}: {what}{remark(change.name)}")
+        told.append(f"{plain(str(change.path))}: {what}{describe_hidden_file(change.name)}")
     return told
 
 
-def _is_database_due(result: Result, connection: sqlite3.Connection, database: Path) -> bool:
+def _is_database_due(result: CommitResult, connection: sqlite3.Connection, database: Path) -> bool:
     """Return whether the database must still be replaced; False if it already has the new content.
 
     Raises: RequestError ``commit.refused``.
     """
     current, base = connection.serialize(), result.base_database or b""
-    if result.new_database is not None and same(current, result.new_database):
+    if result.new_database is not None and has_same_content(current, result.new_database):
         return False
-    if not same(current, base):
-        raise refused(f"{database} has changed since it was submitted (digest {digest(base)[:12]} expected)")
+    if not has_same_content(current, base):
+        raise refusal_error(
+            f"{database} has changed since it was submitted (digest {compute_digest(base)[:12]} expected)"
+        )
     if result.new_database is None:
         return False
-    with opened(result.new_database) as source:
+    with open_in_memory(result.new_database) as source:
         (answer,) = source.execute("PRAGMA integrity_check(1)").fetchone()
     if answer != "ok":
-        raise refused(f"the resulting database is damaged: {answer}")
+        raise refusal_error(f"the resulting database is damaged: {answer}")
     return True
 
 
 def _replace_database(
-    result: Result, connection: sqlite3.Connection, database: Path, checkpoint: Checkpoint
+    result: CommitResult, connection: sqlite3.Connection, database: Path, checkpoint: Checkpoint
 ) -> str:
-    backup = beside(database, result.attempt_id, "backup")
-    write(backup, connection.serialize(), like=database)
+    backup = build_auxiliary_path(database, result.attempt_id, "backup")
+    write_atomically(backup, connection.serialize(), like=database)
     checkpoint("backed_up")
-    with opened(result.new_database or b"") as source:
+    with open_in_memory(result.new_database or b"") as source:
         source.backup(connection)
     checkpoint("database")
     return f"{database}: replaced; backup: {backup.name}"
@@ -319,9 +339,9 @@ def _replace_database(
 
 def _fetch_artifact(client: PlainClient, attempt_id: str, artifact: Document) -> bytes:
     if artifact["truncated"]:
-        raise refused(f"{artifact['name']} was stored only partially")
+        raise refusal_error(f"{artifact['name']} was stored only partially")
     content = client.artifact(attempt_id, artifact["name"])
-    if digest(content) != artifact["sha256"]:
+    if compute_digest(content) != artifact["sha256"]:
         raise StoreError("artifact.damaged", f"{artifact['name']} differs from the daemon's record")
     return content
 

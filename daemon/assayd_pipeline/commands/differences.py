@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from assayd_client.cli.terminal import plain
-from assayd_pipeline.commands.replacing import opened, to_rollback_mode
+from assayd_pipeline.commands.replacing import open_in_memory, to_rollback_mode
 
 COMPARED_S = 5.0
 _STEPS = 10_000
@@ -21,7 +21,7 @@ _TABLES = (
 )
 
 
-def differences(old: bytes, new: bytes) -> list[str]:
+def describe_differences(old: bytes, new: bytes) -> list[str]:
     """Return a line for each table in which two states of a database differ."""
     try:
         with _open_both(old, new) as connection:
@@ -47,7 +47,7 @@ def _list_differences(connection: sqlite3.Connection) -> list[str]:
 
 def _compare_rows(connection: sqlite3.Connection, table: str) -> Iterator[str]:
     name = _quote_identifier(table)
-    if _column_names(connection, "old", table) != _column_names(connection, "main", table):
+    if _read_column_names(connection, "old", table) != _read_column_names(connection, "main", table):
         yield f"table {plain(table)}: different columns"
         return
     counts = []
@@ -61,7 +61,7 @@ def _compare_rows(connection: sqlite3.Connection, table: str) -> Iterator[str]:
         yield f"table {plain(table)}: {rows}, {counts[0]} new or changed, {counts[1]} removed or changed"
 
 
-def _column_names(connection: sqlite3.Connection, schema: str, table: str) -> list[str]:
+def _read_column_names(connection: sqlite3.Connection, schema: str, table: str) -> list[str]:
     found = connection.execute("SELECT name FROM pragma_table_xinfo(?, ?)", (table, schema))
     return [name for (name,) in found]
 
@@ -78,7 +78,7 @@ def _quote_identifier(name: str) -> str:
 @contextmanager
 def _open_both(old: bytes, new: bytes) -> Iterator[sqlite3.Connection]:
     """Open two databases in memory, with the older one attached as schema ``old``."""
-    with opened(new) as connection:
+    with open_in_memory(new) as connection:
         connection.execute("ATTACH ':memory:' AS old")
         connection.deserialize(to_rollback_mode(old), name="old")
         due = time.monotonic() + COMPARED_S

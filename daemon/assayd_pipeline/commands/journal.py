@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from assayd.errors import StoreError
-from assayd_pipeline.commands.replacing import refused, sync
+from assayd_pipeline.commands.replacing import flush_folder, refusal_error
 
 SUFFIX = ".commits.jsonl"
 COMMIT, ROLLBACK = "commit", "rollback"
@@ -42,7 +42,7 @@ class ReplacedObject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class JournalRecord:
     """A line of the journal. `name` is the library name with which the pipeline was requested, if any."""
 
     action: str
@@ -64,7 +64,7 @@ class Journal:
         self._descriptor = descriptor
         self._path = path
 
-    def records(self) -> Sequence[Record]:
+    def read_records(self) -> Sequence[JournalRecord]:
         """Return all records in the order of their time, without a truncated last line.
 
         Raises: StoreError ``commit.journal``, if the journal is damaged.
@@ -79,7 +79,7 @@ class Journal:
             )
             raise StoreError("commit.journal", message) from problem
 
-    def append(self, record: Record) -> None:
+    def append(self, record: JournalRecord) -> None:
         """Append a line durably, together with the current user and time."""
         line = json.dumps(_to_json_record(record), sort_keys=True).encode() + b"\n"
         size = os.fstat(self._descriptor).st_size
@@ -90,7 +90,7 @@ class Journal:
         os.lseek(self._descriptor, 0, os.SEEK_END)
         os.write(self._descriptor, line)
         os.fsync(self._descriptor)
-        sync(self._path.parent)
+        flush_folder(self._path.parent)
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def open_journal(database: Path) -> Iterator[Journal]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise refused(f"another commit or rollback of {database} is running; try again") from None
+            raise refusal_error(f"another commit or rollback of {database} is running; try again") from None
         if database.exists():  # Users who can write to the database can commit to it.
             os.fchmod(descriptor, database.stat().st_mode & 0o666)
         yield Journal(descriptor, path)
@@ -111,7 +111,7 @@ def open_journal(database: Path) -> Iterator[Journal]:
         os.close(descriptor)
 
 
-def read_journal(database: Path) -> Sequence[Record]:
+def read_journal(database: Path) -> Sequence[JournalRecord]:
     """Return the records of a database's journal; a missing journal isn't created."""
     path = database.with_name(database.name + SUFFIX)
     try:
@@ -119,30 +119,30 @@ def read_journal(database: Path) -> Sequence[Record]:
     except FileNotFoundError:
         return ()
     try:
-        return Journal(descriptor, path).records()
+        return Journal(descriptor, path).read_records()
     finally:
         os.close(descriptor)
 
 
-def last(records: Sequence[Record], reference: str) -> Record | None:
+def find_last_record(records: Sequence[JournalRecord], reference: str) -> JournalRecord | None:
     """Return the last record for an attempt or a pipeline name."""
     return next((record for record in reversed(records) if record.matches_reference(reference)), None)
 
 
-def _user_name() -> str:
+def _get_user_name() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return str(os.getuid())
 
 
-def _to_json_record(record: Record) -> Mapping[str, object]:
+def _to_json_record(record: JournalRecord) -> Mapping[str, object]:
     return {
         "action": record.action,
         "state": record.state,
         "at": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         "uid": os.getuid(),
-        "user": _user_name(),
+        "user": _get_user_name(),
         "attempt_id": record.attempt_id,
         "name": record.name,
         "database": None if record.database is None else _to_json_object(record.database),
@@ -154,15 +154,15 @@ def _to_json_object(replaced: ReplacedObject) -> Mapping[str, object]:
     return {key: getattr(replaced, key) for key in ("name", "before", "after", "backup")}
 
 
-def _parse_record(line: Mapping[str, object]) -> Record:
+def _parse_record(line: Mapping[str, object]) -> JournalRecord:
     database, files = line["database"], line["files"]
     if not isinstance(files, list):
         raise TypeError("files is not a list")
-    return Record(
-        action=_text(line["action"]),
-        state=_text(line["state"]),
-        attempt_id=_text(line["attempt_id"]),
-        name=_optional_text(line["name"]),
+    return JournalRecord(
+        action=_require_text(line["action"]),
+        state=_require_text(line["state"]),
+        attempt_id=_require_text(line["attempt_id"]),
+        name=_require_optional_text(line["name"]),
         database=None if database is None else _parse_replaced(database),
         files=tuple(map(_parse_replaced, files)),
     )
@@ -171,15 +171,15 @@ def _parse_record(line: Mapping[str, object]) -> Record:
 def _parse_replaced(thing: object) -> ReplacedObject:
     if not isinstance(thing, dict):
         raise TypeError("an entry is not an object")
-    optional = {key: _optional_text(thing[key]) for key in ("before", "after", "backup")}
-    return ReplacedObject(name=_text(thing["name"]), **optional)
+    optional = {key: _require_optional_text(thing[key]) for key in ("before", "after", "backup")}
+    return ReplacedObject(name=_require_text(thing["name"]), **optional)
 
 
-def _text(value: object) -> str:
+def _require_text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} isn't a string")
     return value
 
 
-def _optional_text(value: object) -> str | None:
-    return None if value is None else _text(value)
+def _require_optional_text(value: object) -> str | None:
+    return None if value is None else _require_text(value)

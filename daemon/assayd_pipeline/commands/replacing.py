@@ -28,13 +28,13 @@ _COUNTERS = ((18, 20), (24, 28), (40, 44), (92, 100))
 
 
 @contextmanager
-def locked(database: Path) -> Iterator[sqlite3.Connection]:
+def lock_database(database: Path) -> Iterator[sqlite3.Connection]:
     """Open a database and lock it against other readers and writers.
 
     Raises: RequestError ``commit.refused``.
     """
     if not database.is_file():
-        raise refused(f"{database} doesn't exist, or was deleted after the submission")
+        raise refusal_error(f"{database} doesn't exist, or was deleted after the submission")
     with closing(
         sqlite3.connect(f"{database.as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=BUSY_S)
     ) as connection:
@@ -44,12 +44,12 @@ def locked(database: Path) -> Iterator[sqlite3.Connection]:
             connection.execute("BEGIN EXCLUSIVE")
             connection.execute("COMMIT")
         except sqlite3.DatabaseError as problem:
-            raise refused(f"{database} can't be locked: {problem}") from None
+            raise refusal_error(f"{database} can't be locked: {problem}") from None
         yield connection
 
 
 @contextmanager
-def opened(content: bytes) -> Iterator[sqlite3.Connection]:
+def open_in_memory(content: bytes) -> Iterator[sqlite3.Connection]:
     """Open a database in memory."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         connection.deserialize(to_rollback_mode(content))
@@ -62,14 +62,14 @@ def to_rollback_mode(content: bytes) -> bytes:
     return content[:18] + _PLAIN + content[20:] if content[18:20] == _WAL else content
 
 
-def same(one: bytes, other: bytes) -> bool:
+def has_same_content(one: bytes, other: bytes) -> bool:
     """Return whether two databases have equal content, apart from their counters."""
     return clear_counters(one) == clear_counters(other)
 
 
-def content_digest(content: bytes) -> str:
+def compute_content_digest(content: bytes) -> str:
     """Return the digest of a database's content without its counters."""
-    return digest(clear_counters(content))
+    return compute_digest(clear_counters(content))
 
 
 def clear_counters(content: bytes) -> bytes:
@@ -80,50 +80,50 @@ def clear_counters(content: bytes) -> bytes:
     return bytes(bare)
 
 
-def digest(content: bytes) -> str:
+def compute_digest(content: bytes) -> str:
     """Return the SHA-256 digest of content."""
     return hashlib.sha256(content).hexdigest()
 
 
-def beside(path: Path, attempt_id: str, what: str) -> Path:
+def build_auxiliary_path(path: Path, attempt_id: str, what: str) -> Path:
     """Return the path of an auxiliary file next to a changed file."""
     return path.with_name(f"{path.name}.{attempt_id}.{what}")
 
 
-def inside(root: Path, name: str) -> Path:
+def resolve_inside(root: Path, name: str) -> Path:
     """Return the path of a file within a folder.
 
     Raises: RequestError ``commit.refused``, if a link leads out of the folder.
     """
     path = root / to_safe_path(name)
     if path.is_symlink() or not path.parent.resolve().is_relative_to(root):
-        raise refused(f"{path} is outside {root}")
+        raise refusal_error(f"{path} is outside {root}")
     return path
 
 
-def remark(name: str) -> str:
+def describe_hidden_file(name: str) -> str:
     """Return a note for a hidden file, which doesn't appear in listings of its folder."""
     return " (hidden)" if any(part.startswith(".") for part in PurePosixPath(name).parts) else ""
 
 
-def read(path: Path) -> bytes:
+def read_regular_file(path: Path) -> bytes:
     """Return the content of a regular file; links aren't followed."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise refused(f"{path} isn't a regular file")
+            raise refusal_error(f"{path} isn't a regular file")
         return stream.read()
 
 
 def read_if_exists(path: Path) -> bytes | None:
     """Return the content of a regular file, or None if the file doesn't exist."""
     try:
-        return read(path)
+        return read_regular_file(path)
     except FileNotFoundError:
         return None
 
 
-def write(path: Path, content: bytes, *, like: Path | None = None) -> None:
+def write_atomically(path: Path, content: bytes, *, like: Path | None = None) -> None:
     """Write a file durably and atomically, with the permissions of another file."""
     draft = path.with_name(f"{path.name}.draft")
     draft.unlink(missing_ok=True)
@@ -135,16 +135,16 @@ def write(path: Path, content: bytes, *, like: Path | None = None) -> None:
         stream.flush()
         os.fsync(descriptor)
     draft.replace(path)
-    sync(path.parent)
+    flush_folder(path.parent)
 
 
-def move(path: Path, target: Path) -> None:
+def rename_durably(path: Path, target: Path) -> None:
     """Rename a file durably, replacing an existing file."""
     path.replace(target)
-    sync(target.parent)
+    flush_folder(target.parent)
 
 
-def sync(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
     """Flush the entries of a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -153,7 +153,7 @@ def sync(folder: Path) -> None:
         os.close(descriptor)
 
 
-def refused(why: str) -> RequestError:
+def refusal_error(why: str) -> RequestError:
     """Return the error for a commit or rollback that is rejected before any change."""
     return RequestError("commit.refused", f"nothing was changed: {why}")
 

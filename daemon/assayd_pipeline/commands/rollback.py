@@ -13,31 +13,31 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assayd_client.cli.terminal import plain
-from assayd_pipeline.commands.differences import differences
+from assayd_pipeline.commands.differences import describe_differences
 from assayd_pipeline.commands.journal import (
     BEGUN,
     COMMIT,
     DONE,
     ROLLBACK,
-    Record,
+    JournalRecord,
     ReplacedObject,
     open_journal,
     read_journal,
 )
 from assayd_pipeline.commands.replacing import (
     Checkpoint,
-    beside,
-    content_digest,
-    digest,
-    inside,
-    locked,
-    move,
-    opened,
+    build_auxiliary_path,
+    compute_content_digest,
+    compute_digest,
+    describe_hidden_file,
+    lock_database,
+    open_in_memory,
     read_if_exists,
-    refused,
-    remark,
+    refusal_error,
+    rename_durably,
+    resolve_inside,
     translate_errors,
-    write,
+    write_atomically,
 )
 
 KEPT = "rolled-back"
@@ -57,14 +57,14 @@ class _RestoreStep:
 class _RollbackPlan:
     """The remaining steps; `lost` describes later changes that the rollback would remove."""
 
-    record: Record
+    record: JournalRecord
     connection: sqlite3.Connection | None
     database: _RestoreStep | None
     files: Sequence[_RestoreStep]
     lost: Sequence[str]
 
 
-def roll_back(
+def roll_back_commit(
     reference: str,
     database: Path,
     directory: Path | None,
@@ -96,7 +96,9 @@ def roll_back(
         return [*told, *(f"  lost: {line}" for line in plan.lost)]
 
 
-def foretell(reference: str, database: Path, directory: Path | None, *, force: bool = False) -> list[str]:
+def preview_rollback(
+    reference: str, database: Path, directory: Path | None, *, force: bool = False
+) -> list[str]:
     """Return a line for each step that `roll_back` would take. Raises: the same errors as `roll_back`."""
     database = database.resolve()
     with (
@@ -106,7 +108,7 @@ def foretell(reference: str, database: Path, directory: Path | None, *, force: b
         things = [plan.database, *plan.files] if plan.database is not None else plan.files
         told = [
             f"{plain(str(thing.path))}: would be {'removed' if thing.before is None else 'restored'}"
-            f"{remark(thing.name)}"
+            f"{describe_hidden_file(thing.name)}"
             for thing in things
         ]
         return [*told, *(f"  lost: {line}" for line in plan.lost)] or ["nothing to do"]
@@ -125,7 +127,7 @@ def _lock_and_plan(
     commit = _find_commit(records, reference, database)
     replaced = commit.database
     was_there = replaced is not None and replaced.before is not None
-    with locked(database) if was_there else nullcontext() as connection:
+    with lock_database(database) if was_there else nullcontext() as connection:
         lost: list[str] = []
         whole = None
         if replaced is not None:
@@ -141,22 +143,22 @@ def _lock_and_plan(
         )
 
 
-def _find_commit(records: Sequence[Record], reference: str, database: Path) -> Record:
+def _find_commit(records: Sequence[JournalRecord], reference: str, database: Path) -> JournalRecord:
     """Return the record of the commit to undo."""
     latest = {record.attempt_id: record for record in records if record.matches_reference(reference)}
     if not latest:
-        raise refused(f"the journal of {database} contains no commit of {plain(reference)}")
+        raise refusal_error(f"the journal of {database} contains no commit of {plain(reference)}")
     standing = [
         record
         for record in records
         if latest.get(record.attempt_id) is record and (record.action, record.state) != (ROLLBACK, DONE)
     ]
     if not standing:
-        raise refused(f"{plain(reference)} is already rolled back")
+        raise refusal_error(f"{plain(reference)} is already rolled back")
     return standing[-1]
 
 
-def _find_later_commit(records: Sequence[Record], commit: Record) -> str | None:
+def _find_later_commit(records: Sequence[JournalRecord], commit: JournalRecord) -> str | None:
     """Return a later attempt that was committed and hasn't been undone, or None."""
     since = records[max(n for n, each in enumerate(records) if each.attempt_id == commit.attempt_id) + 1 :]
     standing: dict[str, None] = {}
@@ -169,7 +171,7 @@ def _find_later_commit(records: Sequence[Record], commit: Record) -> str | None:
 
 
 def _plan_database(  # noqa: PLR0913 - the facts about one database
-    commit: Record,
+    commit: JournalRecord,
     replaced: ReplacedObject,
     database: Path,
     connection: sqlite3.Connection | None,
@@ -180,60 +182,60 @@ def _plan_database(  # noqa: PLR0913 - the facts about one database
 ) -> _RestoreStep | None:
     """Return the restore step of the database; None if the database already has its former content."""
     current = connection.serialize() if connection is not None else read_if_exists(database)
-    found = content_digest(current) if current is not None else None
+    found = compute_content_digest(current) if current is not None else None
     if found == replaced.before:
         return None
-    before = _read_backup(database, commit, replaced, content_digest)
+    before = _read_backup(database, commit, replaced, compute_content_digest)
     if found != replaced.after:
         why = f"{database} has changed since the commit"
         if later is not None:
             why += f"; roll {later} back first"
-        changed = differences(before or b"", current or b"") if before is not None else []
+        changed = describe_differences(before or b"", current or b"") if before is not None else []
         if not force:
             listed = "".join(f"\n  {line}" for line in changed)
-            raise refused(f"{why}, or use --force to discard the changes since the commit:{listed}")
+            raise refusal_error(f"{why}, or use --force to discard the changes since the commit:{listed}")
         lost.extend(f"{database.name}: {line}" for line in changed)
     return _RestoreStep(path=database, name=replaced.name, before=before, current=current)
 
 
 def _plan_files(
-    commit: Record, directory: Path | None, lost: list[str], *, force: bool
+    commit: JournalRecord, directory: Path | None, lost: list[str], *, force: bool
 ) -> list[_RestoreStep]:
     """Return the restore steps of the files whose content differs from the former content."""
     if not commit.files:
         return []
     if directory is None:
         names = ", ".join(plain(file.name) for file in commit.files)
-        raise refused(f"it changed {names}; pass the folder with --directory")
+        raise refusal_error(f"it changed {names}; pass the folder with --directory")
     root, restores = directory.resolve(), []
     for file in commit.files:
-        path = inside(root, file.name)
+        path = resolve_inside(root, file.name)
         current = read_if_exists(path)
-        found = digest(current) if current is not None else None
+        found = compute_digest(current) if current is not None else None
         if found == file.before:
             continue
         if found != file.after:
             if not force:
-                raise refused(
+                raise refusal_error(
                     f"{plain(str(path))} has changed since the commit; --force discards the changes"
                 )
             lost.append(f"{plain(file.name)}: changes since the commit")
-        before = _read_backup(path, commit, file, digest)
+        before = _read_backup(path, commit, file, compute_digest)
         restores.append(_RestoreStep(path=path, name=file.name, before=before, current=current))
     return restores
 
 
 def _read_backup(
-    path: Path, commit: Record, replaced: ReplacedObject, digest_of: Callable[[bytes], str]
+    path: Path, commit: JournalRecord, replaced: ReplacedObject, digest_of: Callable[[bytes], str]
 ) -> bytes | None:
     """Return the content before a commit. Raises: RequestError, if the backup is missing or was changed."""
     if replaced.before is None:
         return None
-    backup = beside(path, commit.attempt_id, "backup")
+    backup = build_auxiliary_path(path, commit.attempt_id, "backup")
     content = read_if_exists(backup)
     if content is None or digest_of(content) != replaced.before:
         why = "no longer exists" if content is None else "differs from the state before the commit"
-        raise refused(f"the backup {plain(str(backup))} {why}")
+        raise refusal_error(f"the backup {plain(str(backup))} {why}")
     return content
 
 
@@ -242,7 +244,7 @@ def _restore_all(plan: _RollbackPlan, checkpoint: Checkpoint) -> list[str]:
     if plan.database is not None and plan.connection is not None:
         kept = _keep_current_content(plan.database, attempt_id)
         checkpoint("kept")
-        with opened(plan.database.before or b"") as source:
+        with open_in_memory(plan.database.before or b"") as source:
             source.backup(plan.connection)
         checkpoint("database")
         told.append(f"{plan.database.path}: restored; the replaced version: {kept}")
@@ -259,18 +261,18 @@ def _restore_file(thing: _RestoreStep, attempt_id: str) -> str:
     """Restore a file, or remove the file if it didn't exist before the commit."""
     path = plain(str(thing.path))
     if thing.before is None:
-        kept = beside(thing.path, attempt_id, KEPT)
-        move(thing.path, kept)
-        return f"{path}: removed; the removed version: {plain(kept.name)}{remark(thing.name)}"
+        kept = build_auxiliary_path(thing.path, attempt_id, KEPT)
+        rename_durably(thing.path, kept)
+        return f"{path}: removed; the removed version: {plain(kept.name)}{describe_hidden_file(thing.name)}"
     name = _keep_current_content(thing, attempt_id)
-    write(thing.path, thing.before, like=thing.path)
-    return f"{path}: restored; the replaced version: {name}{remark(thing.name)}"
+    write_atomically(thing.path, thing.before, like=thing.path)
+    return f"{path}: restored; the replaced version: {name}{describe_hidden_file(thing.name)}"
 
 
 def _keep_current_content(thing: _RestoreStep, attempt_id: str) -> str:
     """Save the current content as a backup; return the name of the backup file."""
-    kept = beside(thing.path, attempt_id, KEPT)
+    kept = build_auxiliary_path(thing.path, attempt_id, KEPT)
     if thing.current is None:
         return "nothing"
-    write(kept, thing.current, like=thing.path)
+    write_atomically(kept, thing.current, like=thing.path)
     return plain(kept.name)

@@ -12,21 +12,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assayd.errors import RequestError
-from assayd.ports.command_line import to_payload
+from assayd.ports.command_line import encode_payload_value
 from assayd_client import Document, PlainClient
 from assayd_client.cli.exits import OF_VERDICT
-from assayd_client.cli.library import parted
+from assayd_client.cli.library import split_reference
 from assayd_client.cli.submitting import WAIT_S, read_files
 from assayd_pipeline.command_line import command_line
-from assayd_pipeline.commands.commit import Result, apply, fetch_result
-from assayd_pipeline.commands.replacing import inside, read
+from assayd_pipeline.commands.commit import CommitResult, apply_result, fetch_result
+from assayd_pipeline.commands.replacing import read_regular_file, resolve_inside
 
 HEADS = ("run", "started", "version", "verdict", "rows", "findings")
 _RANGE = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)\.\.(\d{1,6}(?:\.\d{1,6})?)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class PipelineRunCommand:
     """The command-line arguments of a run."""
 
     files: Sequence[str]
@@ -48,7 +48,7 @@ class Run:
             )
         if self.directory is not None and not self.commit:
             raise RequestError("usage", "--directory requires --commit")
-        entry, version = parted(name)
+        entry, version = split_reference(name)
         database = (
             None if self.database is None else {"base64": b64encode(_copy_database(self.database)).decode()}
         )
@@ -73,11 +73,11 @@ class Run:
                 return code
             result = fetch_result(client, attempt["id"])
             result = replace(result, base_files=self._read_replaced_files(result))
-            done = apply(result, self.database, self.directory, name=entry)
+            done = apply_result(result, self.database, self.directory, name=entry)
             print("\n".join(done), file=sys.stderr if as_json else sys.stdout)
         return code
 
-    def _read_replaced_files(self, result: Result) -> Mapping[str, bytes]:
+    def _read_replaced_files(self, result: CommitResult) -> Mapping[str, bytes]:
         """Return the current content of the files that the result will replace.
 
         Other submitted files were read by this command, from any folder. A file that the run created may
@@ -87,8 +87,8 @@ class Run:
         if self.directory is None:
             return submitted
         root = self.directory.resolve()
-        paths = {name: inside(root, name) for name in result.new_files if name not in submitted}
-        return submitted | {name: read(path) for name, path in paths.items() if path.exists()}
+        paths = {name: resolve_inside(root, name) for name in result.new_files if name not in submitted}
+        return submitted | {name: read_regular_file(path) for name, path in paths.items() if path.exists()}
 
     def _read_data_files(self) -> Mapping[str, object]:
         """Return the data files keyed by their paths in the sandbox."""
@@ -97,10 +97,10 @@ class Run:
             name, equals, path = said.rpartition("=")
             read = read_files([Path(path)])
             for own, (_, content) in read.items():
-                place = name if equals else command_line.placed(own)
+                place = name if equals else command_line.container_path(own)
                 if place in found or (equals and len(read) > 1):
                     raise RequestError("usage", f"--file {said}: more than one file is named {place}")
-                found[place] = to_payload(content)
+                found[place] = encode_payload_value(content)
         return found
 
 
@@ -116,7 +116,7 @@ def _copy_database(database: Path) -> bytes:
     try:
         uri = f"{database.resolve(strict=True).as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as connection:
-            connection.execute("PRAGMA schema_version")  # tells what isn't a database
+            connection.execute("PRAGMA schema_version")  # raises an error if the file isn't a database
             return connection.serialize()
     except (OSError, sqlite3.Error) as problem:
         why = problem.strerror if isinstance(problem, OSError) else str(problem)
@@ -125,7 +125,7 @@ def _copy_database(database: Path) -> bytes:
 
 def print_history(runs: Sequence[Document]) -> None:
     """Print the history with one row per run."""
-    from assayd_client.cli.terminal import out, plain, print_table
+    from assayd_client.cli.terminal import get_stdout, plain, print_table
 
     rows = []
     for run in runs:
@@ -134,4 +134,4 @@ def print_history(runs: Sequence[Document]) -> None:
         found = " ".join(finding["message"] for finding in run["findings"])
         cells = (run["created_at"][:19] + "Z", str(run["version"]), run["verdict"] or "running", shown, found)
         rows.append([run["attempt_id"], *(plain(cell) for cell in cells)])
-    print_table(out(), HEADS, rows)
+    print_table(get_stdout(), HEADS, rows)

@@ -14,20 +14,27 @@ from assayd.model.finding import Finding
 from assayd.model.policy import CommandPolicy, NetworkPolicy
 from assayd.model.text_limits import FINDINGS
 from assayd_pipeline.shell import slips
-from assayd_pipeline.shell.files import WorkFiles, check_files, written_by
+from assayd_pipeline.shell.files import WorkFiles, check_files, list_written_prefixes
 from assayd_pipeline.shell.parse import source
-from assayd_pipeline.shell.parse.nodes import Node
-from assayd_pipeline.shell.parse.resolve import invocations, script_arguments
+from assayd_pipeline.shell.parse.nodes import ScriptNode
+from assayd_pipeline.shell.parse.resolve import find_script_arguments, list_invocations
 from assayd_pipeline.shell.parse.script import ParsedScript
 from assayd_pipeline.shell.parse.source import ShellSource
-from assayd_pipeline.shell.parse.words import FunctionScopes, How, Known, Setting, find_settings, literal
+from assayd_pipeline.shell.parse.words import (
+    FunctionScopes,
+    KnownValues,
+    SettingMethod,
+    VariableSetting,
+    find_settings,
+    get_literal_text,
+)
 from assayd_pipeline.shell.rules.assignments import check_declaration, check_expansion, check_setting
 from assayd_pipeline.shell.rules.builtins import find_set_names, get_trap_action, place_at_trap
 from assayd_pipeline.shell.rules.commands import check_background, check_function, check_invocation
 from assayd_pipeline.shell.rules.mistakes import check_mistakes
 from assayd_pipeline.shell.rules.paths import check_redirection
 from assayd_pipeline.shell.rules.texts import COMMAND_RULES
-from assayd_pipeline.shell.slips import add_mistakes, unreadable
+from assayd_pipeline.shell.slips import add_mistakes, explain_unreadable
 
 RULES = (*source.RULES, *COMMAND_RULES, *slips.RULES)
 _CLOSED = NetworkPolicy()
@@ -36,7 +43,7 @@ MOST_TRAPS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class ScriptCommand:
     """A command that a script can run, and the line of the command."""
 
     name: str
@@ -48,21 +55,21 @@ class ShellCheck:
     """The findings about a script, and the commands in the script, both in source order."""
 
     findings: tuple[Finding, ...]
-    commands: tuple[Command, ...] = ()
+    commands: tuple[ScriptCommand, ...] = ()
     written: tuple[str, ...] = ("",)
     """Literal prefixes of the paths that the script writes; an empty one means any path."""
 
 
 def parse_script(text: str) -> tuple[Finding, ...]:
     """Return the finding about invalid syntax with its correction; empty if the text is valid bash."""
-    return tuple(_best_explanation(text, finding) for finding in source.parse(text).findings)
+    return tuple(_choose_explanation(text, finding) for finding in source.parse_source(text).findings)
 
 
-def _best_explanation(text: str, finding: Finding) -> Finding:
+def _choose_explanation(text: str, finding: Finding) -> Finding:
     """Return ShellCheck's explanation of a syntax error, unless only the parser's has an edit."""
     if finding.rule != "shell.syntax":
         return finding
-    explained = unreadable(text, finding)
+    explained = explain_unreadable(text, finding)
     return (
         finding if explained is None or (explained.edit is None and finding.edit is not None) else explained
     )
@@ -83,7 +90,7 @@ def check_script(
         network: the hosts that curl can reach.
         files: the files that exist at the start; None if unknown.
     """
-    parsed = source.parse(text)
+    parsed = source.parse_source(text)
     if parsed.root is None:
         return ShellCheck(findings=parsed.findings)
     try:
@@ -91,31 +98,31 @@ def check_script(
         if files is not None:
             check_files(script, files)
     except RecursionError:
-        return ShellCheck(findings=(source.too_deep(),))
+        return ShellCheck(findings=(source.too_deep_finding(),))
     named = {(parsed.place(call.word.start)[0], call.name) for call in script.calls if call.name}
     return ShellCheck(
         findings=add_mistakes(text, _sort_findings(script.findings)),
-        commands=tuple(Command(name=name, line=line) for line, name in sorted(named)),
-        written=written_by(script),
+        commands=tuple(ScriptCommand(name=name, line=line) for line, name in sorted(named)),
+        written=list_written_prefixes(script),
     )
 
 
 def _collect_facts(parsed: ShellSource, commands: CommandPolicy, network: NetworkPolicy) -> ParsedScript:
     settings = find_settings(parsed.nodes)
     scopes = FunctionScopes(parsed.nodes)
-    written = invocations(parsed, Known(), scopes)
+    written = list_invocations(parsed, KnownValues(), scopes)
     by_builtin = (
-        Setting(name=name.partition("[")[0], how=How.BUILTIN, node=call.call)
+        VariableSetting(name=name.partition("[")[0], how=SettingMethod.BUILTIN, node=call.call)
         for call in written
         for word in find_set_names(call)
-        if (name := literal(word)) is not None
+        if (name := get_literal_text(word)) is not None
     )
-    known = Known([*settings, *by_builtin], script_arguments(parsed, scopes), scopes)
+    known = KnownValues([*settings, *by_builtin], find_script_arguments(parsed, scopes), scopes)
     script = ParsedScript(
         source=parsed,
         commands=commands,
         network=network,
-        calls=invocations(parsed, known, scopes),
+        calls=list_invocations(parsed, known, scopes),
         settings=settings,
         known=known,
         functions=scopes.names,
@@ -138,18 +145,20 @@ def _check_all(script: ParsedScript) -> None:
 def _check_traps(script: ParsedScript) -> None:
     """Check the text of each trap as a script that has the same functions and variables."""
     actions = [
-        (call.word, literal(word)) for call in script.calls if (word := get_trap_action(call)) is not None
+        (call.word, get_literal_text(word))
+        for call in script.calls
+        if (word := get_trap_action(call)) is not None
     ]
     texts = {text: place for place, text in actions if text is not None and text.strip() and text != "-"}
     for number, (text, place) in enumerate(texts.items()):
         if number == MOST_TRAPS:
-            script.findings.append(place_at_trap(script, place, source.too_deep()))
+            script.findings.append(place_at_trap(script, place, source.too_deep_finding()))
             return
-        parsed = source.parse(text)
+        parsed = source.parse_source(text)
         inner = replace(
             script,
             source=parsed,
-            calls=invocations(parsed, script.known, FunctionScopes(parsed.nodes)),
+            calls=list_invocations(parsed, script.known, FunctionScopes(parsed.nodes)),
             settings=find_settings(parsed.nodes),
             findings=list(parsed.findings),
             paths=[],
@@ -158,7 +167,7 @@ def _check_traps(script: ParsedScript) -> None:
         script.findings += [place_at_trap(script, place, finding) for finding in inner.findings]
 
 
-def _check_node(script: ParsedScript, node: Node) -> None:
+def _check_node(script: ParsedScript, node: ScriptNode) -> None:
     for redirection in node.nodes("Redirs"):
         check_redirection(script, redirection)
     match node.kind:

@@ -20,11 +20,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from assayd.did_you_mean import close_names
+from assayd.did_you_mean import find_close_names
 from assayd.model.finding import Edit
-from assayd_pipeline.shell.parse.nodes import Node
+from assayd_pipeline.shell.parse.nodes import ScriptNode
 from assayd_pipeline.shell.parse.script import NamedPath, ParsedScript
-from assayd_pipeline.shell.parse.words import evaluate_unsplit, is_known, literal
+from assayd_pipeline.shell.parse.words import evaluate_unsplit, get_literal_text, is_known
 from assayd_pipeline.shell.rules.paths import SANDBOX, TEMPORARY, PathUse
 
 _FOLDERS = frozenset({"", "data", "tmp", "logs", "scripts"})
@@ -54,16 +54,18 @@ class WorkFiles:
     submitted: frozenset[str] = frozenset()
     written: tuple[str, ...] = ()
 
-    def has(self, path: str) -> bool:
+    def contains(self, path: str) -> bool:
         """Return whether a path is a submitted file, or a folder that contains submitted files."""
         folder = f"{path.rstrip('/')}/"
         return path in self.submitted or any(one.startswith(folder) for one in self.submitted)
 
 
-def written_by(script: ParsedScript) -> tuple[str, ...]:
+def list_written_prefixes(script: ParsedScript) -> tuple[str, ...]:
     """Return the literal prefixes of the paths that a script writes; an empty prefix matches any path."""
     found = (
-        _normalize_path(_literal_prefix(one.value), "") for one in script.paths if one.use is PathUse.WRITES
+        _normalize_path(_get_literal_prefix(one.value), "")
+        for one in script.paths
+        if one.use is PathUse.WRITES
     )
     return tuple(dict.fromkeys(found))
 
@@ -74,7 +76,7 @@ def check_files(script: ParsedScript, files: WorkFiles) -> None:
     if not folders.certain or len(script.paths) > _MOST_PATHS:
         return
     before = files
-    files = replace(files, written=(*files.written, *written_by(script)))
+    files = replace(files, written=(*files.written, *list_written_prefixes(script)))
     guarded = _GuardedPaths(script)
     seen: set[tuple[int, str]] = set()
     for one in sorted(script.paths, key=lambda each: each.node.start):
@@ -86,7 +88,7 @@ def check_files(script: ParsedScript, files: WorkFiles) -> None:
         if one.use in {PathUse.READS, PathUse.CHANGES} and one.what in _READERS:
             _check_read(script, one, path, files, folders)
         elif one.use is PathUse.WRITES and one.what in _WRITERS:
-            _check_written(script, one, path, before)
+            _check_written_path(script, one, path, before)
 
 
 def _check_read(
@@ -94,20 +96,20 @@ def _check_read(
 ) -> None:
     raw = script.source.written(one.node)
     slashes = _BACKSLASHES.fullmatch(raw)
-    if slashes is not None and files.has(meant := re.sub(r"\\+", "/", slashes[1])):
+    if slashes is not None and files.contains(meant := re.sub(r"\\+", "/", slashes[1])):
         _report_path(script, one, f"`{slashes[1]}` has backslashes, but paths use slashes.", meant)
         return
-    if files.has(path) or any(path.startswith(each) for each in files.written):
+    if files.contains(path) or any(path.startswith(each) for each in files.written):
         return
     below = posixpath.join("data", one.value)
     if _PATTERN.search(one.value):
         if "/" not in one.value and any(fnmatchcase(each, below) for each in files.submitted):
             _report_path(script, one, f"`{one.value}` matches no file here.", below)
         return
-    if (folder := folders.at(one.node.start)) and files.has(_normalize_path(one.value, "")):
+    if (folder := folders.at(one.node.start)) and files.contains(_normalize_path(one.value, "")):
         shorter = posixpath.relpath(_normalize_path(one.value, ""), folder)
         _report_path(script, one, f"After `cd`, `{one.value}` is `{path}`, which doesn't exist.", shorter)
-    elif not folder and "/" not in one.value and files.has(below):
+    elif not folder and "/" not in one.value and files.contains(below):
         _report_path(script, one, f"`{one.value}` doesn't exist.", below)
     elif path.startswith("data/"):
         _report_missing(script, one, path, files)
@@ -115,7 +117,7 @@ def _check_read(
 
 def _report_missing(script: ParsedScript, one: NamedPath, path: str, files: WorkFiles) -> None:
     message = f"`{path}` doesn't exist: it isn't submitted, and nothing before creates it."
-    near = close_names(path, sorted(files.submitted))
+    near = find_close_names(path, sorted(files.submitted))
     if near:
         _report_path(script, one, message, near[0])
         return
@@ -130,16 +132,16 @@ def _report_path(script: ParsedScript, one: NamedPath, message: str, meant: str)
     raw = script.source.written(one.node)
     quote = raw[0] if raw[:1] in {"'", '"'} and raw[-1:] == raw[:1] else ""
     plain = raw.strip("\"'") == one.value or "\\" in raw
-    edit = script.replacing(one.node, f"{quote}{meant}{quote}") if plain else None
+    edit = script.build_replacement_edit(one.node, f"{quote}{meant}{quote}") if plain else None
     script.error(one.node, "path.missing", message, f"Did you mean `{meant}`?", edit=edit)
 
 
-def _check_written(script: ParsedScript, one: NamedPath, path: str, files: WorkFiles) -> None:
+def _check_written_path(script: ParsedScript, one: NamedPath, path: str, files: WorkFiles) -> None:
     folder = posixpath.dirname(path)
-    if folder in _FOLDERS or files.has(folder) or _PATTERN.search(path) or path.startswith(("..", "/")):
+    if folder in _FOLDERS or files.contains(folder) or _PATTERN.search(path) or path.startswith(("..", "/")):
         return
     made = (
-        _normalize_path(_literal_prefix(each.value), "")
+        _normalize_path(_get_literal_prefix(each.value), "")
         for each in script.paths
         if each.use is PathUse.WRITES and each.what in _MAKERS and each is not one
     )
@@ -159,7 +161,7 @@ def _check_written(script: ParsedScript, one: NamedPath, path: str, files: WorkF
     )
 
 
-def _literal_prefix(value: str) -> str:
+def _get_literal_prefix(value: str) -> str:
     """Return the literal prefix of a value."""
     found = re.match(r"[^\x00-\x03*?\[\]{}]*", value)
     return found[0] if found is not None else ""
@@ -185,7 +187,7 @@ class _CurrentFolders:
         calls = (call for call in script.calls if call.name in {"cd", "pushd", "popd"})
         folder = ""
         for call in sorted(calls, key=lambda each: each.word.start):
-            target = literal(call.arguments[0]) if len(call.arguments) == 1 else None
+            target = get_literal_text(call.arguments[0]) if len(call.arguments) == 1 else None
             inner = any(start < call.word.start < end for start, end in scopes)
             if call.name != "cd" or target is None or target.startswith("-") or inner:
                 self.certain = False
@@ -204,7 +206,7 @@ class _GuardedPaths:
 
     def __init__(self, script: ParsedScript) -> None:
         self._places = [
-            (each.start, each.end) for node in script.source.nodes for each in _guarded_parts(node)
+            (each.start, each.end) for node in script.source.nodes for each in _iter_guarded_parts(node)
         ]
         words = [word for call in script.calls if call.name in {"[", "test"} for word in call.arguments]
         words += [
@@ -219,18 +221,18 @@ class _GuardedPaths:
         return one.value in self._tested or any(start <= one.node.start < end for start, end in self._places)
 
 
-def _guarded_parts(node: Node) -> Iterator[Node]:
+def _iter_guarded_parts(node: ScriptNode) -> Iterator[ScriptNode]:
     """Yield the parts of a node whose failure is expected: conditions, and commands before `||`."""
     match node.kind:
         case "BinaryCmd" if node.text("Op") == "||" and (left := node.node("X")) is not None:
             yield left
         case "IfClause" | "WhileClause":
             yield from node.nodes("Cond")
-        case "" if node.flag("Negated") or _redirects_errors(node.nodes("Redirs")):
+        case "" if node.get_flag("Negated") or _redirects_errors(node.nodes("Redirs")):
             yield node
 
 
-def _redirects_errors(redirections: Sequence[Node]) -> bool:
+def _redirects_errors(redirections: Sequence[ScriptNode]) -> bool:
     """Return whether errors are redirected to the null device or to a file."""
     return any(
         each.text("Op") in {"&>", "&>>"} or (number is not None and number.text("Value") == "2")

@@ -18,10 +18,10 @@ from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 
-from assayd.findings.source_text import line_at, snippet
+from assayd.findings.source_text import get_line, get_snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
-from assayd.model.text_limits import shorten
-from assayd.static.python.safe_fixes import edit_between
+from assayd.model.text_limits import shorten_text
+from assayd.static.python.safe_fixes import build_edit
 from assayd_pipeline.shell.parse import linter, reader
 from assayd_pipeline.shell.parse.linter import LinterComment
 from assayd_pipeline.shell.parse.mending import close_quotes
@@ -58,7 +58,7 @@ def _insert_closer(text: str, line: int, closer: str) -> Iterator[str]:
     yield "\n".join((*lines, f"{indent}{closer}", ""))
 
 
-def called(text: str, line: int, seen: re.Match[str], found: Finding) -> Finding | None:
+def explain_foreign_call(text: str, line: int, seen: re.Match[str], found: Finding) -> Finding | None:
     """Return the finding for a call or definition in the syntax of another language, or None."""
     indent, name, inside, opens = seen.groups()
     lines = text.split("\n")
@@ -75,15 +75,15 @@ def called(text: str, line: int, seen: re.Match[str], found: Finding) -> Finding
         message = f"`{name}(…)` isn't a call in bash: parentheses after a name define a function."
         hint = f"Write a call without parentheses or commas: `{lines[line - 1].strip()}`."
     candidate = "\n".join(lines)
-    readable = reader.read(candidate).tree is not None
+    readable = reader.parse_script(candidate).tree is not None
     return replace(
         found,
         message=message,
         line=line,
         column=len(indent) + 1,
-        snippet=snippet(text, line),
+        snippet=get_snippet(text, line),
         suggestion=hint,
-        edit=edit_between(text, candidate) if readable else None,
+        edit=build_edit(text, candidate) if readable else None,
         context="ShellCheck SC1065",
     )
 
@@ -153,23 +153,23 @@ class ScriptMistake:
 
 
 @cache
-def slips() -> tuple[ScriptMistake, ...]:
+def load_mistakes() -> tuple[ScriptMistake, ...]:
     """Return the table, which begins with the most helpful entries; a code can have several entries."""
     return tuple(ScriptMistake(**told) for told in tomllib.loads(_TABLE.read_text(encoding="utf-8"))["code"])
 
 
 @cache
-def _mistakes_by_code() -> dict[int, list[ScriptMistake]]:
+def _map_mistakes_by_code() -> dict[int, list[ScriptMistake]]:
     found: dict[int, list[ScriptMistake]] = {}
-    for slip in slips():
+    for slip in load_mistakes():
         found.setdefault(slip.code, []).append(slip)
     return found
 
 
-def unreadable(text: str, found: Finding) -> Finding | None:
+def explain_unreadable(text: str, found: Finding) -> Finding | None:
     """Return the explanation of a script that bash can't parse, or None."""
-    told = linter.comments(text)
-    for slip in slips():
+    told = linter.lint(text)
+    for slip in load_mistakes():
         at = (one for one in told if one.code == slip.code) if slip.code else _find_matches(text, slip)
         for comment in at:
             explained = _explain_mistake(text, slip, _place_comment(slip, comment, told), found)
@@ -198,7 +198,7 @@ def add_mistakes(text: str, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     added: list[Finding] = []
     lines: set[int] = set()
     for comment, slip in (
-        (one, slip) for one in linter.comments(text) for slip in _mistakes_by_code().get(one.code, ())
+        (one, slip) for one in linter.lint(text) for slip in _map_mistakes_by_code().get(one.code, ())
     ):
         following = _find_consequences(slip, comment, kept)
         if comment.line in lines or (not following and slip.level == "never"):
@@ -253,21 +253,21 @@ def _explain_mistake(
     text: str, slip: ScriptMistake, comment: LinterComment, found: Finding
 ) -> Finding | None:
     """Return the finding for a mistake, with its edit; None if the line doesn't match the pattern."""
-    line = line_at(text, comment.line)
+    line = get_line(text, comment.line)
     if line is None or len(line) > _LINE_CHARS:
         return None
     start = 0 if slip.whole else max(comment.column - 1 - slip.back, 0)
     seen = re.compile(slip.find).search(line, start) if slip.find else None
     if slip.find and seen is None:
         return None
-    if slip.assigned and seen is not None and seen[slip.assigned] not in _assigned_names(text):
+    if slip.assigned and seen is not None and seen[slip.assigned] not in _find_assigned_names(text):
         return None
     if slip.call and seen is not None:
-        return called(text, comment.line, seen, found)
+        return explain_foreign_call(text, comment.line, seen, found)
     groups = ["", *(seen.groups("") if seen is not None else ())]
     word = line[comment.column - 1 : comment.end_column - 1] if comment.end_line == comment.line else ""
     values = {
-        "word": shorten(word, 60),
+        "word": shorten_text(word, 60),
         "line": comment.line,
         "op": _OPERATORS.get(groups[-1].strip("\\"), "gt"),
     }
@@ -278,7 +278,7 @@ def _explain_mistake(
         message=slip.message.format(*groups, **values),
         line=comment.line,
         column=comment.column,
-        snippet=snippet(text, comment.line),
+        snippet=get_snippet(text, comment.line),
         suggestion=hint if edit is None else f"{hint}{_show_correction(edit)}",
         edit=edit,
         context=f"ShellCheck SC{slip.code}" if slip.code else found.context,
@@ -286,7 +286,7 @@ def _explain_mistake(
 
 
 @lru_cache(maxsize=1)
-def _assigned_names(text: str) -> frozenset[str]:
+def _find_assigned_names(text: str) -> frozenset[str]:
     """Return the variables to which a script gives a value; these include words after `read`."""
     read = (_READ.search(command) for command in _COMMAND_END.split(text))
     words = (_WORD.findall(found.string, found.end()) for found in read if found is not None)
@@ -311,18 +311,18 @@ def _find_edit(
     text: str, line: str, slip: ScriptMistake, comment: LinterComment, seen: re.Match[str] | None
 ) -> Edit | None:
     """Return the edit for a mistake; None unless bash can parse the edited script."""
-    for candidate in _candidate_texts(text, line, slip, comment, seen):
-        if candidate != text and reader.read(candidate).tree is not None:
-            return edit_between(text, candidate)
+    for candidate in _iter_candidate_texts(text, line, slip, comment, seen):
+        if candidate != text and reader.parse_script(candidate).tree is not None:
+            return build_edit(text, candidate)
     return None
 
 
-def _candidate_texts(
+def _iter_candidate_texts(
     text: str, line: str, slip: ScriptMistake, comment: LinterComment, seen: re.Match[str] | None
 ) -> Iterator[str]:
     if slip.close:
         yield from closed(text, comment.line, slip.close)
-    elif seen is not None and (put := _replacement(slip, seen)) is not None:
+    elif seen is not None and (put := _build_replacement(slip, seen)) is not None:
         if slip.every:
             changed = re.sub(slip.find, put, line)
         else:
@@ -331,7 +331,7 @@ def _candidate_texts(
         yield "\n".join((*lines[: comment.line - 1], changed, *lines[comment.line :]))
 
 
-def _replacement(slip: ScriptMistake, seen: re.Match[str]) -> str | None:
+def _build_replacement(slip: ScriptMistake, seen: re.Match[str]) -> str | None:
     if slip.compare:
         return f" -{_OPERATORS[seen[1].strip(chr(92))]} "
     return slip.put

@@ -14,12 +14,12 @@ CatalogReader = Callable[[bytes, int], str]
 _installed: list[CatalogReader] = []
 
 
-def install(read: CatalogReader) -> None:
+def install_reader(read: CatalogReader) -> None:
     """Set the function that later calls of `describe` use."""
     _installed[:] = [read]
 
 
-def describe(content: bytes, rows: int = 0) -> str:
+def describe_database(content: bytes, rows: int = 0) -> str:
     """Return the tables of a database file with columns and keys, or the reason why it can't be read."""
     if not _installed:
         return "(nothing that reads databases was installed in this process)"

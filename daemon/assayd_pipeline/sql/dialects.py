@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from assayd_pipeline.sql.one_token import changed
-from assayd_pipeline.sql.preparer import Prepared
+from assayd_pipeline.sql.one_token import find_single_change
+from assayd_pipeline.sql.preparer import StatementPreparer
 
 MOST_CHARS = 10_000
 """Maximum characters of a statement to explain."""
@@ -38,7 +38,7 @@ _INTERVAL = re.compile(r"INTERVAL\s*+(?:'\s*+)?(-?\d++)\s*+(?:'\s*+)?([a-z]+?)s?
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SqlSlip:
+class ForeignConstruct:
     """One entry of the table; the header of the table describes the fields."""
 
     of: str
@@ -60,7 +60,7 @@ class SqlSlip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
+class ExplainedConstruct:
     """A construct that SQLite lacks; `start` is its offset in the statement, and `new` is the rewrite."""
 
     start: int
@@ -74,10 +74,10 @@ class Explained:
 
 
 @cache
-def slips() -> tuple[SqlSlip, ...]:
+def load_foreign_constructs() -> tuple[ForeignConstruct, ...]:
     """Return the table of constructs from other databases."""
     read = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["slip"]
-    return tuple(SqlSlip(**{**told, "call": tuple(told.get("call", ()))}) for told in read)
+    return tuple(ForeignConstruct(**{**told, "call": tuple(told.get("call", ()))}) for told in read)
 
 
 def mask_literals(statement: str) -> str:
@@ -85,14 +85,14 @@ def mask_literals(statement: str) -> str:
     return _HIDDEN.sub(lambda one: ("·" if one[0][0] == "'" else " ") * len(one[0]), statement)
 
 
-def explain(statement: str, tables: Prepared | None) -> Explained | None:
+def explain_rejected(statement: str, tables: StatementPreparer | None) -> ExplainedConstruct | None:
     """Explain a statement that SQLite rejects, with a rewrite if SQLite can prepare one; otherwise None."""
     if len(statement) > MOST_CHARS:
         return None
     first, text = _apply_table(statement)
     if first is not None:
         text, good = _try_rewrite(statement, text, tables)
-        return Explained(
+        return ExplainedConstruct(
             start=first.start,
             written=first.written,
             of=first.of,
@@ -102,42 +102,44 @@ def explain(statement: str, tables: Prepared | None) -> Explained | None:
         )
     if tables is None:
         return None
-    change = changed(statement, tables)
+    change = find_single_change(statement, tables)
     if change is not None:
-        return Explained(
+        return ExplainedConstruct(
             start=change.start, written=change.message, of="", hint=change.hint, new=change.new, said=True
         )
     for name, new in _translate_dialects(statement):
-        if tables.complaint(new) is None:
-            return Explained(start=0, written="", of=name, hint=f"In SQLite: `{new}`.", new=new)
+        if tables.find_error(new) is None:
+            return ExplainedConstruct(start=0, written="", of=name, hint=f"In SQLite: `{new}`.", new=new)
     return None
 
 
 def has_different_meaning(statement: str) -> bool:
     """Return whether SQLite accepts a construct, but with a different meaning."""
-    return any(slip.certain and _match_entry(slip, statement) is not None for slip in slips())
+    return any(
+        slip.certain and _match_entry(slip, statement) is not None for slip in load_foreign_constructs()
+    )
 
 
-def _try_rewrite(statement: str, text: str, tables: Prepared | None) -> tuple[str, bool]:
+def _try_rewrite(statement: str, text: str, tables: StatementPreparer | None) -> tuple[str, bool]:
     """Return the rewritten statement, and whether SQLite can prepare it; sqlglot is used if necessary."""
     if text == statement or not text.strip() or tables is None:
         return text, text != statement and not text.strip()
-    if tables.complaint(text) is None:
+    if tables.find_error(text) is None:
         return text, True
     return next(
-        ((each, True) for _, each in _translate_dialects(text) if tables.complaint(each) is None),
+        ((each, True) for _, each in _translate_dialects(text) if tables.find_error(each) is None),
         (text, False),
     )
 
 
-def _apply_table(statement: str) -> tuple[Explained | None, str]:
+def _apply_table(statement: str) -> tuple[ExplainedConstruct | None, str]:
     """Apply all entries that match; return the explanation of the statement and the new text.
 
     The explanation names the first construct in the statement, and the replacement for each construct.
     """
-    found: list[Explained] = []
+    found: list[ExplainedConstruct] = []
     text = statement
-    for slip in slips():
+    for slip in load_foreign_constructs():
         as_written = _match_entry(slip, statement)
         for number in range(20):
             match = _match_entry(slip, text)
@@ -146,7 +148,9 @@ def _apply_table(statement: str) -> tuple[Explained | None, str]:
             if not number and (as_written or not found):
                 start, _, written, _, values = as_written or match
                 hint, of = _format_hint(slip.hint, values), _format_hint(slip.of, values)
-                found.append(Explained(start=start, written=written, of=of, hint=hint, certain=slip.certain))
+                found.append(
+                    ExplainedConstruct(start=start, written=written, of=of, hint=hint, certain=slip.certain)
+                )
             start, end, _, new, _ = match
             if new is None:
                 break
@@ -155,13 +159,13 @@ def _apply_table(statement: str) -> tuple[Explained | None, str]:
         return None, text
     found.sort(key=lambda one: one.start)
     hints = {one.hint: one for one in reversed(found[:_MOST_FORMS])}
-    others = (_join_form(one) for one in reversed(hints.values()) if one.hint != found[0].hint)
+    others = (_describe_other_form(one) for one in reversed(hints.values()) if one.hint != found[0].hint)
     return replace(
         found[0], hint=" ".join((found[0].hint, *others)), certain=any(one.certain for one in found)
     ), text
 
 
-def _join_form(one: Explained) -> str:
+def _describe_other_form(one: ExplainedConstruct) -> str:
     """Return the hint for another form of the statement, which isn't on the finding's line."""
     written = " ".join(one.written.split()).removeprefix(")").lstrip()
     return f"Instead of `{written[:_SHOWN_CHARS]}`: {one.hint[:1].lower()}{one.hint[1:]}"
@@ -170,7 +174,7 @@ def _join_form(one: Explained) -> str:
 Match = tuple[int, int, str, str | None, list[str]]
 
 
-def _match_entry(slip: SqlSlip, text: str) -> Match | None:
+def _match_entry(slip: ForeignConstruct, text: str) -> Match | None:
     masked = text if slip.quoted else mask_literals(text)
     if slip.call:
         return _match_call(slip, text, masked)
@@ -181,16 +185,16 @@ def _match_entry(slip: SqlSlip, text: str) -> Match | None:
     values = [each or "" for each in (seen or found).groups()]
     if slip.upper and len(values) >= slip.upper:
         values[slip.upper - 1] = values[slip.upper - 1].upper()
-    new = _replacement(slip, found if seen is None else seen, values)
+    new = _build_replacement(slip, found if seen is None else seen, values)
     start = found.start(slip.at)
     written = found[0] if not slip.at else found[slip.at]
     if slip.at and new is not None:
-        # The place is a part of the match; the replacement is for all of it.
+        # The position covers a part of the match, the replacement all of it.
         return found.start(), found.end(), written, new, values
     return start, found.end(), written, new, values
 
 
-def _replacement(slip: SqlSlip, seen: re.Match[str], values: list[str]) -> str | None:
+def _build_replacement(slip: ForeignConstruct, seen: re.Match[str], values: list[str]) -> str | None:
     if slip.unit:
         return slip.unit.format(*values, unit=_UNITS[values[0].lower()])
     if slip.put is None:
@@ -200,7 +204,7 @@ def _replacement(slip: SqlSlip, seen: re.Match[str], values: list[str]) -> str |
     return re.sub(r"\\(\d)", lambda one: values[int(one[1]) - 1], slip.put)
 
 
-def _match_call(slip: SqlSlip, text: str, masked: str) -> Match | None:
+def _match_call(slip: ForeignConstruct, text: str, masked: str) -> Match | None:
     """Return the match of a function call outside strings, together with its arguments, or None."""
     for found in re.finditer(rf"\b({'|'.join(slip.call)})\s*\(", masked, re.IGNORECASE):
         end = _find_closing(masked, found.end())
@@ -227,7 +231,7 @@ def _match_call(slip: SqlSlip, text: str, masked: str) -> Match | None:
     return None
 
 
-def _rewrite_call(slip: SqlSlip, arguments: list[str], inside: str, name: str) -> str | None:
+def _rewrite_call(slip: ForeignConstruct, arguments: list[str], inside: str, name: str) -> str | None:
     if slip.interval:
         found = _INTERVAL.fullmatch(arguments[1].strip()) if len(arguments) == 2 else None
         if found is None:
@@ -249,7 +253,7 @@ def _rewrite_call(slip: SqlSlip, arguments: list[str], inside: str, name: str) -
         return None
 
 
-def _pad_values(slip: SqlSlip, arguments: list[str], name: str) -> list[str]:
+def _pad_values(slip: ForeignConstruct, arguments: list[str], name: str) -> list[str]:
     return [*arguments, *("…",) * 3]
 
 

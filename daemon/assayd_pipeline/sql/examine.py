@@ -18,17 +18,29 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, islice, pairwise
 
-from assayd.did_you_mean import close_names
-from assayd.findings.source_text import snippet
+from assayd.did_you_mean import find_close_names
+from assayd.findings.source_text import get_snippet
 from assayd.model.finding import Edit, Finding
 from assayd.model.policy import RuleLevel, SqlPolicy
 from assayd.model.text_limits import FINDINGS
 from assayd_pipeline.sql import rules, tree
 from assayd_pipeline.sql.judge import judge_tree
-from assayd_pipeline.sql.mending import find_respelled_word, is_misspelling, mended, replace_token_edit, stray
-from assayd_pipeline.sql.open_ends import closed, doubled, find_open_string_lines, quoted, unclosed
+from assayd_pipeline.sql.mending import (
+    build_replace_token_edit,
+    find_respelled_word,
+    find_stray_token,
+    find_syntax_edit,
+    is_misspelling,
+)
+from assayd_pipeline.sql.open_ends import (
+    find_doubled_quote_edit,
+    find_open_string_lines,
+    find_parenthesis_edit,
+    find_quote_edit,
+    find_unclosed_parenthesis,
+)
 from assayd_pipeline.sql.read import SqlStatement, SqlText, SqlToken, SqlTokenKind, split_sql
-from assayd_pipeline.sql.rules import leveled
+from assayd_pipeline.sql.rules import apply_levels
 from assayd_pipeline.sql.shell import find_shell_commands, find_shell_functions
 
 _ALLOWED = tree.VERBS | rules.CONTROL | {"ALTER", "PRAGMA"}
@@ -37,7 +49,7 @@ _SPLIT = "Split the step, or read rows from a CSV file."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
+class SqlFindings:
     """The findings about SQL: `syntax` findings prevent parsing, and `rules` findings are violations."""
 
     syntax: tuple[Finding, ...] = ()
@@ -45,7 +57,7 @@ class Examined:
 
 
 @lru_cache(maxsize=256)
-def examine(content: str, policy: SqlPolicy) -> Examined:
+def examine_sql(content: str, policy: SqlPolicy) -> SqlFindings:
     """Check a step's SQL, and cache the result, because two stages check the same texts."""
     text = split_sql(content)
     examined = _examine_text(text, policy)
@@ -62,28 +74,30 @@ def _add_repair(text: SqlText, found: Finding, policy: SqlPolicy) -> Finding:
         return not _examine_text(split_sql(other), policy).syntax
 
     statement = next((s for s in text.statements if _contains_finding(s, text, found)), None)
-    opened = unclosed(statement) if statement is not None else None
+    opened = find_unclosed_parenthesis(statement) if statement is not None else None
     if text.broken is not None and (quote := text.content[text.broken.place]) in "'\"":
-        if quote == "'" and (inner := doubled(text.content, reads)) is not None:
+        if quote == "'" and (inner := find_doubled_quote_edit(text.content, reads)) is not None:
             said = "The quote inside the string ends it. Double it: `''`."
             return _place_at_edit(text, replace(found, suggestion=said), inner)
-        edit = quoted(text.content, quote, reads) or mended(text.content, statement, reads)
+        edit = find_quote_edit(text.content, quote, reads) or find_syntax_edit(text.content, statement, reads)
         return _place_at_edit(text, found, edit) if edit else _place_at_string(text, found, quote)
     if statement is not None and opened is not None:
-        edit = closed(text.content, statement, reads)
+        edit = find_parenthesis_edit(text.content, statement, reads)
         line, column = text.place(opened.start)
         said = f"Close the '(' opened on line {line}, column {column}."
         if edit is not None:
             return _place_at_edit(text, replace(found, suggestion=said), edit)
-        found = replace(found, suggestion=said, line=line, column=column, snippet=snippet(text.content, line))
-    edit = mended(text.content, statement, reads)
+        found = replace(
+            found, suggestion=said, line=line, column=column, snippet=get_snippet(text.content, line)
+        )
+    edit = find_syntax_edit(text.content, statement, reads)
     word = find_respelled_word(text.content, edit) if edit is not None else None
     return replace(found, edit=edit, suggestion=f"Did you mean {word}?" if word else found.suggestion)
 
 
 def _place_at_edit(text: SqlText, found: Finding, edit: Edit) -> Finding:
     """Move a finding to the line of the missing sign, which can be far before the reported position."""
-    shown = snippet(text.content, edit.start_line)
+    shown = get_snippet(text.content, edit.start_line)
     column = len(text.content.split("\n")[edit.start_line - 1]) + 1
     return replace(found, line=edit.start_line, column=column, snippet=shown, edit=edit)
 
@@ -95,7 +109,7 @@ def _place_at_string(text: SqlText, found: Finding, quote: str) -> Finding:
     if line is None or line == found.line:
         return found
     said = f"Close every quote: the first unclosed {quote} is on line {line}."
-    return replace(found, line=line, column=column, snippet=snippet(text.content, line), suggestion=said)
+    return replace(found, line=line, column=column, snippet=get_snippet(text.content, line), suggestion=said)
 
 
 def _contains_finding(statement: SqlStatement, text: SqlText, finding: Finding) -> bool:
@@ -107,20 +121,20 @@ def _contains_finding(statement: SqlStatement, text: SqlText, finding: Finding) 
     return any(token.start == at for token in statement.tokens)
 
 
-def _examine_text(text: SqlText, policy: SqlPolicy) -> Examined:
+def _examine_text(text: SqlText, policy: SqlPolicy) -> SqlFindings:
     if unfit := _find_unreadable(text, policy):
-        return Examined(syntax=leveled([unfit], policy))
+        return SqlFindings(syntax=apply_levels([unfit], policy))
     if commands := tuple(islice(find_shell_commands(text), FINDINGS)):
-        return Examined(syntax=commands)
+        return SqlFindings(syntax=commands)
     syntax: list[Finding] = []
     found: list[Finding] = []
     for statement in text.statements:
         try:
             said = chain(find_shell_functions(text, statement), _judge_statement(text, statement, policy))
             found.extend(islice(said, max(FINDINGS - len(found), 1)))
-        except tree.NotUnderstood as problem:
+        except tree.UnparsableStatement as problem:
             (syntax if problem.syntax else found).append(_parse_failure_finding(text, statement, problem))
-    return Examined(syntax=tuple(syntax[:FINDINGS]), rules=leveled(found[:FINDINGS], policy))
+    return SqlFindings(syntax=tuple(syntax[:FINDINGS]), rules=apply_levels(found[:FINDINGS], policy))
 
 
 def _find_unreadable(text: SqlText, policy: SqlPolicy) -> Finding | None:
@@ -145,7 +159,9 @@ def _find_unreadable(text: SqlText, policy: SqlPolicy) -> Finding | None:
     return None
 
 
-def _parse_failure_finding(text: SqlText, statement: SqlStatement, problem: tree.NotUnderstood) -> Finding:
+def _parse_failure_finding(
+    text: SqlText, statement: SqlStatement, problem: tree.UnparsableStatement
+) -> Finding:
     rule = "sql.syntax" if problem.syntax else "sql.not_understood"
     message = f"Statement {statement.number}: {problem}."
     word = problem.at.text[:40]
@@ -154,7 +170,7 @@ def _parse_failure_finding(text: SqlText, statement: SqlStatement, problem: tree
     if problem.instead is None:
         return finding
     token, new = problem.instead
-    return replace(finding, edit=replace_token_edit(text.content, token, new))
+    return replace(finding, edit=build_replace_token_edit(text.content, token, new))
 
 
 def _judge_statement(text: SqlText, statement: SqlStatement, policy: SqlPolicy) -> Iterator[Finding]:
@@ -163,13 +179,17 @@ def _judge_statement(text: SqlText, statement: SqlStatement, policy: SqlPolicy) 
         place = statement.tokens.index(explained)
         statement = replace(statement, tokens=statement.tokens[place:])
     if statement.verb not in _KNOWN:
-        raise _unknown_verb_fault(statement)
-    if (found := stray(statement)) is not None or (found := _find_misspelt_object(statement)) is not None:
+        raise _build_unknown_verb_fault(statement)
+    if (found := find_stray_token(statement)) is not None or (
+        found := _find_misspelt_object(statement)
+    ) is not None:
         raise found
     if statement.verb in tree.VERBS:
         said = _judge_words(text, statement, policy)
         yield from said or (
-            () if _is_checked_by_words(statement) else judge_tree(text, statement, tree.parse(statement))
+            ()
+            if _is_checked_by_words(statement)
+            else judge_tree(text, statement, tree.parse_statement(statement))
         )
     else:
         yield from _judge_words(text, statement, policy)
@@ -222,7 +242,7 @@ def _find_faults(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[s
 def _find_value_faults(statement: SqlStatement, policy: SqlPolicy) -> Iterator[tuple[str, str, int, str]]:
     """Yield the faults of `PRAGMA` statements and of placeholders."""
     start = statement.tokens[0].start
-    if statement.verb == "PRAGMA" and (name := _refused_pragma(statement, policy)) is not None:
+    if statement.verb == "PRAGMA" and (name := _find_refused_pragma(statement, policy)) is not None:
         hint = "Foreign keys are enforced. " if name == "foreign_keys" else ""
         suggestion = f"{hint}Remove it; allowed: {', '.join(sorted(rules.READ_PRAGMAS))}."
         rule = "sql.pragma_outside" if policy.admits("sql.pragma") else "sql.pragma"
@@ -240,10 +260,10 @@ _MADE_OR_CHANGED = {
 }
 
 
-def _find_misspelt_object(statement: SqlStatement) -> tree.NotUnderstood | None:
+def _find_misspelt_object(statement: SqlStatement) -> tree.UnparsableStatement | None:
     """Return the fault for an invalid second word, as in ``ALTER TALBE``."""
     words = _MADE_OR_CHANGED.get(statement.verb)
-    if words is None or len(statement.tokens) < 2 or statement.tokens[1].says(*words, "OR"):
+    if words is None or len(statement.tokens) < 2 or statement.tokens[1].is_any_of(*words, "OR"):
         return None
     second = statement.tokens[1]
     near = [word for word in words if is_misspelling(second.text.upper(), word)]
@@ -252,15 +272,17 @@ def _find_misspelt_object(statement: SqlStatement) -> tree.NotUnderstood | None:
     message = f'near "{second.text[:40]}": syntax error'
     new = near[0] if second.text.isupper() else near[0].lower()
     suggestion = f"Did you mean {near[0]}?"
-    return tree.NotUnderstood(message, at=second, syntax=True, suggestion=suggestion, instead=(second, new))
+    return tree.UnparsableStatement(
+        message, at=second, syntax=True, suggestion=suggestion, instead=(second, new)
+    )
 
 
-def _unknown_verb_fault(statement: SqlStatement) -> tree.NotUnderstood:
+def _build_unknown_verb_fault(statement: SqlStatement) -> tree.UnparsableStatement:
     """Return the fault for a statement whose first word SQLite doesn't know."""
     first = statement.tokens[0]
-    near = close_names(statement.verb, _ALLOWED)
+    near = find_close_names(statement.verb, _ALLOWED)
     suggestion = f"Did you mean {near[0]}?" if near else "Begin with a statement of SQLite, such as SELECT."
-    return tree.NotUnderstood(
+    return tree.UnparsableStatement(
         f'near "{first.text[:40]}": syntax error', at=first, syntax=True, suggestion=suggestion
     )
 
@@ -288,7 +310,7 @@ def _find_virtual_table_faults(
     statement: SqlStatement, start: int, policy: SqlPolicy
 ) -> Iterator[tuple[str, str, int, str]]:
     """Yield the faults of a virtual table, which depend on its module."""
-    using = (later for token, later in pairwise(statement.tokens) if token.says("USING"))
+    using = (later for token, later in pairwise(statement.tokens) if token.is_any_of("USING"))
     module = next(using, None)
     named = module.text.strip('"`[]').lower() if module is not None else ""
     suggestion = "Use a plain table, and LIKE or GLOB to search in it."
@@ -317,7 +339,7 @@ def _find_replace_conflict(statement: SqlStatement) -> SqlToken | None:
     found = (
         last
         for on, conflict, last in zip(tokens, tokens[1:], tokens[2:], strict=False)
-        if on.says("ON") and conflict.says("CONFLICT") and last.says("REPLACE")
+        if on.is_any_of("ON") and conflict.is_any_of("CONFLICT") and last.is_any_of("REPLACE")
     )
     return next(found, None)
 
@@ -325,24 +347,24 @@ def _find_replace_conflict(statement: SqlStatement) -> SqlToken | None:
 def _adds_column(statement: SqlStatement) -> bool:
     """Return whether a statement is ``ALTER TABLE [schema.]name ADD …``."""
     tokens = statement.tokens
-    place = 5 if len(tokens) > 3 and tokens[3].says(".") else 3
-    return len(tokens) > place and tokens[place].says("ADD")
+    place = 5 if len(tokens) > 3 and tokens[3].is_any_of(".") else 3
+    return len(tokens) > place and tokens[place].is_any_of("ADD")
 
 
-def _refused_pragma(statement: SqlStatement, policy: SqlPolicy) -> str | None:
+def _find_refused_pragma(statement: SqlStatement, policy: SqlPolicy) -> str | None:
     """Return the name in a rejected ``PRAGMA [schema.]name …`` statement, or None."""
     tokens = statement.tokens
-    place = 3 if len(tokens) > 2 and tokens[2].says(".") else 1
+    place = 3 if len(tokens) > 2 and tokens[2].is_any_of(".") else 1
     name = tokens[place].text.strip("\"'`[]").lower() if len(tokens) > place else ""
-    sets = any(token.says("=") for token in tokens)
-    if name == "foreign_keys" and (len(tokens) == place + 1 or _sets_on(tokens[place + 1 :])):
+    sets = any(token.is_any_of("=") for token in tokens)
+    if name == "foreign_keys" and (len(tokens) == place + 1 or _sets_permanent_value(tokens[place + 1 :])):
         return None
     if policy.admits("sql.pragma") and name in rules.SESSION_PRAGMAS:
         return None
     return name if sets or name not in rules.READ_PRAGMAS else None
 
 
-def _sets_on(tokens: Sequence[SqlToken]) -> bool:
+def _sets_permanent_value(tokens: Sequence[SqlToken]) -> bool:
     """Return whether the value of `foreign_keys` is its permanent value: ``= ON`` or ``(1)``."""
-    words = [token.text.strip("\"'").upper() for token in tokens if not token.says("=", "(", ")")]
+    words = [token.text.strip("\"'").upper() for token in tokens if not token.is_any_of("=", "(", ")")]
     return len(words) == 1 and words[0] in {"1", "ON", "TRUE", "YES"}

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from assayd.findings.source_text import line_at
+from assayd.findings.source_text import get_line
 from assayd.model.finding import Edit, Finding, Severity
 from assayd_pipeline.sql.read import SqlStatement, SqlText
 from assayd_pipeline.sql.rules import MADE, REACHING_OUT, REFUSED
-from assayd_pipeline.sql.shell import instead_of
+from assayd_pipeline.sql.shell import describe_replacement
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -35,7 +35,7 @@ def judge_tree(text: SqlText, statement: SqlStatement, root: exp.Expr) -> Iterat
             yield from _judge_condition(text, start, node)
         elif isinstance(node, exp.Anonymous) and _leaves_database(node):
             message = f"{node.name}() accesses data outside the database."
-            yield text.finding("sql.function", message, at=start, suggestion=instead_of(node.name))
+            yield text.finding("sql.function", message, at=start, suggestion=describe_replacement(node.name))
     if isinstance(root, exp.Create):
         yield from _judge_create(text, statement, root)
     if _deletes_on_conflict(statement, root):
@@ -89,7 +89,7 @@ def _is_constant(condition: exp.Expr) -> bool:
 
 def _judge_create(text: SqlText, statement: SqlStatement, root: exp.Create) -> Iterator[Finding]:
     kind = (root.kind or "").upper()
-    place = next((token for token in statement.tokens if token.says(*MADE)), statement.tokens[0])
+    place = next((token for token in statement.tokens if token.is_any_of(*MADE)), statement.tokens[0])
     if kind not in MADE:
         suggestion = f"A step can create {', '.join(MADE)}."
         yield text.finding(
@@ -101,13 +101,13 @@ def _judge_create(text: SqlText, statement: SqlStatement, root: exp.Create) -> I
             f"CREATE {kind} needs IF NOT EXISTS.",
             at=statement.tokens[0].start,
             suggestion=f"Write CREATE {kind} IF NOT EXISTS …",
-            edit=_insertion_edit(text, place.end, " IF NOT EXISTS"),
+            edit=_build_insertion_edit(text, place.end, " IF NOT EXISTS"),
         )
 
 
-def _insertion_edit(text: SqlText, offset: int, added: str) -> Edit:
+def _build_insertion_edit(text: SqlText, offset: int, added: str) -> Edit:
     line, column = text.place(offset)
-    old = line_at(text.content, line) or ""
+    old = get_line(text.content, line) or ""
     return Edit(start_line=line, end_line=line, replacement=old[: column - 1] + added + old[column - 1 :])
 
 
@@ -115,4 +115,4 @@ def _deletes_on_conflict(statement: SqlStatement, root: exp.Expr) -> bool:
     """Return whether rows are deleted on conflicts: ``INSERT OR REPLACE``, ``UPDATE OR REPLACE``."""
     update = statement.after("UPDATE", "OR")
     alternative = str(root.args.get("alternative") or "")
-    return alternative.upper() == "REPLACE" or (update is not None and update.says("REPLACE"))
+    return alternative.upper() == "REPLACE" or (update is not None and update.is_any_of("REPLACE"))

@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from assayd.guest.near import nearest
-from assayd_pipeline.sql.dialects import MOST_CHARS, Explained, explain, mask_literals
-from assayd_pipeline.sql.preparer import Prepared
+from assayd.guest.near import find_nearest
+from assayd_pipeline.sql.dialects import MOST_CHARS, ExplainedConstruct, explain_rejected, mask_literals
+from assayd_pipeline.sql.preparer import StatementPreparer
 
 _NULL = re.compile(r"\s*(=|==|<>|!=)\s*NULL\b", re.IGNORECASE)
 _CLAUSE = re.compile(r"\b(SET|WHERE|ON|HAVING|WHEN|VALUES|SELECT)\b", re.IGNORECASE)
@@ -37,19 +37,21 @@ _AMBIGUOUS = re.compile(r"ambiguous column name: (\w+)")
 _SOURCE = re.compile(rf"\b(?:FROM|JOIN)\s+(\w+)(?:\s+(?:AS\s+)?(?!{_AFTER})(\w+))?", re.IGNORECASE)
 
 
-def refused(statement: str, complaint: str, tables: Prepared) -> Explained | None:
+def explain_refused(statement: str, complaint: str, tables: StatementPreparer) -> ExplainedConstruct | None:
     """Explain a statement that SQLite can't prepare."""
     if len(statement) > MOST_CHARS:
         return None
     return (
         _explain_name(statement, complaint, tables)
         or _explain_value_count(statement, complaint, tables)
-        or explain(statement, tables)
+        or explain_rejected(statement, tables)
         or _explain_unknown(statement, complaint, tables)
     )
 
 
-def explain_misreadings(statement: str, tables: Callable[[], Prepared | None]) -> Iterator[Explained]:
+def explain_misreadings(
+    statement: str, tables: Callable[[], StatementPreparer | None]
+) -> Iterator[ExplainedConstruct]:
     """Yield explanations of constructs that SQLite accepts, but whose meaning isn't the intended one."""
     if len(statement) > MOST_CHARS:
         return
@@ -65,7 +67,7 @@ def explain_misreadings(statement: str, tables: Callable[[], Prepared | None]) -
         new = "".join("||" if sign == "+" and masked[n] == "+" else sign for n, sign in enumerate(statement))
         hint = "Join text with `||`: `+` adds numbers, and text counts as 0."
         of = "adds numbers instead of joining text"
-        yield Explained(start=place, written="+", of=of, hint=hint, new=new)
+        yield ExplainedConstruct(start=place, written="+", of=of, hint=hint, new=new)
     if (both := _SET_AND.search(masked)) is not None:
         hint = "Separate assignments with a comma: `AND` makes one condition of them."
         yield _build_explanation(
@@ -78,7 +80,7 @@ def explain_misreadings(statement: str, tables: Callable[[], Prepared | None]) -
         )
     if (join := _JOIN.search(masked)) is not None:
         hint = "Add the condition: `ON left.key = right.key`; for all pairs, write `CROSS JOIN`."
-        yield Explained(
+        yield ExplainedConstruct(
             start=join.start(), written=join[0].strip(), of="joins every row with every row", hint=hint
         )
     selected = masked[: masked.upper().find("FROM") + 4]
@@ -87,11 +89,13 @@ def explain_misreadings(statement: str, tables: Callable[[], Prepared | None]) -
         yield from _explain_by_tables(statement, masked, known)
 
 
-def _explain_by_tables(statement: str, masked: str, tables: Prepared) -> Iterator[Explained]:
+def _explain_by_tables(
+    statement: str, masked: str, tables: StatementPreparer
+) -> Iterator[ExplainedConstruct]:
     for found in _DOUBLE.finditer(masked):
         word = found[1][1:-1]
         bracketed = f"{statement[: found.start(1)]}[{word}]{statement[found.end(1) :]}"
-        if "no such column" in (tables.complaint(bracketed) or ""):
+        if "no such column" in (tables.find_error(bracketed) or ""):
             text = "'" + word.replace("'", "''") + "'"
             hint = f"Put text in single quotes: `{text}`. Double quotes are for names."
             yield _build_explanation(
@@ -112,8 +116,10 @@ def _explain_by_tables(statement: str, masked: str, tables: Prepared) -> Iterato
             )
 
 
-def _build_explanation(statement: str, start: int, end: int, new: str, hint: str, of: str) -> Explained:
-    return Explained(
+def _build_explanation(
+    statement: str, start: int, end: int, new: str, hint: str, of: str
+) -> ExplainedConstruct:
+    return ExplainedConstruct(
         start=start,
         written=statement[start:end].strip() or statement[start : start + 20].strip(),
         of=of,
@@ -122,7 +128,7 @@ def _build_explanation(statement: str, start: int, end: int, new: str, hint: str
     )
 
 
-def _explain_name(statement: str, complaint: str, tables: Prepared) -> Explained | None:
+def _explain_name(statement: str, complaint: str, tables: StatementPreparer) -> ExplainedConstruct | None:
     """Explain a name that SQLite doesn't know or that is ambiguous."""
     if (twice := _AMBIGUOUS.search(complaint)) is not None:
         return _qualify_column(statement, twice[1], tables)
@@ -139,11 +145,11 @@ def _explain_name(statement: str, complaint: str, tables: Prepared) -> Explained
     masked = mask_literals(statement)
     place = re.search(rf"(?<![\w\"`\[]){re.escape(name)}(?![\w\"`\]])", masked, re.IGNORECASE)
     known = tables.names(kind)
-    near = nearest(name, [each.lower() if each.islower() else each for each in known])
+    near = find_nearest(name, [each.lower() if each.islower() else each for each in known])
     if place is not None and near is not None:
         new = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", near[0], statement)
-        good = tables.complaint(new) is None
-        return Explained(
+        good = tables.find_error(new) is None
+        return ExplainedConstruct(
             start=place.start(),
             written="",
             of="",
@@ -153,23 +159,27 @@ def _explain_name(statement: str, complaint: str, tables: Prepared) -> Explained
     quoted = re.search(rf"(?:[`\"\[]{re.escape(name)}[`\"\]]|(?<=[=(,]\s){re.escape(name)}\b)", masked)
     if kind == "column" and quoted is not None:
         new = f"{statement[: quoted.start()]}'{name}'{statement[quoted.end() :]}"
-        if tables.complaint(new) is None:
+        if tables.find_error(new) is None:
             hint = f"Put text in single quotes: `'{name}'`."
             said = f"No column is named `{name}`; text needs single quotes."
-            return Explained(start=quoted.start(), written=said, of="", hint=hint, new=new, said=True)
+            return ExplainedConstruct(
+                start=quoted.start(), written=said, of="", hint=hint, new=new, said=True
+            )
     return None
 
 
-def _correct_prefix(statement: str, table: str, name: str, tables: Prepared) -> Explained | None:
+def _correct_prefix(
+    statement: str, table: str, name: str, tables: StatementPreparer
+) -> ExplainedConstruct | None:
     """Correct ``customers.id`` if the statement gives the table another name."""
     for found in _SOURCE.finditer(statement):
         alias = found[2] or found[1]
         new = re.sub(rf"(?<![\w.]){re.escape(table)}\.", f"{alias}.", statement)
-        if alias != table and tables.complaint(new) is None:
+        if alias != table and tables.find_error(new) is None:
             written = f"{table}.{name}"
             known = found[1].lower() == table.lower()
             of = f"has the alias `{alias}` here" if known else "isn't a table or an alias of the statement"
-            return Explained(
+            return ExplainedConstruct(
                 start=statement.find(f"{table}."),
                 written=f"`{written}`: `{table}` {of}.",
                 of="",
@@ -180,7 +190,9 @@ def _correct_prefix(statement: str, table: str, name: str, tables: Prepared) -> 
     return None
 
 
-def _explain_value_count(statement: str, complaint: str, tables: Prepared) -> Explained | None:
+def _explain_value_count(
+    statement: str, complaint: str, tables: StatementPreparer
+) -> ExplainedConstruct | None:
     """Explain an `INSERT` in which the number of values differs from the number of columns."""
     found = _COUNTS.search(complaint)
     into = _INTO.search(statement)
@@ -194,8 +206,8 @@ def _explain_value_count(statement: str, complaint: str, tables: Prepared) -> Ex
     )
     head = f"INSERT INTO {into[1]} ({', '.join(names[:values])})"
     new = f"{statement[: into.start()]}{head} {statement[into.end() :].lstrip(' ')}"
-    good = tables.complaint(new) is None
-    return Explained(
+    good = tables.find_error(new) is None
+    return ExplainedConstruct(
         start=into.start(),
         written=f"The row has {values} values for {len(given)} columns ({', '.join(given[:8])}).",
         of="",
@@ -212,7 +224,7 @@ _INTO = re.compile(
 )
 
 
-def _explain_unknown(statement: str, complaint: str, tables: Prepared) -> Explained | None:
+def _explain_unknown(statement: str, complaint: str, tables: StatementPreparer) -> ExplainedConstruct | None:
     """Explain a name that has no similar names, or a function with the wrong arguments."""
     missing = _MISSING.search(complaint) or _NO_COLUMN.search(complaint)
     arguments = _ARGUMENTS.search(complaint)
@@ -220,7 +232,7 @@ def _explain_unknown(statement: str, complaint: str, tables: Prepared) -> Explai
         usage = _USAGE.get(arguments[1].lower())
         place = re.search(rf"\b{re.escape(arguments[1])}\s*\(", statement, re.IGNORECASE)
         hint = f"Write `{usage}`." if usage else f"Check the arguments of `{arguments[1]}`."
-        return Explained(start=place.start() if place else 0, written="", of="", hint=hint)
+        return ExplainedConstruct(start=place.start() if place else 0, written="", of="", hint=hint)
     if (window := _WINDOW.search(complaint)) is not None:
         return _explain_window_filter(statement, window[1], tables)
     if missing is None:
@@ -232,10 +244,12 @@ def _explain_unknown(statement: str, complaint: str, tables: Prepared) -> Explai
     start = place.start() if place is not None else 0
     if kind == "function":
         hint = f"SQLite has no `{name}`. Use `CASE`, `substr`, `instr`, `replace`, `strftime` or `printf`."
-        return Explained(start=start, written="", of="", hint=hint)
+        return ExplainedConstruct(start=start, written="", of="", hint=hint)
     if kind == "table":
         known = ", ".join(tables.names("table")[:10])
-        return Explained(start=start, written="", of="", hint=f"The tables are: {known}." if known else "")
+        return ExplainedConstruct(
+            start=start, written="", of="", hint=f"The tables are: {known}." if known else ""
+        )
     sources = [found[1] for found in _SOURCE.finditer(statement)] or re.findall(
         r"(?i)\b(?:INTO|UPDATE)\s+(\w+)", statement
     )
@@ -253,7 +267,7 @@ def _explain_unknown(statement: str, complaint: str, tables: Prepared) -> Explai
             f"{each} ({', '.join(tables.names(f'column of {each}')[:12])})" for each in sources[:3]
         )
         hint = f"Use a column of this statement's tables: {shown}." if shown else ""
-    return Explained(start=start, written="", of="", hint=hint) if hint else None
+    return ExplainedConstruct(start=start, written="", of="", hint=hint) if hint else None
 
 
 _NO_COLUMN = re.compile(r"has no (column) named (\S+)")
@@ -283,15 +297,17 @@ _USAGE = {
 }
 
 
-def _explain_window_filter(statement: str, alias: str, tables: Prepared) -> Explained | None:
+def _explain_window_filter(
+    statement: str, alias: str, tables: StatementPreparer
+) -> ExplainedConstruct | None:
     """Explain a `WHERE` on a window function, which must be outside the `SELECT` with the function."""
     found = _FILTERED.match(statement)
     if found is None:
         return None
     rest = f"{found[2]}{found[3] or ''}"
     new = f"SELECT * FROM ({found[1]}) WHERE {rest}"  # noqa: S608 - a proposal, never run
-    good = tables.complaint(new) is None
-    return Explained(
+    good = tables.find_error(new) is None
+    return ExplainedConstruct(
         start=found.start(2),
         written=f"`{alias}` is a window function: `WHERE` runs before it.",
         of="",
@@ -304,7 +320,7 @@ def _explain_window_filter(statement: str, alias: str, tables: Prepared) -> Expl
 _FILTERED = re.compile(r"(?is)^(SELECT\b.*?\bFROM\b.*?)\s+WHERE\s+(.*?)(\s+ORDER\s+BY\b.*)?$")
 
 
-def _qualify_column(statement: str, name: str, tables: Prepared) -> Explained | None:
+def _qualify_column(statement: str, name: str, tables: StatementPreparer) -> ExplainedConstruct | None:
     """Add the name of the first table to a column that exists in several tables."""
     sources = [found[2] or found[1] for found in _SOURCE.finditer(statement)]
     place = re.search(rf"(?<![\w.]){re.escape(name)}\b", statement)
@@ -312,8 +328,8 @@ def _qualify_column(statement: str, name: str, tables: Prepared) -> Explained | 
         return None
     written = " or ".join(f"`{source}.{name}`" for source in sources[:3])
     new = f"{statement[: place.start()]}{sources[0]}.{statement[place.start() :]}"
-    good = tables.complaint(new) is None
-    return Explained(
+    good = tables.find_error(new) is None
+    return ExplainedConstruct(
         start=place.start(),
         written=f"Several tables have a column `{name}`.",
         of="",

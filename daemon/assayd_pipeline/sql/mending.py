@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from assayd.model.finding import Edit
-from assayd.static.python.safe_fixes import edit_between, text_inside_fences
+from assayd.static.python.safe_fixes import build_edit, extract_fenced_text
 from assayd_pipeline.sql.read import SqlStatement, SqlToken, SqlTokenKind
-from assayd_pipeline.sql.tree import NotUnderstood
+from assayd_pipeline.sql.tree import UnparsableStatement
 
 _KEYWORDS = frozenset(
     {
@@ -33,16 +33,16 @@ Reads = Callable[[str], bool]
 """Returns whether a whole text can be read."""
 
 
-def mended(content: str, statement: SqlStatement | None, reads: Reads) -> Edit | None:
+def find_syntax_edit(content: str, statement: SqlStatement | None, reads: Reads) -> Edit | None:
     """Return the edit for SQL that can't be parsed; None if several edits would work."""
-    inside = text_inside_fences(content)
+    inside = extract_fenced_text(content)
     if inside is not None:
-        return edit_between(content, inside) if reads(inside) else None
+        return build_edit(content, inside) if reads(inside) else None
     if statement is None:
         return None
     tried = list(islice(_respell_keywords(content, statement), _MOST_TRIED + 1))
     good = [text for text in tried[:_MOST_TRIED] if reads(text)]
-    return edit_between(content, good[0]) if len(good) == 1 and len(tried) <= _MOST_TRIED else None
+    return build_edit(content, good[0]) if len(good) == 1 and len(tried) <= _MOST_TRIED else None
 
 
 def find_respelled_word(content: str, edit: Edit) -> str | None:
@@ -58,26 +58,28 @@ def find_respelled_word(content: str, edit: Edit) -> str | None:
     return word if word in _KEYWORDS else None
 
 
-def stray(statement: SqlStatement) -> NotUnderstood | None:
+def find_stray_token(statement: SqlStatement) -> UnparsableStatement | None:
     """Return the error for a token that SQLite rejects: a final comma, or a word of another database."""
     for before, token, after in zip(
         statement.tokens, statement.tokens[1:], (*statement.tokens[2:], None), strict=False
     ):
-        if token.says(",") and after is not None and after.says(")", "FROM"):
-            return _syntax_error_near(after, "Remove the comma before it.", (token, ""))
-        if before.says("KEY") and token.says("AUTO_INCREMENT"):
-            return _syntax_error_near(token, "Write AUTOINCREMENT.", (token, "AUTOINCREMENT"))
+        if token.is_any_of(",") and after is not None and after.is_any_of(")", "FROM"):
+            return _build_syntax_error(after, "Remove the comma before it.", (token, ""))
+        if before.is_any_of("KEY") and token.is_any_of("AUTO_INCREMENT"):
+            return _build_syntax_error(token, "Write AUTOINCREMENT.", (token, "AUTOINCREMENT"))
     return None
 
 
-def _syntax_error_near(token: SqlToken, suggestion: str, instead: tuple[SqlToken, str]) -> NotUnderstood:
+def _build_syntax_error(
+    token: SqlToken, suggestion: str, instead: tuple[SqlToken, str]
+) -> UnparsableStatement:
     message = f'near "{token.text}": syntax error'
-    return NotUnderstood(message, at=token, syntax=True, suggestion=suggestion, instead=instead)
+    return UnparsableStatement(message, at=token, syntax=True, suggestion=suggestion, instead=instead)
 
 
-def replace_token_edit(content: str, token: SqlToken, new: str) -> Edit | None:
+def build_replace_token_edit(content: str, token: SqlToken, new: str) -> Edit | None:
     """Return the edit that replaces a token with another text."""
-    return edit_between(content, content[: token.start] + new + content[token.end :])
+    return build_edit(content, content[: token.start] + new + content[token.end :])
 
 
 def _respell_keywords(content: str, statement: SqlStatement) -> Iterator[str]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from assayd.did_you_mean import close_names
-from assayd.model.text_limits import shorten
+from assayd.did_you_mean import find_close_names
+from assayd.model.text_limits import shorten_text
 from assayd_pipeline.sql.rules import SHELL_FUNCTIONS
 
 _MISSING = re.compile(r"no such (column|table|function): (?:[^\s.]+\.)*([^\s.]+)|has no column named (\S+)")
@@ -37,9 +37,9 @@ def advise_on_names(message: str, names: Mapping[str, Sequence[str]]) -> str | N
         list(names) if kind == "table" else list(dict.fromkeys(c for each in names.values() for c in each))
     )
     folded = {each.lower(): each for each in known}
-    near = close_names(name.lower(), folded)
+    near = find_close_names(name.lower(), folded)
     meant = f"Did you mean {folded[near[0]]}? " if near else ""
     if kind == "table":
-        return shorten(f"{meant}The tables are: {', '.join(known[:_SHOWN])}.")
+        return shorten_text(f"{meant}The tables are: {', '.join(known[:_SHOWN])}.")
     tables = "; ".join(f"{table} ({', '.join(columns)})" for table, columns in names.items())
-    return shorten(f"{meant}The columns are: {tables}.")
+    return shorten_text(f"{meant}The columns are: {tables}.")

@@ -18,10 +18,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
-from assayd.guest.near import edit_distance
-from assayd.model.text_limits import shorten
-from assayd_pipeline.sql.preparer import Prepared
-from assayd_pipeline.sql.read import NotSql, SqlToken, SqlTokenKind, tokenize
+from assayd.guest.near import compute_edit_distance
+from assayd.model.text_limits import shorten_text
+from assayd_pipeline.sql.preparer import StatementPreparer
+from assayd_pipeline.sql.read import InvalidSqlCharacter, SqlToken, SqlTokenKind, tokenize
 
 MOST_TRIED = 250
 """How many changed statements are prepared for one refused statement."""
@@ -69,7 +69,7 @@ _CLAUSES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class TokenChange:
     """A change that makes a statement valid; `start` is its offset, and `new` is the whole statement."""
 
     start: int
@@ -78,13 +78,13 @@ class Change:
     new: str
 
 
-def changed(statement: str, tables: Prepared) -> Change | None:
+def find_single_change(statement: str, tables: StatementPreparer) -> TokenChange | None:
     """Return the most likely single change that lets SQLite prepare a statement, or None."""
-    complaint = tables.complaint(statement)
+    complaint = tables.find_error(statement)
     named = _NEAR.search(complaint or "")
     try:
         tokens = list(tokenize(statement))
-    except NotSql:
+    except InvalidSqlCharacter:
         return None
     if complaint is None or not tokens or len(tokens) > _MOST_TOKENS:
         return None
@@ -107,12 +107,12 @@ def changed(statement: str, tables: Prepared) -> Change | None:
     )
 
 
-def _find_first_valid(tried: Iterator[Change], tables: Prepared) -> Change | None:
+def _find_first_valid(tried: Iterator[TokenChange], tables: StatementPreparer) -> TokenChange | None:
     for number, change in enumerate(tried):
         if number == MOST_TRIED:
             return None
-        if all(tables.complaint(part) is None for part in change.new.split("\0")):
-            return Change(
+        if all(tables.find_error(part) is None for part in change.new.split("\0")):
+            return TokenChange(
                 start=change.start,
                 message=change.message,
                 hint=change.hint,
@@ -132,26 +132,26 @@ def _replace_token(statement: str, token: SqlToken, new: str) -> str:
     return f"{statement[: token.start]}{new}{statement[token.end :]}"
 
 
-def _nearby_places(tokens: Sequence[SqlToken], place: int, *steps: int) -> Iterator[int]:
+def _iter_nearby_places(tokens: Sequence[SqlToken], place: int, *steps: int) -> Iterator[int]:
     return (place + step for step in steps if 0 <= place + step < len(tokens))
 
 
-def _respell_keywords(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
+def _respell_keywords(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[TokenChange]:
     """Replace a wrong keyword or operator, or split a word that consists of two joined keywords."""
-    for at in _nearby_places(tokens, place, 0, -1, 1, -2):
+    for at in _iter_nearby_places(tokens, place, 0, -1, 1, -2):
         token = tokens[at]
         word = token.text.upper()
         written = [_INSTEAD[word]] if word in _INSTEAD else []
         after = tokens[at + 1] if at + 1 < len(tokens) else token
         if word == "=" and after.text in {"<", ">"} and after.start == token.end:
-            yield Change(
+            yield TokenChange(
                 start=token.start,
                 message=f"`={after.text}` isn't an operator of SQL.",
                 hint=f"Write `{after.text}=`.",
                 new=f"{statement[: token.start]}{after.text}={statement[after.end :]}",
             )
-        if word == "WHERE" and any(each.says("WHERE") for each in tokens[:at]):
-            yield Change(
+        if word == "WHERE" and any(each.is_any_of("WHERE") for each in tokens[:at]):
+            yield TokenChange(
                 start=token.start,
                 message="The statement has a second `WHERE`.",
                 hint="Join the conditions with `AND`.",
@@ -163,27 +163,27 @@ def _respell_keywords(statement: str, tokens: Sequence[SqlToken], place: int) ->
                 key for key in _KEYWORDS if key != word and len(key) > 2 and _is_misspelling(word, key)
             ]
         for key in written:
-            yield Change(
+            yield TokenChange(
                 start=token.start,
-                message=f"`{shorten(token.text, 40)}` isn't a word of SQL here.",
+                message=f"`{shorten_text(token.text, 40)}` isn't a word of SQL here.",
                 hint=f"Did you mean `{key}`?",
                 new=_replace_token(statement, token, key),
             )
 
 
 def _is_misspelling(word: str, key: str) -> bool:
-    return abs(len(word) - len(key)) <= 1 and edit_distance(word, key) == 1
+    return abs(len(word) - len(key)) <= 1 and compute_edit_distance(word, key) == 1
 
 
 def _separate_statements(
     statement: str, tokens: Sequence[SqlToken], places: Sequence[int]
-) -> Iterator[Change]:
+) -> Iterator[TokenChange]:
     """Yield two statements joined by a NUL character, at which callers split them to prepare both."""
-    for at in sorted({each for place in places for each in _nearby_places(tokens, place, 0, -1)}):
+    for at in sorted({each for place in places for each in _iter_nearby_places(tokens, place, 0, -1)}):
         token = tokens[at]
-        if at and token.says(*_VERBS):
+        if at and token.is_any_of(*_VERBS):
             before = tokens[at - 1]
-            yield Change(
+            yield TokenChange(
                 start=before.start,
                 message=f"No semicolon separates the statement before `{token.text}`.",
                 hint=f"Put `;` before `{token.text}`.",
@@ -191,12 +191,12 @@ def _separate_statements(
             )
 
 
-def _remove_comma(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
+def _remove_comma(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[TokenChange]:
     """Yield the changes that remove a comma near the reported position."""
-    for at in _nearby_places(tokens, place, 0, -1, 1):
+    for at in _iter_nearby_places(tokens, place, 0, -1, 1):
         token = tokens[at]
-        if token.text == "," and not tokens[0].says("ALTER"):
-            yield Change(
+        if token.text == "," and not tokens[0].is_any_of("ALTER"):
+            yield TokenChange(
                 start=token.start,
                 message="The comma is too much here.",
                 hint="Remove the comma.",
@@ -204,16 +204,16 @@ def _remove_comma(statement: str, tokens: Sequence[SqlToken], place: int) -> Ite
             )
 
 
-def _remove_token(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
+def _remove_token(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[TokenChange]:
     """Remove a sign, a keyword, or a table's name before a column."""
-    for at in _nearby_places(tokens, place, 0, -1, 1):
+    for at in _iter_nearby_places(tokens, place, 0, -1, 1):
         token = tokens[at]
         removable = token.text.upper() in _REMOVABLE or token.text in "()*"
-        if removable and not tokens[0].says("ALTER"):
+        if removable and not tokens[0].is_any_of("ALTER"):
             shown = f"`{token.text}`"
-            dangling = token.says("AND", "OR", "WHERE", "HAVING") and tokens[0] is not token
+            dangling = token.is_any_of("AND", "OR", "WHERE", "HAVING") and tokens[0] is not token
             hint = f"Write a condition after {shown}, or remove it." if dangling else f"Remove {shown}."
-            yield Change(
+            yield TokenChange(
                 start=token.start,
                 message=f"No condition follows {shown}." if dangling else f"`{token.text}` is too much here.",
                 hint=hint,
@@ -221,7 +221,7 @@ def _remove_token(statement: str, tokens: Sequence[SqlToken], place: int) -> Ite
             )
     if 0 < place < len(tokens) - 1 and tokens[place].text == ".":
         table, column = tokens[place - 1], tokens[place + 1]
-        yield Change(
+        yield TokenChange(
             start=table.start,
             message=f"`{table.text}.{column.text}`: SQLite allows no table before this column.",
             hint=f"Write `SET {column.text} = …`, without `{table.text}.`",
@@ -231,28 +231,28 @@ def _remove_token(statement: str, tokens: Sequence[SqlToken], place: int) -> Ite
         )
 
 
-def _add_parentheses(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[Change]:
+def _add_parentheses(statement: str, tokens: Sequence[SqlToken], place: int) -> Iterator[TokenChange]:
     """Enclose a list in parentheses after `IN`, `VALUES`, `OVER`, `AS`, `KEY` or a table's name."""
-    for at in _nearby_places(tokens, place, 0, -1, -2):
+    for at in _iter_nearby_places(tokens, place, 0, -1, -2):
         before = tokens[at - 1] if at else tokens[0]
-        if not at or not (before.says(*_LISTS) or tokens[0].says("INSERT", "CREATE")):
+        if not at or not (before.is_any_of(*_LISTS) or tokens[0].is_any_of("INSERT", "CREATE")):
             continue
         for last in range(at, min(at + 20, len(tokens))):
             inside = statement[tokens[at].start : tokens[last].end]
-            yield Change(
+            yield TokenChange(
                 start=tokens[at].start,
-                message=f"No parentheses are around `{shorten(inside, 40)}`.",
-                hint=f"Put parentheses around it: `({shorten(inside, 80)})`.",
+                message=f"No parentheses are around `{shorten_text(inside, 40)}`.",
+                hint=f"Put parentheses around it: `({shorten_text(inside, 80)})`.",
                 new=f"{statement[: tokens[at].start]}({inside}){statement[tokens[last].end :]}",
             )
 
 
-def _complete_pairs(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Change]:
+def _complete_pairs(statement: str, tokens: Sequence[SqlToken]) -> Iterator[TokenChange]:
     """Insert the missing second word of `GROUP BY`, `ORDER BY`, `PARTITION BY` or `PRIMARY KEY`."""
     for token, after in pairwise(tokens):
         second = _SECOND.get(token.text.upper())
-        if second is not None and not after.says(second):
-            yield Change(
+        if second is not None and not after.is_any_of(second):
+            yield TokenChange(
                 start=token.start,
                 message=f"`{second}` is missing after `{token.text}`.",
                 hint=f"Write `{token.text} {second}`.",
@@ -272,7 +272,7 @@ _SECOND = {
 
 def _insert_token(
     statement: str, tokens: Sequence[SqlToken], place: int, signs: Sequence[str]
-) -> Iterator[Change]:
+) -> Iterator[TokenChange]:
     """Insert a sign or a keyword before a token near the reported position, or at the end."""
     whole = list(tokens)
     for new in signs:
@@ -280,15 +280,17 @@ def _insert_token(
             if not 0 < at <= len(whole):
                 continue
             before, token = whole[at - 1], whole[at] if at < len(whole) else None
-            if new == "," and (before.says(*_KEYWORDS) or (token is not None and token.says(*_KEYWORDS))):
+            if new == "," and (
+                before.is_any_of(*_KEYWORDS) or (token is not None and token.is_any_of(*_KEYWORDS))
+            ):
                 continue
             shown = "a comma" if new == "," else f"`{new}`"
-            where = "at the end" if token is None else f"before `{shorten(token.text, 40)}`"
+            where = "at the end" if token is None else f"before `{shorten_text(token.text, 40)}`"
             pair = whole[at - 2 : at + 1]
             if new == "," and len(pair) == 3 and all(_is_name(each) for each in pair):
                 first, second, third = pair
                 names = f"{first.text}, {second.text}, {third.text}"
-                yield Change(
+                yield TokenChange(
                     start=first.start,
                     message=f"Commas are missing between {first.text}, {second.text} and {third.text}.",
                     hint=f"Separate columns with commas: `{names}`.",
@@ -298,7 +300,7 @@ def _insert_token(
                 text = f"{statement[: before.end]}{new}{statement[before.end :]}"
             else:
                 text = f"{statement[: before.end]} {new} {statement[before.end :].lstrip(' ')}"
-            yield Change(
+            yield TokenChange(
                 start=before.start if new in {",", ")"} or token is None else token.start,
                 message=f"{shown[:1].upper()}{shown[1:]} is missing {where}.",
                 hint=f"Put {shown} {where}.",
@@ -310,14 +312,14 @@ def _is_name(token: SqlToken) -> bool:
     return token.kind is SqlTokenKind.WORD and token.text.upper() not in _KEYWORDS
 
 
-def _reorder_clauses(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Change]:
+def _reorder_clauses(statement: str, tokens: Sequence[SqlToken]) -> Iterator[TokenChange]:
     """Move the clauses of a statement into the correct order."""
     depth, starts = 0, list[tuple[int, int]]()
     for number, token in enumerate(tokens):
-        depth += token.says("(") - token.says(")")
+        depth += token.is_any_of("(") - token.is_any_of(")")
         for rank, words in enumerate(_CLAUSES):
-            follows = len(words) == 1 or (number + 1 < len(tokens) and tokens[number + 1].says(words[1]))
-            if not depth and token.says(words[0]) and follows:
+            follows = len(words) == 1 or (number + 1 < len(tokens) and tokens[number + 1].is_any_of(words[1]))
+            if not depth and token.is_any_of(words[0]) and follows:
                 starts.append((number, rank))
     ranks = [rank for _, rank in starts]
     if len(ranks) < 2 or len(set(ranks)) != len(ranks) or ranks == sorted(ranks):
@@ -332,7 +334,7 @@ def _reorder_clauses(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Cha
     )
     wrong = next(n for n in range(1, len(ranks)) if ranks[n] < ranks[n - 1])
     early, late = (" ".join(_CLAUSES[ranks[n]]) for n in (wrong, wrong - 1))
-    yield Change(
+    yield TokenChange(
         start=places[wrong],
         message=f"`{early}` comes after `{late}`.",
         hint=f"Put `{early}` before `{late}`.",
@@ -340,15 +342,17 @@ def _reorder_clauses(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Cha
     )
 
 
-def _correct_semantic_errors(statement: str, tokens: Sequence[SqlToken], complaint: str) -> Iterator[Change]:
+def _correct_semantic_errors(
+    statement: str, tokens: Sequence[SqlToken], complaint: str
+) -> Iterator[TokenChange]:
     """Correct valid syntax that is rejected: `HAVING` without groups, no `FROM`, misplaced aggregates."""
     for said, word, new, hint in _REPLACED:
         for token in tokens if said in complaint else ():
-            if token.says(word):
-                yield Change(
+            if token.is_any_of(word):
+                yield TokenChange(
                     start=token.start, message="", hint=hint, new=_replace_token(statement, token, new)
                 )
-    if "no such column" in complaint and not any(token.says("FROM") for token in tokens):
+    if "no such column" in complaint and not any(token.is_any_of("FROM") for token in tokens):
         yield from _insert_from(statement, tokens)
     if "misuse of aggregate" in complaint:
         yield from _move_aggregate(statement)
@@ -360,10 +364,10 @@ _REPLACED = (
 )
 
 
-def _insert_from(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Change]:
+def _insert_from(statement: str, tokens: Sequence[SqlToken]) -> Iterator[TokenChange]:
     for before, token in pairwise(tokens):
-        if token.kind is SqlTokenKind.WORD and not before.says(",", "SELECT", "."):
-            yield Change(
+        if token.kind is SqlTokenKind.WORD and not before.is_any_of(",", "SELECT", "."):
+            yield TokenChange(
                 start=token.start,
                 message=f"`FROM` is missing before `{token.text}`.",
                 hint=f"Put `FROM` before `{token.text}`.",
@@ -371,12 +375,12 @@ def _insert_from(statement: str, tokens: Sequence[SqlToken]) -> Iterator[Change]
             )
 
 
-def _move_aggregate(statement: str) -> Iterator[Change]:
+def _move_aggregate(statement: str) -> Iterator[TokenChange]:
     table = re.search(r"\bFROM\s+(\w+)", statement, re.IGNORECASE)
     called = _COMPARED.search(statement)
     if table is not None and called is not None:
         inner = f"(SELECT {called[2]} FROM {table[1]})"  # noqa: S608 - a proposal, never run
-        yield Change(
+        yield TokenChange(
             start=called.start(2),
             message=f"`{called[2]}` isn't allowed in `WHERE`.",
             hint=f"Compute it in a subquery: `{inner}`.",

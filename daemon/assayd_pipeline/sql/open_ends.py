@@ -15,7 +15,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
-from assayd.findings.source_text import line_of
+from assayd.findings.source_text import line_number_at
 from assayd.model.finding import Edit
 from assayd_pipeline.sql.read import SqlStatement, SqlToken
 
@@ -24,38 +24,38 @@ Reads = Callable[[str], bool]
 _MOST_TRIED = 12
 
 
-def closed(content: str, statement: SqlStatement, reads: Reads) -> Edit | None:
+def find_parenthesis_edit(content: str, statement: SqlStatement, reads: Reads) -> Edit | None:
     """Return the edit that closes a parenthesis at the end of a line, if this works for only one line."""
-    opened = unclosed(statement)
+    opened = find_unclosed_parenthesis(statement)
     if opened is None:
         return None
     tokens = [token for token in statement.tokens if token.start > opened.start]
     ends = [place for place, sign in enumerate(content) if sign == "\n"]
-    last = {bisect_left(ends, token.start): token for token in tokens if not token.says(",", ";")}
+    last = {bisect_left(ends, token.start): token for token in tokens if not token.is_any_of(",", ";")}
     places = list(last.values())[:_MOST_TRIED]
     return _find_only_insertion([(content, token.end, ")") for token in places], reads)
 
 
-def unclosed(statement: SqlStatement) -> SqlToken | None:
+def find_unclosed_parenthesis(statement: SqlStatement) -> SqlToken | None:
     """Return the innermost parenthesis that a statement leaves open, or None."""
     open_: list[SqlToken] = []
     for token in statement.tokens:
-        if token.says("("):
+        if token.is_any_of("("):
             open_.append(token)
-        elif token.says(")"):
+        elif token.is_any_of(")"):
             if not open_:
                 return None
             open_.pop()
     return open_[-1] if open_ else None
 
 
-def quoted(content: str, quote: str, reads: Reads) -> Edit | None:
+def find_quote_edit(content: str, quote: str, reads: Reads) -> Edit | None:
     """Return the edit that closes a string at the end of its first line."""
     places = [(content, place, quote) for place in find_open_string_lines(content, quote)[:_MOST_TRIED]]
     return _find_only_insertion(places, reads) if "\n" in content.rstrip() else None
 
 
-def doubled(content: str, reads: Reads) -> Edit | None:
+def find_doubled_quote_edit(content: str, reads: Reads) -> Edit | None:
     """Return the edit that doubles a quote between two letters within a string: ``'O''Neil'``."""
     places = [found.start() for found in _BETWEEN_LETTERS.finditer(content)]
     return _find_only_insertion([(content, place, "'") for place in places[:_MOST_TRIED]], reads)
@@ -90,9 +90,9 @@ def _find_only_insertion(places: Sequence[tuple[str, int, str]], reads: Reads) -
     if len(good) != 1:
         return None
     [(content, place, changed)] = good
-    line = line_of(content, place)
+    line = line_number_at(content, place)
     lines = changed.split("\n")
     if sign == ")" and content[place:].startswith("\n\n") and not lines[line].strip():
-        # An empty line is left where it stood alone.
+        # If the sign was alone on its line, an empty line remains.
         return Edit(start_line=line + 1, end_line=line + 1, replacement=sign)
     return Edit(start_line=line, end_line=line, replacement=changed.split("\n")[line - 1])

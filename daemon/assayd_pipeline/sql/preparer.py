@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tables:
+class TableSources:
     """The sources of a step's tables: a database file or schema, earlier statements, and CSV files."""
 
     content: bytes = b""
@@ -21,10 +21,10 @@ class Tables:
     heads: Mapping[str, str] = field(default_factory=dict)
 
 
-class Prepared(Protocol):
+class StatementPreparer(Protocol):
     """The tables of a step, against which statements can be prepared."""
 
-    def complaint(self, statement: str) -> str | None:
+    def find_error(self, statement: str) -> str | None:
         """Return SQLite's error for a statement, or None if the statement can be prepared."""
         ...
 
@@ -37,16 +37,16 @@ class Prepared(Protocol):
         ...
 
 
-Opener = Callable[[Tables], Prepared]
+Opener = Callable[[TableSources], StatementPreparer]
 
 _installed: list[Opener] = []
 
 
-def install(opener: Opener) -> None:
+def install_opener(opener: Opener) -> None:
     """Set the function that opens tables for later calls of `prepared`."""
     _installed[:] = [opener]
 
 
-def prepared(tables: Tables) -> Prepared | None:
+def open_preparer(tables: TableSources) -> StatementPreparer | None:
     """Return a preparer of statements for these tables, or None if no function is installed."""
     return _installed[0](tables) if _installed else None

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from assayd.findings.source_text import line_of
+from assayd.findings.source_text import line_number_at
 from assayd.model.finding import Edit, Finding, Severity
-from assayd.model.text_limits import SNIPPET_CHARS, shorten
+from assayd.model.text_limits import SNIPPET_CHARS, shorten_text
 
 
 class SqlTokenKind(StrEnum):
@@ -51,12 +51,12 @@ class SqlToken:
         """Return the offset of the end of the token."""
         return self.start + len(self.text)
 
-    def says(self, *words: str) -> bool:
+    def is_any_of(self, *words: str) -> bool:
         """Return whether the token is one of the given keywords or signs."""
         return self.keyword in words and self.keyword != ""
 
 
-class NotSql(ValueError):
+class InvalidSqlCharacter(ValueError):
     """The error for a character at `place` with which no token of SQLite can begin."""
 
     def __init__(self, place: int, message: str) -> None:
@@ -92,7 +92,7 @@ def tokenize(text: str) -> Iterator[SqlToken]:
     while place < len(text):
         found = _TOKEN.match(text, place)
         if found is None:
-            raise NotSql(place, _describe_problem(text, place))
+            raise InvalidSqlCharacter(place, _describe_problem(text, place))
         kind = _KINDS.get(found.lastgroup or "")
         if kind is not None:
             word = found[0]
@@ -131,7 +131,7 @@ class SqlStatement:
         """Return the token after these words at the statement's start; None if it starts differently."""
         if len(self.tokens) <= len(words):
             return None
-        begins = all(token.says(word) for token, word in zip(self.tokens, words, strict=False))
+        begins = all(token.is_any_of(word) for token, word in zip(self.tokens, words, strict=False))
         return self.tokens[len(words)] if begins else None
 
 
@@ -140,7 +140,7 @@ def split(tokens: Iterable[SqlToken]) -> Iterator[SqlStatement]:
     held: list[SqlToken] = []
     number = 0
     for token in tokens:
-        if not token.says(";") or _is_inside_trigger(held):
+        if not token.is_any_of(";") or _is_inside_trigger(held):
             held.append(token)
             continue
         if held:
@@ -153,14 +153,14 @@ def split(tokens: Iterable[SqlToken]) -> Iterator[SqlStatement]:
 
 def _is_inside_trigger(held: list[SqlToken]) -> bool:
     """Return whether a semicolon after these tokens is in a trigger's body; it ends with ``; END``."""
-    return _begins_trigger(held) and not (held[-1].says("END") and held[-2].says(";"))
+    return _begins_trigger(held) and not (held[-1].is_any_of("END") and held[-2].is_any_of(";"))
 
 
 def _begins_trigger(tokens: tuple[SqlToken, ...] | list[SqlToken]) -> bool:
-    if not tokens or not tokens[0].says("CREATE"):
+    if not tokens or not tokens[0].is_any_of("CREATE"):
         return False
-    place = 2 if len(tokens) > 1 and tokens[1].says("TEMP", "TEMPORARY") else 1
-    return len(tokens) > place and tokens[place].says("TRIGGER")
+    place = 2 if len(tokens) > 1 and tokens[1].is_any_of("TEMP", "TEMPORARY") else 1
+    return len(tokens) > place and tokens[place].is_any_of("TRIGGER")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,11 +172,11 @@ class SqlText:
 
     content: str
     statements: tuple[SqlStatement, ...] = ()
-    broken: NotSql | None = None
+    broken: InvalidSqlCharacter | None = None
 
     def place(self, offset: int) -> tuple[int, int]:
         """Return the 1-based line and column for an offset."""
-        return line_of(self.content, offset), offset - self.content.rfind("\n", 0, offset)
+        return line_number_at(self.content, offset), offset - self.content.rfind("\n", 0, offset)
 
     def finding(
         self,
@@ -195,11 +195,11 @@ class SqlText:
         return Finding(
             rule=rule,
             category="syntax" if rule in {"sql.syntax", "sql.empty"} else "sql",
-            message=shorten(message),
+            message=shorten_text(message),
             severity=severity,
             line=line,
             column=column,
-            snippet=shorten(shown.rstrip(), SNIPPET_CHARS),
+            snippet=shorten_text(shown.rstrip(), SNIPPET_CHARS),
             suggestion=suggestion,
             edit=edit,
         )
@@ -209,5 +209,5 @@ def split_sql(content: str) -> SqlText:
     """Split SQL into statements."""
     try:
         return SqlText(content=content, statements=tuple(split(tokenize(content))))
-    except NotSql as problem:
+    except InvalidSqlCharacter as problem:
         return SqlText(content=content, broken=problem)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from assayd.model.finding import Finding, Rule, Severity, keyed
+from assayd.model.finding import Finding, Rule, Severity, add_profile_keys
 from assayd.model.policy import SQL_RULES, RuleLevel, SqlPolicy
 
 READ_PRAGMAS = frozenset(
@@ -144,7 +144,7 @@ _RULES = (
     ("sql.parameter", "A parameter has no value", "Bad: WHERE id = ?. Good: WHERE id = 1."),
 )
 RULES = (
-    *keyed(
+    *add_profile_keys(
         (Rule(id=name, title=title, help=text) for name, title, text in _RULES),
         dict.fromkeys(SQL_RULES, "sql.rules"),
     ),
@@ -157,7 +157,7 @@ RULES = (
 )
 
 
-def leveled(findings: Iterable[Finding], policy: SqlPolicy) -> tuple[Finding, ...]:
+def apply_levels(findings: Iterable[Finding], policy: SqlPolicy) -> tuple[Finding, ...]:
     """Return the findings with the profile's severities applied."""
     found = (_apply_level(finding, policy) for finding in findings)
     return tuple(finding for finding in found if finding is not None)

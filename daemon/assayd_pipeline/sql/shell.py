@@ -47,7 +47,7 @@ def find_shell_functions(text: SqlText, statement: SqlStatement) -> Iterator[Fin
             continue
         if (
             token.kind is SqlTokenKind.WORD
-            and following.says("(")
+            and following.is_any_of("(")
             and name in SHELL_FUNCTIONS.keys() - REACHING_OUT - PROVIDED
         ):
             message = f"{name}() exists only in the sqlite3 shell, not in SQLite."
@@ -57,11 +57,11 @@ def find_shell_functions(text: SqlText, statement: SqlStatement) -> Iterator[Fin
 
 def _is_column_type(following: Sequence[SqlToken]) -> bool:
     """Return whether the lengths of a column type follow, as in ``price DECIMAL(15, 2)``."""
-    inside = following[1:2] if len(following) > 2 and following[2].says(")") else following[1:4:2]
+    inside = following[1:2] if len(following) > 2 and following[2].is_any_of(")") else following[1:4:2]
     return bool(inside) and all(token.kind is SqlTokenKind.NUMBER for token in inside)
 
 
-def instead_of(name: str) -> str:
+def describe_replacement(name: str) -> str:
     """Return the replacement for a function that accesses data outside the database."""
     found = SHELL_FUNCTIONS.get(name.lower())
     return f"It exists only in the sqlite3 shell. Write instead: {found}." if found else "Remove it."

@@ -29,7 +29,7 @@ _CONSTRAINTS = (
 def simplify_create(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
     """Yield the tokens of a `CREATE` statement with simplified columns and without table options."""
     end = len(tokens)
-    while tokens[end - 1].says("WITHOUT", "ROWID", "STRICT", ","):
+    while tokens[end - 1].is_any_of("WITHOUT", "ROWID", "STRICT", ","):
         end -= 1
     opening = _find_columns_start(tokens[:end])
     yield from tokens[:opening]
@@ -38,12 +38,12 @@ def simplify_create(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
 
 def _find_columns_start(tokens: Sequence[SqlToken]) -> int:
     """Return the index of the parenthesis after a table's name, or the end if it has no columns."""
-    if not any(token.says("TABLE") for token in tokens[1:3]):
+    if not any(token.is_any_of("TABLE") for token in tokens[1:3]):
         return len(tokens)
     for place, token in enumerate(tokens):
-        if token.says("("):
+        if token.is_any_of("("):
             return place
-        if token.says("AS"):
+        if token.is_any_of("AS"):
             break
     return len(tokens)
 
@@ -53,18 +53,23 @@ def _simplify_columns(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
     begins = False
     while place < len(tokens):
         token = tokens[place]
-        if begins and depth == 1 and not token.says(*_CONSTRAINTS):
+        if begins and depth == 1 and not token.is_any_of(*_CONSTRAINTS):
             after = _find_type_end(tokens, place + 1)
             yield token
             yield SqlToken(SqlTokenKind.WORD, "TEXT", tokens[min(place + 1, len(tokens) - 1)].start, "TEXT")
             place, begins = after, False
             continue
-        depth += token.says("(") - token.says(")")
-        begins = token.says("(", ",")
-        if depth and token.says("ON") and place + 2 < len(tokens) and tokens[place + 1].says("CONFLICT"):
+        depth += token.is_any_of("(") - token.is_any_of(")")
+        begins = token.is_any_of("(", ",")
+        if (
+            depth
+            and token.is_any_of("ON")
+            and place + 2 < len(tokens)
+            and tokens[place + 1].is_any_of("CONFLICT")
+        ):
             place += 3
             continue
-        if not token.says("AUTOINCREMENT"):
+        if not token.is_any_of("AUTOINCREMENT"):
             yield token
         place += 1
 
@@ -76,11 +81,11 @@ def _find_type_end(tokens: Sequence[SqlToken], place: int) -> int:
         SqlTokenKind.NAME,
         SqlTokenKind.TEXT,
     }:
-        if tokens[place].says(*_CONSTRAINTS):
+        if tokens[place].is_any_of(*_CONSTRAINTS):
             return place
         place += 1
-    if place < len(tokens) and tokens[place].says("("):
-        while place < len(tokens) and not tokens[place].says(")"):
+    if place < len(tokens) and tokens[place].is_any_of("("):
+        while place < len(tokens) and not tokens[place].is_any_of(")"):
             place += 1
         place += 1
     return place
@@ -131,7 +136,7 @@ _ONLY_NAMES = frozenset(
 """Words with a meaning in other dialects, which are names like any other to SQLite."""
 
 
-class NotUnderstood(Exception):
+class UnparsableStatement(Exception):
     """The error for a statement without a tree. `syntax` is False if the SQL is valid but unsupported here.
 
     `instead` is the required replacement for a token, if the replacement is certain.
@@ -179,7 +184,7 @@ def count_tokens(statements: Sequence[SqlStatement]) -> int:
     )
 
 
-def parse(statement: SqlStatement) -> exp.Expr:
+def parse_statement(statement: SqlStatement) -> exp.Expr:
     """Return the tree of a statement that begins with one of `VERBS`.
 
     Raises: NotUnderstood.
@@ -189,28 +194,28 @@ def parse(statement: SqlStatement) -> exp.Expr:
     names = _ROOTS[statement.verb]
     if type(root).__name__ not in names:
         _parse_query(statement)
-        raise NotUnderstood(f"this {statement.verb} isn't supported", at=statement.tokens[0])
+        raise UnparsableStatement(f"this {statement.verb} isn't supported", at=statement.tokens[0])
     for node in root.walk():
         if not _is_known_node(node):
             message = f"{_describe_node(type(node).__name__)} isn't supported here"
             others = [one for one in statement.tokens if one.text.upper() in OF_OTHERS]
             said = dict.fromkeys(OF_OTHERS[one.text.upper()] for one in others)
             suggestion = f"This is SQLite: {'; '.join(said)}." if said else ""
-            raise NotUnderstood(message, at=[*others, statement.tokens[0]][0], suggestion=suggestion)
+            raise UnparsableStatement(message, at=[*others, statement.tokens[0]][0], suggestion=suggestion)
     return root
 
 
 def _parse_either(statement: SqlStatement) -> exp.Expr:
     """Parse a statement; if this fails, replace commas in `FROM` with `JOIN`: ``FROM a, b ON …``."""
     try:
-        return _parse(_rewrite_statement(statement))
-    except NotUnderstood as problem:
+        return _parse_with_sqlglot(_rewrite_statement(statement))
+    except UnparsableStatement as problem:
         joined = replace_commas_by_join(statement.tokens)
         if joined == statement.tokens or not problem.syntax:
             raise
         try:
-            return _parse(_rewrite_statement(replace(statement, tokens=joined)))
-        except NotUnderstood:
+            return _parse_with_sqlglot(_rewrite_statement(replace(statement, tokens=joined)))
+        except UnparsableStatement:
             raise problem from None
 
 
@@ -222,18 +227,18 @@ def replace_commas_by_join(tokens: tuple[SqlToken, ...]) -> tuple[SqlToken, ...]
     depth, tables = 0, set[int]()
     found: list[SqlToken] = []
     for token in tokens:
-        if token.says("FROM"):
+        if token.is_any_of("FROM"):
             tables.add(depth)
-        elif token.says(
+        elif token.is_any_of(
             "WHERE", "GROUP", "ORDER", "LIMIT", "UNION", "EXCEPT", "INTERSECT", "WINDOW", "HAVING"
         ):
             tables.discard(depth)
-        elif token.says("("):
+        elif token.is_any_of("("):
             depth += 1
-        elif token.says(")"):
+        elif token.is_any_of(")"):
             tables.discard(depth)
             depth -= 1
-        joins = token.says(",") and depth in tables
+        joins = token.is_any_of(",") and depth in tables
         found.append(replace(token, kind=SqlTokenKind.WORD, text="JOIN") if joins else token)
     return tuple(found)
 
@@ -242,12 +247,12 @@ def _parse_query(statement: SqlStatement) -> None:
     """Parse the query in a `CREATE … AS` separately, so that faults are located. Raises: NotUnderstood."""
     tokens = statement.tokens
     for place, (token, following) in enumerate(pairwise(tokens)):
-        if token.says("AS") and following.says("SELECT", "WITH", "VALUES"):
-            parse(replace(statement, tokens=tokens[place + 1 :]))
+        if token.is_any_of("AS") and following.is_any_of("SELECT", "WITH", "VALUES"):
+            parse_statement(replace(statement, tokens=tokens[place + 1 :]))
             return
 
 
-def _parse(written: _RewrittenStatement) -> exp.Expr:
+def _parse_with_sqlglot(written: _RewrittenStatement) -> exp.Expr:
     import sqlglot  # takes a fifth of a second, and only workers need it
 
     logging.getLogger("sqlglot").disabled = True  # it would log submitted text
@@ -256,25 +261,27 @@ def _parse(written: _RewrittenStatement) -> exp.Expr:
     except sqlglot.ParseError as problem:
         detail = problem.errors[0] if problem.errors else {}
         token = written.token_at(int(detail.get("col", 1)) - len(str(detail.get("highlight", ""))))
-        raise NotUnderstood(f'near "{token.text[:60]}": syntax error', at=token, syntax=True) from None
+        raise UnparsableStatement(f'near "{token.text[:60]}": syntax error', at=token, syntax=True) from None
     except sqlglot.errors.SqlglotError as problem:
         message = f"it can't be read ({type(problem).__name__})"
-        raise NotUnderstood(message, at=written.tokens[0][1], syntax=True) from None
+        raise UnparsableStatement(message, at=written.tokens[0][1], syntax=True) from None
     except RecursionError:
-        raise NotUnderstood("it is nested too deeply to read", at=written.tokens[0][1]) from None
+        raise UnparsableStatement("it is nested too deeply to read", at=written.tokens[0][1]) from None
     if len(roots) != 1 or roots[0] is None:
-        raise NotUnderstood("it isn't a single statement", at=written.tokens[0][1])
+        raise UnparsableStatement("it isn't a single statement", at=written.tokens[0][1])
     return roots[0]
 
 
 def _check_depth(statement: SqlStatement) -> None:
     depth = 0
     for token in statement.tokens:
-        if token.says("("):
+        if token.is_any_of("("):
             depth += 1
             if depth > MAX_BRACKETS:
-                raise NotUnderstood(f"parentheses are nested more than {MAX_BRACKETS} levels deep", at=token)
-        elif token.says(")"):
+                raise UnparsableStatement(
+                    f"parentheses are nested more than {MAX_BRACKETS} levels deep", at=token
+                )
+        elif token.is_any_of(")"):
             depth -= 1
 
 
@@ -295,8 +302,8 @@ def _rewrite_statement(statement: SqlStatement) -> _RewrittenStatement:
     places: list[tuple[int, SqlToken]] = []
     place = 0
     for token in _drop_irrelevant_tokens(statement):
-        # to sqlglot f(x -> y) is a function of x
-        text = "||" if token.says("->", "->>") else _neutralize_token(token)
+        # sqlglot would read f(x -> y) as a function of x
+        text = "||" if token.is_any_of("->", "->>") else _neutralize_token(token)
         places.append((place, token))
         pieces.append(text)
         place += len(text) + 1
@@ -319,7 +326,7 @@ def _neutralize_token(token: SqlToken) -> str:
 def _drop_irrelevant_tokens(statement: SqlStatement) -> Iterator[SqlToken]:
     """Remove tokens that no rule needs: ``OR IGNORE`` of an `UPDATE`, and parts of a `CREATE TABLE`."""
     tokens = statement.tokens
-    if statement.verb == "UPDATE" and len(tokens) > 3 and tokens[1].says("OR"):
+    if statement.verb == "UPDATE" and len(tokens) > 3 and tokens[1].is_any_of("OR"):
         yield tokens[0]
         yield from tokens[3:]
     elif statement.verb == "CREATE":
@@ -336,35 +343,35 @@ def _drop_similar_rows(tokens: Sequence[SqlToken]) -> Iterator[SqlToken]:
     place, depth, values, width = 0, 0, False, -1
     while place < len(tokens):
         token = tokens[place]
-        if depth == 0 and token.says("VALUES"):
+        if depth == 0 and token.is_any_of("VALUES"):
             values, width = True, -1
-        elif depth == 0 and values and token.says(","):
+        elif depth == 0 and values and token.is_any_of(","):
             end, found = _measure_literal_row(tokens, place + 1)
             if end and found == width:
                 place = end
                 continue
             width = found
-        elif depth == 0 and values and token.says("(") and width < 0:
+        elif depth == 0 and values and token.is_any_of("(") and width < 0:
             _, width = _measure_literal_row(tokens, place)
-        depth += token.says("(") - token.says(")")
+        depth += token.is_any_of("(") - token.is_any_of(")")
         yield token
         place += 1
 
 
 def _measure_literal_row(tokens: Sequence[SqlToken], start: int) -> tuple[int, int]:
     """Return the end of a row of literals and their number; return zeros for any other row."""
-    if start >= len(tokens) or not tokens[start].says("("):
+    if start >= len(tokens) or not tokens[start].is_any_of("("):
         return 0, 0
     held, expects = 0, True
     for place in range(start + 1, len(tokens)):
         token = tokens[place]
         if expects:
-            if token.kind not in {SqlTokenKind.NUMBER, SqlTokenKind.TEXT} and not token.says("NULL"):
+            if token.kind not in {SqlTokenKind.NUMBER, SqlTokenKind.TEXT} and not token.is_any_of("NULL"):
                 return 0, 0
             held += 1
-        elif token.says(")"):
+        elif token.is_any_of(")"):
             return place + 1, held
-        elif not token.says(","):
+        elif not token.is_any_of(","):
             return 0, 0
         expects = not expects
     return 0, 0

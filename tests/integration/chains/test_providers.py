@@ -19,7 +19,7 @@ from assayd.errors import ProviderError
 from assayd.ids import SystemClock
 from assayd.model.prompting import SourcePart
 from assayd.settings import RepairProvider
-from assayd_chains.asking import MOST_CALLS, ask
+from assayd_chains.asking import MOST_CALLS, ask_provider
 from assayd_chains.provider import FixRequest, Provider, Reply
 from assayd_chains.providers.account import ANSWER_BYTES
 from assayd_chains.wiring import open_providers
@@ -56,7 +56,7 @@ class Talk:
             self.waited.append(seconds)
 
         asked = provider or self.provider
-        return await ask(asked, REQUEST, timeout_s=timeout_s, clock=SystemClock(), sleep=wait)
+        return await ask_provider(asked, REQUEST, timeout_s=timeout_s, clock=SystemClock(), sleep=wait)
 
     async def failure(self, provider: Provider | None = None, *, timeout_s: float = 600.0) -> ProviderError:
         with pytest.raises(ProviderError) as failed:

@@ -13,7 +13,7 @@ from amqp.exceptions import AccessRefused, AMQPError
 from kombu import Connection, Consumer, Exchange, Queue
 
 from assayd.errors import RequestError
-from assayd_cluster.broker import make_celery
+from assayd_cluster.broker import create_celery
 from assayd_cluster.gateway.broker_accounts import ManagedAccounts
 from assayd_cluster.gateway.queue_watch import QueueLengthReader
 from support.cluster.broker import QUEUE, Broker, needs_broker
@@ -110,7 +110,7 @@ def _asked(connection: Connection, what: Callable[[Any], object]) -> None:
 async def test_readers_of_the_queue_are_known_by_their_tokens(accounts: ManagedAccounts) -> None:
     await accounts.create("node-3", TOKEN)
     await accounts.create("node-4.example", OTHER)
-    readers = await accounts.readers()
+    readers = await accounts.list_readers()
     assert readers is not None
     assert (set(readers.tokens), readers.others) == ({TOKEN, OTHER}, ["node"])  # that of the definitions
     for node, token in (("node-3", TOKEN), ("node-4.example", OTHER)):
@@ -131,7 +131,7 @@ async def test_management_that_refuses_or_is_away_is_told(broker: Broker) -> Non
 
 
 def test_gateways_account_counts_what_waits(broker: Broker) -> None:
-    waiting = QueueLengthReader(make_celery(broker.url_file("gateway").read_text().strip(), queue=QUEUE))
+    waiting = QueueLengthReader(create_celery(broker.url_file("gateway").read_text().strip(), queue=QUEUE))
     assert waiting.count() == 0  # and the connection is used again
     broker.publish([f"01JTC8ZK5V777777777777777{n}" for n in range(3)])
     until = time.monotonic() + 10

@@ -13,7 +13,7 @@ from socket import create_connection
 
 import httpx
 
-from assayd_console.serving import listen
+from assayd_console.serving import open_listener
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
 
@@ -38,7 +38,7 @@ def log_in(link: str) -> int:
 
 
 def test_whoever_uses_the_link_before_the_server_runs_waits_for_it() -> None:
-    with listen(0) as listener, create_connection(listener.getsockname(), timeout=60) as early:
+    with open_listener(0) as listener, create_connection(listener.getsockname(), timeout=60) as early:
         accepted, peer = listener.accept()
         with accepted:
             assert peer == early.getsockname()

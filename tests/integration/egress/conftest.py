@@ -13,7 +13,7 @@ from assayd.aio import Deadline
 from assayd.egress import Relay
 from assayd.egress.target import is_public
 from assayd.engines.docker import DockerEngine
-from assayd.guest_results.record import Returned, read_record
+from assayd.guest_results.record import ReturnedValue, read_record
 from assayd.ids import SystemClock
 from assayd.metrics import Metrics
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
@@ -152,7 +152,7 @@ def value_of(result: RunResult) -> JsonValue:
     (unit,) = result.units
     assert unit.results, (result.outcome, unit.stderr.text())
     record = read_record(unit.results[0])
-    assert isinstance(record, Returned), record
+    assert isinstance(record, ReturnedValue), record
     return record.value.value
 
 

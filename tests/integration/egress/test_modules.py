@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from assayd.attempts.service import limits_of
+from assayd.attempts.service import derive_limits
 from assayd.kinds.module.samples import MANIFEST
 from assayd.kinds.module.validator import ModulePayload, validator
-from assayd.model.merge import Ran, decide_verdict, merge_stages
+from assayd.model.merge import JudgedRun, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.run import RunResult
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from support.daemons.daemon_fixtures import needs_root
 
@@ -46,7 +46,7 @@ def test_fetch():
 
 
 def policy() -> ExecutionPolicy:
-    return replace(load_policies([share("policies")]).get("integration_test"), network=LISTED)
+    return replace(load_policies([shared_path("policies")]).get("integration_test"), network=LISTED)
 
 
 async def tried(guests: Guests, url: str) -> tuple[str, dict[str, str | None], RunResult]:
@@ -55,8 +55,8 @@ async def tried(guests: Guests, url: str) -> tuple[str, dict[str, str | None], R
     submitted = ModulePayload(manifest=MANIFEST, files={**files, "ca.pem": AUTHORITY["ca.pem"].decode()})
     assert [f for stage in validator.stages for f in stage.check(submitted, policy())] == []
     prepared = validator.prepare(submitted)
-    result = await guests.of(validator.plan(prepared, policy(), limits_of(policy(), LIMITS)))
-    ran = Ran(result=result, judgement=validator.judge(prepared, policy(), result))
+    result = await guests.of(validator.plan(prepared, policy(), derive_limits(policy(), LIMITS)))
+    ran = JudgedRun(result=result, judgement=validator.judge(prepared, policy(), result))
     stages = merge_stages((), validator.runtime_stages, ran)
     found = {finding.rule: finding.suggestion for stage in stages for finding in stage.findings}
     return decide_verdict(stages, ran).value, found, result

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from assayd.model.report import Verdict
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd_client.cli.images import build_images
 from support.daemons.attempts import Attempts
 from support.engines import engine_image
@@ -33,8 +33,8 @@ PROGRAMS: dict[str, Mapping[str, object]] = {
 def with_library(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Build the Forth image with a library under a new name; return the name."""
     name, work = f"forth-{secrets.token_hex(4)}", tmp_path_factory.mktemp("build")
-    shutil.copytree(share("images", "forth"), work / "recipes" / name)
-    shutil.copy(share("images", "base.toml"), work / "recipes")
+    shutil.copytree(shared_path("images", "forth"), work / "recipes" / name)
+    shutil.copy(shared_path("images", "base.toml"), work / "recipes")
     if (CACHE / "forth").is_dir():  # its base is that of the same recipe by another name
         shutil.copytree(CACHE / "forth", work / "cache" / name, symlinks=True)
     library = work / "library"

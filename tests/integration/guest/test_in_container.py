@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from assayd.engines.docker import DockerEngine
-from assayd.guest_results.record import NotExecuted, Returned, read_record
+from assayd.guest_results.record import ExecFailure, ReturnedValue, read_record
 from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitEnd, UnitResult
 from assayd.model.submission import JsonValue
@@ -68,7 +68,7 @@ async def run(
 def value(unit: UnitResult) -> JsonValue:
     """Return the call's value."""
     record = read_record(*unit.results)
-    assert isinstance(record, Returned), record
+    assert isinstance(record, ReturnedValue), record
     return record.value.value
 
 
@@ -344,4 +344,4 @@ async def test_program_is_not_started_where_the_run_allows_none(sandbox: Sandbox
     [refused] = await programs(sandbox, "", allow_exec=False)
 
     assert refused.outcome.cause is Cause.EXITED_NONZERO
-    assert read_record(*refused.results) == NotExecuted(error="EPERM", message="Operation not permitted")
+    assert read_record(*refused.results) == ExecFailure(error="EPERM", message="Operation not permitted")

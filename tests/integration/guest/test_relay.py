@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.guest.frames import LEAST_COST, WINDOW, cost
+from assayd.guest.frames import LEAST_COST, WINDOW, window_cost
 from support.guests.guest_runner import Frame, GuestRunner, call_of
 
 MODULES = ("os", "socket", "urllib", "http", "asyncio", "time")
@@ -142,7 +142,7 @@ def extract(size):
     running = start(relaying, source, size)
     left = WINDOW
     while len(running.bodies()) < size:
-        left -= cost(running.next("stream_data")[1])
+        left -= window_cost(running.next("stream_data")[1])
         assert left >= 0
         if left < LEAST_COST:
             running.send("credit", credit=WINDOW)

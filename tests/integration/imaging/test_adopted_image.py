@@ -16,7 +16,7 @@ import docker
 import pytest
 import pytest_asyncio
 
-from assayd.attempts.admission import limits_of
+from assayd.attempts.admission import derive_limits
 from assayd.audit import AuditLog
 from assayd.documents import canonical
 from assayd.errors import ConfigError
@@ -24,7 +24,7 @@ from assayd.kinds import registry
 from assayd.model import audit_chain
 from assayd.model.report import Judgement
 from assayd.model.run import Cause, Limits, RunResult
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from assayd.sandbox.isolation_check import check_isolation
 from assayd.sandbox.sandbox import Sandbox
@@ -139,10 +139,10 @@ def _content(tar: tarfile.TarFile, name: str) -> IO[bytes]:
 async def submit(
     sandbox: Sandbox, image: str, payload: dict[str, object], *, kind: str = "script", policy: str = "shell"
 ) -> tuple[RunResult, Judgement]:
-    validator = registry.find(kind)
-    profile = replace(load_policies([share("policies")]).get(policy), image=image)
+    validator = registry.find_validator(kind)
+    profile = replace(load_policies([shared_path("policies")]).get(policy), image=image)
     read = validator.prepare(validator.payload.model_validate_json(canonical(payload)))
-    spec = validator.plan(read, profile, limits_of(profile, CAPS))
+    spec = validator.plan(read, profile, derive_limits(profile, CAPS))
     assert spec is not None
     result = await run(sandbox, spec)
     return result, validator.judge(read, profile, result)
@@ -195,13 +195,13 @@ async def test_adoption_is_in_the_audit_log_with_its_user_and_the_digest(place: 
     [entry] = [each for each in adopted if each["subject"] == plain]
     assert entry["actor"]["uid"] == os.getuid()
     assert entry["digest"] in (place / f"images.d/{plain}.lock").read_text()
-    assert audit_chain.verify(lines).lines == 1 + len(adopted)
+    assert audit_chain.verify_chain(lines).lines == 1 + len(adopted)
 
 
 async def test_bill_of_materials_of_an_adopted_image_is_written_anew(sandbox: Sandbox, plain: str) -> None:
     await sandbox.images.get(plain)
 
-    document = json.loads(await asyncio.to_thread(cli_images.sbom_of, plain))
+    document = json.loads(await asyncio.to_thread(cli_images.build_sbom, plain))
 
     assert document["metadata"]["component"]["name"] == "assayd/plain"
     assert [each["purl"] for each in document.get("components", [])] == []

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from assayd.attempts.admission import limits_of
+from assayd.attempts.admission import derive_limits
 from assayd.documents import canonical
 from assayd.kinds import registry
 from assayd.model.run import Cause, Limits, RunResult
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from assayd.sandbox.isolation_check import check_isolation
 from assayd.sandbox.sandbox import Sandbox
@@ -45,12 +45,15 @@ async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[San
 
 
 async def submit(sandbox: Sandbox, name: str, profile: str = "compiled", **more: object) -> RunResult:
-    validator, policies = registry.find("script"), load_policies([share("policies"), EXAMPLES / "policies"])
+    validator, policies = (
+        registry.find_validator("script"),
+        load_policies([shared_path("policies"), EXAMPLES / "policies"]),
+    )
     policy = replace(policies.get(profile), image="c")
     files = {each: (EXAMPLES / each).read_text() for each in ("build.sh", name)}
     payload = {"files": files, "argv": ["bash", "build.sh", name], **more}
     read = validator.prepare(validator.payload.model_validate_json(canonical(payload)))
-    limits = replace(limits_of(policy, CAPS), unit_timeout_s=2.0)
+    limits = replace(derive_limits(policy, CAPS), unit_timeout_s=2.0)
     spec = validator.plan(read, policy, limits)
     assert spec is not None
     return await run(sandbox, spec)

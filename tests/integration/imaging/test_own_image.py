@@ -111,7 +111,7 @@ async def test_isolation_holds_and_the_baseline_was_measured(sandbox: Sandbox) -
 
 
 async def test_bill_of_materials_names_its_wheels(built: Path) -> None:
-    document = json.loads(await asyncio.to_thread(cli_images.sbom_of, "loud"))
+    document = json.loads(await asyncio.to_thread(cli_images.build_sbom, "loud"))
 
     purls = {each["purl"] for each in document["components"]}
     assert {"pkg:pypi/shout@1.2", "pkg:pypi/whisper@2.5"} <= purls

@@ -16,7 +16,7 @@ from assayd.engines.oci.runtime import CANDIDATES
 from assayd.errors import EngineError
 from assayd.model.run import Cause
 from assayd.sandbox import isolation_check as canary
-from assayd.sandbox.isolation_check import RELAYED, RUNNER_MEMORY, probes
+from assayd.sandbox.isolation_check import RELAYED, RUNNER_MEMORY, build_probes
 from assayd.sandbox.readiness import IsolationCheck
 from assayd.sandbox.sandbox import Sandbox
 from assayd.wiring.engine import create_isolation_check
@@ -138,8 +138,8 @@ async def test_the_canary_sees_limits_that_are_wider_than_asked(
 ):
     wide = replace(canary.LIMITS, max_processes=20, work_bytes=24 * 2**20)
     monkeypatch.setattr(canary, "LIMITS", wide)
-    narrow = probes(max_processes=8, work_bytes=8 * 2**20)
-    monkeypatch.setattr(canary, "probes", lambda **_: narrow)
+    narrow = build_probes(max_processes=8, work_bytes=8 * 2**20)
+    monkeypatch.setattr(canary, "build_probes", lambda **_: narrow)
     complaints = await canary.check_isolation(sandbox)
     assert any(c.startswith("processes:") for c in complaints)
     assert any(c.startswith("disk:") for c in complaints)
@@ -148,10 +148,10 @@ async def test_the_canary_sees_limits_that_are_wider_than_asked(
 async def test_the_canary_sees_a_container_without_the_proxy_that_an_allowlist_means(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ):
-    spec = canary.canary_spec
+    spec = canary.build_canary_spec
     monkeypatch.setattr(
         canary,
-        "canary_spec",
+        "build_canary_spec",
         lambda tried, image, network=None, limits=None: spec(tried, image, limits=limits),
     )
     [complaint] = await canary.check_isolation(sandbox)
@@ -161,14 +161,14 @@ async def test_the_canary_sees_a_container_without_the_proxy_that_an_allowlist_m
 async def test_the_canary_sees_a_work_directory_that_is_not_the_one_that_was_asked_for(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ):
-    spec = canary.canary_spec
+    spec = canary.build_canary_spec
 
     def other(tried, image, network=canary._BLOCKED, limits=None):
         found = spec(tried, image, network, limits)
         swapped = replace(found.limits, work_exec=not found.limits.work_exec)
         return replace(found, limits=swapped)
 
-    monkeypatch.setattr(canary, "canary_spec", other)
+    monkeypatch.setattr(canary, "build_canary_spec", other)
     complaints = await canary.check_isolation(sandbox)
     assert complaints == [
         "isolation: executable: ['/sandbox'] instead of []",
@@ -209,5 +209,5 @@ def test_runner_is_the_largest_also_where_a_service_manager_has_raised_every_sco
 
 
 def test_there_is_a_probe_for_each_limit_that_ends_a_unit():
-    causes = {probe.cause for probe in probes(max_processes=8, work_bytes=2**20)}
+    causes = {probe.cause for probe in build_probes(max_processes=8, work_bytes=2**20)}
     assert causes >= {Cause.TIMEOUT, Cause.OUT_OF_MEMORY, Cause.OUTPUT_LIMIT, Cause.COMPLETED}

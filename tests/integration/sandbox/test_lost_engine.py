@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from assayd.ports.engine import LABEL_CONTAINER
-from assayd.sandbox.sandbox import kernel_oom_kills
+from assayd.sandbox.sandbox import read_oom_kill_count
 from assayd_client import ClientError, Document, PlainClient
 from support.daemons.daemon_process import READY_WITHIN_S, DaemonProcess, new_home
 from support.engines.cuttable_engine import CuttableEngine
@@ -97,9 +97,9 @@ def lost_twice(daemon: Behind, client: PlainClient) -> Document:
 
 
 def test_run_that_is_lost_twice_is_our_error(daemon: Behind, client: PlainClient) -> None:
-    before, finished = kernel_oom_kills(), lost_twice(daemon, client)
-    while kernel_oom_kills() != before:  # a kill elsewhere on the machine is taken for the reason
-        before, finished = kernel_oom_kills(), lost_twice(daemon, client)
+    before, finished = read_oom_kill_count(), lost_twice(daemon, client)
+    while read_oom_kill_count() != before:  # a kill elsewhere on the machine is taken for the reason
+        before, finished = read_oom_kill_count(), lost_twice(daemon, client)
 
     assert (finished["verdict"], finished["cause"]) == ("error", "infrastructure")
     assert (finished["error"]["code"], finished["run_number"]) == ("run.lost", 2)

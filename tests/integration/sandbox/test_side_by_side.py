@@ -62,7 +62,7 @@ async def warm(engine: Engine, planned: RunSpec) -> AsyncIterator[Sandbox]:
     """Return a sandbox in which more containers for this spec are idle than are reserved."""
     async with sandbox_on(engine, ready=RESERVED + 2, processors=2) as sandbox:
         sandbox.pool.demand.keep(frozenset({await sandbox.key(planned)}))
-        sandbox.pool.poke()
+        sandbox.pool.update_soon()
         async with asyncio.timeout(60):
             while len(sandbox.pool.state().idle) < RESERVED + 2:
                 await asyncio.sleep(0.01)

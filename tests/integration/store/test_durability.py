@@ -52,4 +52,4 @@ async def test_everything_answered_before_a_kill_is_on_record(tmp_path: Path) ->
             found = await jobs.get(f"01{int(number):024d}")
             assert found is not None
             assert what == "accepted" or found.verdict is Verdict.VALIDATED
-        assert {attempt.verdict for attempt in await jobs.unfinished()} == {None}
+        assert {attempt.verdict for attempt in await jobs.list_unfinished()} == {None}

@@ -88,7 +88,7 @@ async def test_attempt_without_a_verdict_is_there_and_has_no_bundle_that_counts(
         artifacts = FileArtifactStore(tmp_path / BUNDLES, jobs.unsynced)
         await artifacts.sweep()
         assert await jobs.unsynced.repair(artifacts.repair) == 0
-        (left,) = await jobs.unfinished()
+        (left,) = await jobs.list_unfinished()
         assert (left.id, left.bundle) == (ID, None)
         found = [path.name for path in (tmp_path / BUNDLES).glob("*/*/*")]
         assert found == ([f"20260301T000000.000000Z_{ID}"] if step == "bundle" else [])
@@ -128,7 +128,7 @@ async def assert_verdict_and_bundle(state: Path) -> None:
         attempt = await jobs.get(ID)
         assert attempt is not None
         assert attempt.bundle is not None
-        assert (attempt.verdict, await jobs.unfinished()) == (Verdict.VALIDATED, ())
+        assert (attempt.verdict, await jobs.list_unfinished()) == (Verdict.VALIDATED, ())
         assert {name: await artifacts.read(attempt.bundle, name) for name in FILES} == FILES
         assert len(attempt.artifacts) == len(FILES) + 1
         kept = select(UNSYNCED.c.attempt_id)

@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from assayd.model.attempt import State
-from assayd.model.records import Query
+from assayd.model.records import AttemptQuery
 from assayd.model.report import Verdict
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import open_jobs
@@ -89,18 +89,18 @@ def plans() -> Iterator[Plans]:
 
 
 QUERIES = {
-    "all": Query(),
-    "user": Query(uid=1001),
-    "label": Query(labels=(("team", "t7"),)),
-    "label of a user": Query(labels=(("team", "t100"),), uid=1001),
-    "rule": Query(rule="code.import"),
-    "cause": Query(cause="wall_time"),
-    "verdict": Query(verdict=Verdict.FAILED),
-    "kind": Query(kind="code"),
-    "batch": Query(batch_id="b1"),
-    "finished of a user": Query(state=State.FINISHED, uid=1001),
-    "since": Query(since=START + timedelta(seconds=COUNT - 50)),
-    "beginning of an id": Query(id_prefix="0" * 22 + "12"),
+    "all": AttemptQuery(),
+    "user": AttemptQuery(uid=1001),
+    "label": AttemptQuery(labels=(("team", "t7"),)),
+    "label of a user": AttemptQuery(labels=(("team", "t100"),), uid=1001),
+    "rule": AttemptQuery(rule="code.import"),
+    "cause": AttemptQuery(cause="wall_time"),
+    "verdict": AttemptQuery(verdict=Verdict.FAILED),
+    "kind": AttemptQuery(kind="code"),
+    "batch": AttemptQuery(batch_id="b1"),
+    "finished of a user": AttemptQuery(state=State.FINISHED, uid=1001),
+    "since": AttemptQuery(since=START + timedelta(seconds=COUNT - 50)),
+    "beginning of an id": AttemptQuery(id_prefix="0" * 22 + "12"),
 }
 
 

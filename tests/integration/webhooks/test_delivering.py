@@ -15,8 +15,8 @@ from assayd.ids import SystemClock
 from assayd.metrics import Metrics
 from assayd.model.webhook import parse_webhook_url
 from assayd.store.access import open_access
-from assayd.store.outbox import Outbox, attempt_message_row
-from assayd.webhooks import Receiver, Sender, WebhookLimits
+from assayd.store.outbox import Outbox, build_attempt_message_row
+from assayd.webhooks import Receiver, WebhookLimits, WebhookSender
 from assayd.webhooks.delivering import NotDeliveredError, OutgoingMessage, WebhookClient, read_secret
 from support.hosts.webhook_receiver import SECRET, TLS, WebhookReceiver, webhook_receiver
 from support.stores.empty_database import lay_database
@@ -126,7 +126,7 @@ async def test_receiver_that_errs_twice_gets_the_same_message_a_third_time(
     listed = post(f"{host.url}/").receiver
     async with open_access(tmp_path) as access:
         store = Outbox(access)
-        sender = Sender(
+        sender = WebhookSender(
             [listed],
             store=store,
             courier=WebhookClient(Resolver(), 20.0),
@@ -136,7 +136,7 @@ async def test_receiver_that_errs_twice_gets_the_same_message_a_third_time(
             limits=WebhookLimits(first_pause_s=0.01),
         )
         finished = Make().finished(webhook=f"{host.url}/twice", finished_at=clock.now())
-        row = attempt_message_row(finished)
+        row = build_attempt_message_row(finished)
         await access.write(lambda connection: store.add(connection, row))  # type: ignore[attr-defined]
         async with sender.running():
             came = await asyncio.to_thread(host.wait_for, 3)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from assayd_cluster.broker import make_celery
-from assayd_cluster.gateway.dispatches import Message
+from assayd_cluster.broker import create_celery
+from assayd_cluster.gateway.dispatches import BrokerMessage
 from assayd_cluster.gateway.publisher import BrokerChannel
 from support.cluster.stub_gateway import TICKET
 
@@ -61,8 +61,10 @@ class Broker:
 
     def publish(self, attempts: list[str], *, ticket: str = TICKET) -> None:
         """Publish messages, each with a publisher confirm."""
-        channel = BrokerChannel(make_celery(self.url_file("gateway").read_text().strip(), queue=QUEUE))
-        channel.send([Message(attempt=attempt, submission="0" * 64, ticket=ticket) for attempt in attempts])
+        channel = BrokerChannel(create_celery(self.url_file("gateway").read_text().strip(), queue=QUEUE))
+        channel.send(
+            [BrokerMessage(attempt=attempt, submission="0" * 64, ticket=ticket) for attempt in attempts]
+        )
         channel.close()
 
     def _run(self, verb: str) -> None:

@@ -17,7 +17,7 @@ from assayd.model.attempt import Attempt
 from assayd.model.submission import Peer
 from assayd.wiring import PartOverrides
 from assayd_cluster.documents import Claim, Claimed, NodeBeat, RunVerdict
-from assayd_cluster.gateway.dispatches import DispatchOutbox, Message
+from assayd_cluster.gateway.dispatches import BrokerMessage, DispatchOutbox
 from assayd_cluster.gateway.publisher import Count
 from assayd_cluster.gateway.wiring import Gateway, build_gateway
 from assayd_cluster.settings import ClusterSettings, GatewaySettings
@@ -34,18 +34,18 @@ class Messages:
     problem = ""
 
     def __init__(self) -> None:
-        self._waiting: asyncio.Queue[Message] = asyncio.Queue()
+        self._waiting: asyncio.Queue[BrokerMessage] = asyncio.Queue()
 
     @asynccontextmanager
     async def running(self, dispatches: DispatchOutbox, count: Count) -> AsyncIterator[None]:
         self._dispatches = dispatches
         yield
 
-    async def publish(self, message: Message) -> None:
-        await self._dispatches.published([message.attempt])
+    async def publish(self, message: BrokerMessage) -> None:
+        await self._dispatches.record_published([message.attempt])
         self._waiting.put_nowait(message)
 
-    async def next(self) -> Message:
+    async def next(self) -> BrokerMessage:
         """Wait for the next message and return it."""
         return await asyncio.wait_for(self._waiting.get(), 30)
 
@@ -69,7 +69,7 @@ class OneGateway:
         """Stop the gateway from receiving notices."""
         notices = self.runs._notices
         for kind in ("again", "finished", "exhausted"):
-            notices.on(kind, lambda _: None)
+            notices.register_callback(kind, lambda _: None)
 
     def profiles(self) -> dict[str, str]:
         policies = self.gateway.parts.policies
@@ -79,7 +79,7 @@ class OneGateway:
         """Send a node's heartbeat, and have this gateway read it."""
         said = {"capacity": 4, "ready": True, "version": __version__, "profiles": self.profiles(), **changes}
         await self.cluster.door.nodes.beat(node, NodeBeat.model_validate(said))
-        await self.cluster.readiness.look()
+        await self.cluster.readiness.check_nodes()
 
     async def submit(
         self, code: str = CODE, *, peer: Peer = PEER, parent_id: str | None = None, **origin: str
@@ -89,12 +89,14 @@ class OneGateway:
         submission = read_submission(text, self.service.kinds)
         return (await self.service.submit(submission, peer=peer, **origin)).attempt
 
-    async def claim(self, node: str, message: Message) -> Claimed:
+    async def claim(self, node: str, message: BrokerMessage) -> Claimed:
         return await self.runs.claim(node, Claim(attempt=message.attempt, ticket=message.ticket))
 
     async def bring(self, node: str, attempt: str, claimed: Claimed, **changes: object) -> bool:
         said = json.dumps(verdict_of(attempt, claimed.model_dump(), **changes))
-        return await self.runs.take(node, attempt, claimed.run, RunVerdict.model_validate_json(said))
+        return await self.runs.record_verdict(
+            node, attempt, claimed.run, RunVerdict.model_validate_json(said)
+        )
 
     async def finish_all(self, node: str, count: int) -> None:
         """Have a node run this number of messages."""
@@ -105,7 +107,7 @@ class OneGateway:
     async def inherit(self) -> int:
         """Adopt orphaned work; return the number of attempts."""
         estate = await self.cluster.membership.adopt_orphaned_work()
-        await self.gateway.inherit(estate)
+        await self.gateway.continue_adopted_work(estate)
         return len(estate.attempts)
 
 
@@ -132,7 +134,7 @@ async def two_gateways(folder: Path, url: str) -> AsyncIterator[tuple[OneGateway
     """Run two gateways with one node while the body runs; yields the oldest one first."""
     async with one_gateway(folder, url, "first") as first, one_gateway(folder, url, "second") as second:
         await first.beat("a")
-        await second.cluster.readiness.look()
+        await second.cluster.readiness.check_nodes()
         yield first, second
 
 

@@ -15,7 +15,7 @@ import structlog
 
 from assayd.api import ApiServer
 from assayd.wiring import Basics, PartOverrides
-from assayd_cluster.gateway.dispatches import DispatchOutbox, Message
+from assayd_cluster.gateway.dispatches import BrokerMessage, DispatchOutbox
 from assayd_cluster.gateway.program import configure_gateway
 from assayd_cluster.gateway.publisher import Count
 from assayd_cluster.gateway.wiring import Gateway, build_gateway
@@ -23,7 +23,7 @@ from assayd_cluster.node.beating import HeartbeatSender
 from assayd_cluster.node.daemon_link import DaemonClient
 from assayd_cluster.node.forwarding import EventForwarder
 from assayd_cluster.node.gateway_link import GatewayClient
-from assayd_cluster.node.running import PutBack, Runner, StopSignals, Untrue
+from assayd_cluster.node.running import MessageForged, MessageRequeued, NodeRunner, StopSignals
 from assayd_cluster.settings import GatewaySettings
 from assayd_cluster.tokens import NODES_TENANT, DatabaseTokens, Scope, TokenTerms
 from support.daemons.server import Served, serving_small
@@ -40,16 +40,16 @@ class InProcess:
 
     def __init__(self) -> None:
         self.problem = ""
-        self.messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self.messages: queue.SimpleQueue[BrokerMessage | None] = queue.SimpleQueue()
 
     @asynccontextmanager
     async def running(self, dispatches: DispatchOutbox, count: Count) -> AsyncIterator[None]:
         self._dispatches = dispatches
         yield
 
-    async def publish(self, message: Message) -> None:
+    async def publish(self, message: BrokerMessage) -> None:
         self.messages.put(message)
-        await self._dispatches.published([message.attempt])
+        await self._dispatches.record_published([message.attempt])
 
 
 class SmallGateway:
@@ -102,10 +102,10 @@ class SmallGateway:
         self._server = ApiServer(configure_gateway(self._settings, gateway)())
         async with asyncio.TaskGroup() as tasks:
             kept = [
-                tasks.create_task(gateway.cluster.membership.keep(gateway.inherit)),
+                tasks.create_task(gateway.cluster.membership.keep(gateway.continue_adopted_work)),
                 tasks.create_task(gateway.cluster.readiness.keep_ready()),
             ]
-            self.look = gateway.cluster.readiness.look
+            self.look = gateway.cluster.readiness.check_nodes
             self.started.set()
             await self._server.serve(sockets=[listener])
             gateway.parts.batches.stop()
@@ -137,7 +137,7 @@ class SmallNode:
         self._daemon = DaemonClient(daemon)
         self._forwarder = EventForwarder(self._link)
         self._stopping = StopSignals()
-        self._runner = Runner(self._link, self._daemon, self._forwarder, self._stopping)
+        self._runner = NodeRunner(self._link, self._daemon, self._forwarder, self._stopping)
         self.consumes = threading.Event()
         self._heart = HeartbeatSender(
             gateway=self._link,
@@ -172,10 +172,10 @@ class SmallNode:
         while (message := self._messages.get()) is not None:
             try:
                 self._runner.run(message.attempt, message.ticket)
-            except PutBack:
+            except MessageRequeued:
                 if not self._stopping.draining.is_set():
                     self._messages.put(message)
-            except Untrue:
+            except MessageForged:
                 continue
 
     def _beat(self) -> None:
@@ -188,7 +188,7 @@ class SmallNode:
 
     def _cancel(self) -> None:
         while not self._stopping.draining.is_set():
-            for attempt in self._link.cancelled(1):
+            for attempt in self._link.wait_for_cancelled(1):
                 self._daemon.cancel(attempt)
 
 

@@ -66,7 +66,7 @@ class NodeClient:
         )
 
 
-_KINDS = registry.load(())
+_KINDS = registry.load_validators(())
 _DIGESTS: dict[str, str] = {}
 
 

@@ -10,9 +10,9 @@ from starlette.types import ASGIApp
 
 from assayd.api import ApiLimits, Caller, SocketAccess, create_app
 from assayd.ids import SystemClock
-from assayd.kinds.registry import all_validators
+from assayd.kinds.registry import load_own_validators
 from assayd.model.submission import Peer
-from assayd.wiring.wings import routers_of
+from assayd.wiring.wings import load_routers
 from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from assayd_cluster.gate import TokenGate
 from assayd_cluster.verifying import TokenVerifier
@@ -27,7 +27,7 @@ Connect = Callable[..., httpx.AsyncClient]
 def app() -> FastAPI:
     """Return one application for all tests of a module, because creating it takes longer than the tests."""
     limits = ApiLimits(body_bytes=2 * 2**20, heartbeat_s=0.01)
-    routers = (*CHAIN_ROUTERS, *routers_of(all_validators()))
+    routers = (*CHAIN_ROUTERS, *load_routers(load_own_validators()))
     access = SocketAccess(operators_gid=500)
     return create_app(FakeService(), None, access=access, limits=limits, routers=routers)
 

@@ -7,16 +7,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from assayd.analysis.analyst import AnalysisLimits, Analyst
-from assayd.attempts.service import limits_of
+from assayd.attempts.service import derive_limits
 from assayd.documents import canonical
 from assayd.engines.docker import DockerEngine
 from assayd.kinds import registry as validators
 from assayd.model.finding import Finding
-from assayd.model.merge import Ran, decide_verdict, merge_stages
+from assayd.model.merge import JudgedRun, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Case, StageReport, StageStatus, Verdict
 from assayd.model.run import Limits, RunResult
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from assayd.sandbox.sandbox import Sandbox
 from support.engines import sandboxes
@@ -72,8 +72,8 @@ class Attempts:
         image: str | None = None,
     ) -> Tried:
         """Run one submission, by default under its kind's policy and in the policy's image."""
-        validator = validators.find(kind)
-        profile = load_policies([share("policies")]).get(policy or validator.default_policy)
+        validator = validators.find_validator(kind)
+        profile = load_policies([shared_path("policies")]).get(policy or validator.default_policy)
         submitted = validator.payload.model_validate_json(canonical(payload))
         profile = validator.narrow(submitted, profile)
         limits = _limits(profile, unit_timeout_s)
@@ -81,7 +81,7 @@ class Attempts:
         ran = None
         if not checked.failed and (spec := validator.plan(checked.payload, profile, limits)) is not None:
             result = await sandboxes.run(self.sandbox, replace(spec, image=image or spec.image))
-            ran = Ran(result=result, judgement=validator.judge(checked.payload, profile, result))
+            ran = JudgedRun(result=result, judgement=validator.judge(checked.payload, profile, result))
         stages = merge_stages(checked.stages, validator.runtime_stages, ran)
         return Tried(
             verdict=decide_verdict(stages, ran),
@@ -92,7 +92,7 @@ class Attempts:
 
 
 def _limits(profile: ExecutionPolicy, unit_timeout_s: float | None) -> Limits:
-    limits = limits_of(profile, CAPS)
+    limits = derive_limits(profile, CAPS)
     return limits if unit_timeout_s is None else replace(limits, unit_timeout_s=unit_timeout_s)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import uvicorn
 
-from assayd_compat.app import build
+from assayd_compat.app import build_service
 
 
 @contextmanager
@@ -18,7 +18,7 @@ def compat_on(path: Path | str, policies: Mapping[str, str]) -> Iterator[str]:
     """Serve other judges' clients for the daemon on a socket while the body runs; yield the URL."""
     with closing(socket.create_server(("127.0.0.1", 0), backlog=256)) as listener:
         config = uvicorn.Config(
-            build(path, policies=policies),
+            build_service(path, policies=policies),
             log_config=None,
             ws="none",
             lifespan="on",

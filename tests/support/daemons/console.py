@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 
 from assayd_client import AsyncClient
-from assayd_console.app import build
+from assayd_console.app import build_console
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.guard import SessionStore
 
@@ -42,7 +42,7 @@ def console_on(path: Path | str) -> Iterator[Console]:
     sessions = SessionStore()
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         host = "{}:{}".format(*listener.getsockname())
-        app = build(ConsoleDaemon(AsyncClient(path)), sessions, frozenset({host}))
+        app = build_console(ConsoleDaemon(AsyncClient(path)), sessions, frozenset({host}))
         config = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=lambda: server.run(sockets=[listener]))

@@ -18,11 +18,19 @@ from assayd.model.attempt import Artifact, Attempt, State
 from assayd.model.finding import Rule
 from assayd.model.health import DaemonFacts, HealthRow, HealthStatus
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.records import Accepted, Event, Page, Query, Slowest, Summary, TimeCount
+from assayd.model.records import (
+    AcceptedSubmission,
+    AttemptEvent,
+    AttemptPage,
+    AttemptQuery,
+    SlowAttempt,
+    Summary,
+    TimeCount,
+)
 from assayd.model.report import Judgement, Verdict
 from assayd.model.run import Limits, RunResult, RunSpec
 from assayd.model.submission import Peer, Submission
-from assayd.policies import describe
+from assayd.policies import describe_policy
 from assayd.settings import load_settings
 from assayd.tomlfile import FileError, Problem
 from assayd.wiring.profiles import load_profiles
@@ -103,7 +111,7 @@ class FakeService:
         self.scripted_for_all: list[tuple[str, str, dict[str, object]]] = []
         self.profiles: dict[str, Mapping[str, object]] = {}
         self.changed = asyncio.Event()
-        self.queries: list[Query] = []
+        self.queries: list[AttemptQuery] = []
         self.stored_pipelines = FakePipelines()
         self.closed_streams = 0
         self.waiting = 0
@@ -130,7 +138,7 @@ class FakeService:
         idempotency_key: str | None = None,
         max_runs: int | None = None,
         from_gateway: bool = False,
-    ) -> Accepted:
+    ) -> AcceptedSubmission:
         if self.refusal is not None:
             raise self.refusal
         self.from_gateway = from_gateway
@@ -140,7 +148,7 @@ class FakeService:
                 raise RequestError("not_found", f"attempt {known} doesn't exist")
             if self.submissions[known].document != submission.document:
                 raise RequestError("conflict", "another submission has this id")
-            return Accepted(attempt=self.attempts[known], existing=True)
+            return AcceptedSubmission(attempt=self.attempts[known], existing=True)
         number = len(self.attempts)
         attempt = Attempt(
             id=attempt_id or f"01JTC8ZK5V00000000000000{number:02d}",
@@ -156,7 +164,7 @@ class FakeService:
         self.submissions[attempt.id] = submission
         if idempotency_key:
             self.keys[peer.uid, idempotency_key] = attempt.id
-        return Accepted(attempt=attempt, existing=False)
+        return AcceptedSubmission(attempt=attempt, existing=False)
 
     def finish(self, attempt_id: str, verdict: Verdict | None = None) -> None:
         artifacts = tuple(
@@ -188,7 +196,7 @@ class FakeService:
     async def get(self, attempt_id: str) -> Attempt | None:
         return self.attempts.get(attempt_id)
 
-    async def list(self, query: Query) -> Page:
+    async def list(self, query: AttemptQuery) -> AttemptPage:
         self.queries.append(query)
         found = [
             a
@@ -198,12 +206,12 @@ class FakeService:
         newest = tuple(sorted(found, key=lambda a: a.created_at, reverse=True))
         begin = int(query.cursor or 0)
         end = begin + query.limit
-        return Page(attempts=newest[begin:end], next_cursor=str(end) if end < len(newest) else None)
+        return AttemptPage(attempts=newest[begin:end], next_cursor=str(end) if end < len(newest) else None)
 
-    async def summary(self, query: Query, bucket_s: int) -> Summary:
+    async def summary(self, query: AttemptQuery, bucket_s: int) -> Summary:
         self.queries.append(query)
         count = TimeCount(at=START, kind="extractor", verdict="failed", cause="timeout", number=3)
-        slowest = Slowest(attempt_id="01", kind="extractor", verdict="failed", took_s=1.5)
+        slowest = SlowAttempt(attempt_id="01", kind="extractor", verdict="failed", took_s=1.5)
         return Summary(counts=(count,), rules=(("import.not_allowed", 2),), slowest=(slowest,))
 
     async def cancel(self, attempt_id: str) -> None:
@@ -225,7 +233,9 @@ class FakeService:
         for content in self.files.values():
             yield content
 
-    async def events(self, attempt_id: str, *, after: str | None = None) -> AsyncGenerator[Event, None]:
+    async def events(
+        self, attempt_id: str, *, after: str | None = None
+    ) -> AsyncGenerator[AttemptEvent, None]:
         first = int((after or "1.0").partition(".")[2])
         try:
             for seq, (kind, body) in enumerate(self.scripted, 1):
@@ -235,7 +245,9 @@ class FakeService:
                     else:
                         self.finish(attempt_id)
                 if seq > first:
-                    yield Event(attempt_id=attempt_id, run_number=1, seq=seq, kind=kind, at=START, body=body)
+                    yield AttemptEvent(
+                        attempt_id=attempt_id, run_number=1, seq=seq, kind=kind, at=START, body=body
+                    )
             if self.silent:
                 await asyncio.Event().wait()
         finally:
@@ -244,11 +256,11 @@ class FakeService:
 
     async def all_events(
         self, uid: int | None, *, after: str | None = None
-    ) -> AsyncGenerator[tuple[str, Event], None]:
+    ) -> AsyncGenerator[tuple[str, AttemptEvent], None]:
         for seq, (attempt_id, kind, body) in enumerate(self.scripted_for_all, 1):
             yield (
                 str(seq),
-                Event(attempt_id=attempt_id, run_number=1, seq=seq, kind=kind, at=START, body=body),
+                AttemptEvent(attempt_id=attempt_id, run_number=1, seq=seq, kind=kind, at=START, body=body),
             )
 
     def policies(self) -> Mapping[str, Mapping[str, object]]:
@@ -265,7 +277,9 @@ class FakeService:
         self, name: str, content: bytes
     ) -> tuple[Mapping[str, object] | None, Sequence[Problem]]:
         try:
-            return describe(load_profiles(load_settings()).resolve_file(Path(f"{name}.toml"), content)), ()
+            return describe_policy(
+                load_profiles(load_settings()).resolve_file(Path(f"{name}.toml"), content)
+            ), ()
         except FileError as error:
             return None, error.problems
 

@@ -47,7 +47,7 @@ def _samples(*, needs_container: bool) -> list[Line]:
     """Return the validators' samples, alternating between kinds, without slow ones."""
     kinds = [
         iter([_line(kind, each) for each in validator.samples if _suits(each, needs_container)])
-        for kind, validator in sorted(validators.load(()).items())
+        for kind, validator in sorted(validators.load_validators(()).items())
     ]
     found = []
     while kinds:

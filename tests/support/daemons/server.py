@@ -95,7 +95,7 @@ class Served:
                     routers=CHAIN_ROUTERS,
                 )
                 self._server = ApiServer(server_config(app, access))
-                left = await self.daemon.admission.unfinished()
+                left = await self.daemon.admission.load_unfinished()
                 await self.daemon.admission.recover(left)
                 await self.daemon.batches.recover(left)
                 self.started.set()

@@ -18,11 +18,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from assayd.analysis.analyst import Checked
+from assayd.analysis.analyst import CheckedSubmission
 from assayd.attempts.acceptance import Acceptance
 from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.events import EventHub
-from assayd.attempts.retention import Keep
+from assayd.attempts.retention import RetentionLimits
 from assayd.attempts.scheduler import QueueLimits, Scheduler
 from assayd.attempts.service import DaemonService
 from assayd.batches import BatchLimits, DaemonBatches, LineCaps
@@ -35,7 +35,17 @@ from assayd.model.finding import Finding, Rule
 from assayd.model.health import HealthRow, HealthStatus
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement, StageReport, StageStatus
-from assayd.model.run import Cause, ContainerFacts, Limits, Outcome, Program, RunEnd, RunResult, RunSpec, Unit
+from assayd.model.run import (
+    Cause,
+    ContainerFacts,
+    Limits,
+    Program,
+    RunEnd,
+    RunOutcome,
+    RunResult,
+    RunSpec,
+    Unit,
+)
 from assayd.model.submission import Peer, Submission
 from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore
@@ -43,8 +53,8 @@ from assayd.settings import Settings
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.library import DatabaseLibrary
-from assayd.wiring import PartOverrides, build
-from assayd.wiring.limits import limits_from
+from assayd.wiring import PartOverrides, build_daemon
+from assayd.wiring.limits import derive_limits
 from assayd_chains.chains import Chains
 from support.stores.empty_database import lay_database
 
@@ -137,13 +147,13 @@ class SmallAnalyst:
 
     async def check(
         self, validator: Any, payload: Payload, policy: ExecutionPolicy, *, flow: tuple[int, str]
-    ) -> Checked:
+    ) -> CheckedSubmission:
         await self._gate.pass_through(payload.code)
         bad = Finding(rule="small.bad", category="small", message="It is bad.", line=1, suggestion="Be good.")
         findings = (bad,) * payload.code.count("bad")
         status = StageStatus.FAILED if findings else StageStatus.PASSED
         stage = StageReport(name="syntax", status=status, findings=findings)
-        return Checked(stages=(stage,), payload=payload)
+        return CheckedSubmission(stages=(stage,), payload=payload)
 
     async def prepare(self, validator: Any, payload: Payload, *, flow: tuple[int, str]) -> Payload:
         return payload
@@ -183,7 +193,7 @@ class SmallSandbox:
         except TimeoutError:
             end, cause = RunEnd.CANCELLED, Cause.CANCELLED
         facts = ContainerFacts(image="python", image_digest=self.image_digest or "", warm=True)
-        return RunResult(units=(), end=end, outcome=Outcome(cause=cause), container=facts)
+        return RunResult(units=(), end=end, outcome=RunOutcome(cause=cause), container=facts)
 
 
 class _nothing:  # noqa: N801 - in the place of a method
@@ -280,7 +290,7 @@ class How:
 
     queue: QueueLimits = QueueLimits()
     batch: BatchLimits = BatchLimits(published_every_s=0.001, retry_s=0.001)
-    keep: Keep = Keep(days=30, attempts=10**6, disk_bytes=10**12)
+    keep: RetentionLimits = RetentionLimits(days=30, attempts=10**6, disk_bytes=10**12)
     slots: int = 4
     retry_window_s: float = 60
     caps: Limits = CAPS
@@ -306,7 +316,7 @@ async def small_daemon(folder: Path, how: How | None = None) -> AsyncIterator[Sm
     sandbox = SmallSandbox(runs)
     readiness = SmallReadiness(sandbox)
     limits = replace(
-        limits_from(settings),
+        derive_limits(settings),
         queue=how.queue,
         batch=how.batch,
         keep=replace(how.keep, min_free_bytes=how.min_free_bytes),
@@ -316,7 +326,7 @@ async def small_daemon(folder: Path, how: How | None = None) -> AsyncIterator[Sm
         limits=limits, clock=clock, kinds=how.kinds(), analyst=SmallAnalyst(checks), readiness=readiness
     )
     async with AsyncExitStack() as stack:
-        parts = await build(settings, stack, overrides)
+        parts = await build_daemon(settings, stack, overrides)
         stack.callback(parts.scheduler.release_waiters)
         yield SmallDaemon(
             **{name: getattr(parts, name) for name in SHOWN},

@@ -13,7 +13,7 @@ from docker.utils.socket import frames_iter
 
 from assayd.engines.docker import document
 from assayd.engines.docker.engine import read_host
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.ports.engine import ContainerSpec
 from support.engines.engine_image import BASE, PYTHON
 
@@ -36,14 +36,14 @@ def spec() -> ContainerSpec:
         work_bytes=4 * MIB,
         work_files=64,
         open_files=128,
-        seccomp=share("seccomp", "container.json").read_text(),
+        seccomp=shared_path("seccomp", "container.json").read_text(),
         labels={_LABEL: _OURS},
     )
 
 
 def production(client: APIClient, program: str, *arguments: str) -> Document:
     """Return the daemon's configuration with another program."""
-    wanted: Document = deepcopy(document.creation(spec(), read_host(client.info())))
+    wanted: Document = deepcopy(document.build_creation_document(spec(), read_host(client.info())))
     return {**wanted, "Entrypoint": [PYTHON, "-I", "-S", "-c", program, *arguments]}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from assayd.imaging import packages
-from assayd.imaging.command import run
+from assayd.imaging.command import run_command
 
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 ARCHITECTURE = MACHINES[platform.machine()]
@@ -92,7 +92,7 @@ def _blob(folder: Path, content: bytes) -> dict[str, object]:
 
 def debian_root(suite: str, programs: Sequence[str], target: Path) -> bytes:
     """Return the files of a Debian release's packages as one layer, from this machine's package source."""
-    sources = [source.line.split() for source in packages.apt_sources()]
+    sources = [source.line.split() for source in packages.list_apt_sources()]
     place = next(words[2] for words in sources if "-" not in words[3] and words[4] == "main")
     merged = 'for name in bin sbin lib lib64; do mkdir -p "$1/usr/$name"; ln -s "usr/$name" "$1/$name"; done'
     options = [
@@ -103,5 +103,5 @@ def debian_root(suite: str, programs: Sequence[str], target: Path) -> bytes:
     ]
     line = f"deb [trusted=yes] {place} {suite} main"
     command = ["mmdebstrap", *options, f"--include={','.join(programs)}", suite, str(target), line]
-    run(command, code="image.packages_failed", timeout_s=600)
+    run_command(command, code="image.packages_failed", timeout_s=600)
     return target.read_bytes()

@@ -80,10 +80,10 @@ class PodmanEngine(DockerEngine):
 
     async def create(self, spec: ContainerSpec) -> ContainerRef:
         ulid = spec.labels[LABEL_CONTAINER]
-        wanted = cast("dict[str, Any]", document.creation(spec, await self._get_host()))
+        wanted = cast("dict[str, Any]", document.build_creation_document(spec, await self._get_host()))
         self._adapt(wanted["HostConfig"], spec)
         create = partial(_create, wanted=wanted, name=f"assayd-{ulid}")
-        made = await self._calls(create, discard=_CreatedContainer.undo)
+        made = await self._calls(create, discard=_CreatedContainer.remove)
         return ContainerRef(engine_id=made.engine_id, ulid=ulid)
 
     async def remove(self, ref: ContainerRef) -> None:

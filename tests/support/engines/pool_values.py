@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assayd.sandbox.pool.decide import Idle, PoolKey, known
+from assayd.sandbox.pool.decide import IdleContainer, PoolKey, intern_key
 
 MIB = 2**20
 
@@ -20,7 +20,7 @@ def key(image: str = "python", memory_mb: int = 100) -> PoolKey:
         network="blocked",
         seccomp="{}",
     )
-    return known(made)
+    return intern_key(made)
 
 
 A, B = key(), key("adapter")
@@ -34,5 +34,7 @@ def idle(
     memory_mb: int = 10,
     alive: bool = True,
     ahead: bool = True,
-) -> Idle:
-    return Idle(ulid=name, key=of, born_at=born_at, memory_bytes=memory_mb * MIB, alive=alive, ahead=ahead)
+) -> IdleContainer:
+    return IdleContainer(
+        ulid=name, key=of, born_at=born_at, memory_bytes=memory_mb * MIB, alive=alive, ahead=ahead
+    )

@@ -13,13 +13,13 @@ from assayd.errors import EngineError
 from assayd.ids import SystemClock, UlidGenerator
 from assayd.metrics import Metrics
 from assayd.model.run import RunResult, RunSpec
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.ports.egress import Egress, EgressLimits
 from assayd.ports.engine import Engine
 from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.pool.decide import PoolDemand, PoolLimits
-from assayd.sandbox.pool.pool import Pool, Reaper
-from assayd.sandbox.sandbox import Images, Sandbox
+from assayd.sandbox.pool.pool import ContainerPool, Reaper
+from assayd.sandbox.sandbox import ImageCache, Sandbox
 from assayd.sandbox.session.conversation import RunObserver
 
 
@@ -39,7 +39,7 @@ async def sandbox_on(
     What the pool could not remove, because its engine had gone, is swept at the end when `sweep` says so.
     """
     origin = ContainerOrigin(daemon_id=UlidGenerator().new(), generation="test")
-    pool = Pool(
+    pool = ContainerPool(
         engine=engine,
         origin=origin,
         clock=SystemClock(),
@@ -47,14 +47,16 @@ async def sandbox_on(
         limits=PoolLimits(max_containers=8, refill_concurrency=2, processors=processors),
         demand=PoolDemand(base=ready, unused=ready, most=ready),
     )
-    images = Images(engine, Path(assayd.guest.__file__).parent)
-    seccomp = share("seccomp", "container.json").read_text()
+    images = ImageCache(engine, Path(assayd.guest.__file__).parent)
+    seccomp = shared_path("seccomp", "container.json").read_text()
     async with pool.running():
         yield Sandbox(
             pool=pool, images=images, clock=SystemClock(), seccomp=seccomp, egress=egress or no_way_out()
         )
     if sweep:
-        reaper = Reaper(engine=engine, daemon_id=origin.daemon_id, live=pool.live, on_gone=pool.forget)
+        reaper = Reaper(
+            engine=engine, daemon_id=origin.daemon_id, live=pool.live_containers, on_gone=pool.forget
+        )
         await reaper.sweep(patient=False)
     left = await engine.list_owned(origin.daemon_id)
     assert left == [], f"containers are left: {left}; known to be stuck: {pool.stuck}"

@@ -7,19 +7,19 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from assayd.guest.frames import Decoder, encode
+from assayd.guest.frames import FrameDecoder, encode_frame
 from assayd.ids import SystemClock, UlidGenerator
 from assayd.ports.engine import ImageFacts
 from assayd.sandbox.container import ContainerOrigin
 from assayd.sandbox.pool.decide import PoolDemand, PoolKey, PoolLimits
-from assayd.sandbox.pool.pool import Pool
+from assayd.sandbox.pool.pool import ContainerPool
 from support.engines.pool_values import key
 from support.fakes.engine import FakeEngine, Peer
 
 IMAGE = ImageFacts(name="assayd/python", digest="sha256:1", size_bytes=1, labels={})
 A = replace(key(), image="assayd/python")
 B = replace(A, memory_bytes=A.memory_bytes * 2)
-READY = encode(
+READY = encode_frame(
     {
         "type": "ready",
         "protocol": 1,
@@ -34,7 +34,7 @@ READY = encode(
 
 async def polite_guest(peer: Peer) -> None:
     """Answer the greeting, then wait until the stream ends."""
-    decoder = Decoder()
+    decoder = FrameDecoder()
     while data := await peer.read():
         for header, _ in decoder.feed(data):
             if header["type"] == "hello":
@@ -49,10 +49,10 @@ async def running(
     keep: Iterable[PoolKey] = (),
     clock: SystemClock | None = None,
     processors: int = 1,
-) -> AsyncIterator[Pool]:
+) -> AsyncIterator[ContainerPool]:
     demand = PoolDemand(base=base, unused=base, most=base)
     demand.keep(frozenset(keep))
-    pool = Pool(
+    pool = ContainerPool(
         engine=engine,
         origin=ContainerOrigin(daemon_id="d", generation="g"),
         clock=clock or SystemClock(),

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from assayd.analysis.analyst import Analyst
-from assayd.documents import canonical, plain
+from assayd.documents import canonical, to_plain
 from assayd.errors import RequestError
 from assayd.ids import SystemClock, UlidGenerator
 from assayd.kinds import registry as validators
@@ -19,7 +19,7 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from assayd.ports.driving import ALONE
 from assayd.store.access import DatabaseAccess
@@ -27,7 +27,7 @@ from assayd.store.jobs import DatabaseJobStore
 from assayd_chains.attempts import FinishedSubmission
 from assayd_chains.chains import ChainLimits, Chains, RepairRequests
 from assayd_chains.documents import generation_document
-from assayd_chains.fitting import Fitter
+from assayd_chains.fitting import AnswerFitter
 from assayd_chains.loop import ChainLoop
 from assayd_chains.model import Chain, ChainView, Document, GenerationTerms
 from assayd_chains.provider import FixRequest, Reply
@@ -37,7 +37,7 @@ PEER = Peer(uid=7, gid=7, pid=1)
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
 WORDS = "the quarter folder gives start and end month"
 ASKED = GenerationTerms(kind="extractor", intent=WORDS, context={"sample_paths": ["/a/Q1/x.csv"]})
-POLICIES = load_policies([share("policies")])
+POLICIES = load_policies([shared_path("policies")])
 
 
 class Attempts:
@@ -131,8 +131,8 @@ class Bench:
     def new_parts(self, limits: ChainLimits = ChainLimits()) -> None:  # noqa: B008 - frozen
         """Create the parts of a new run of the daemon."""
         providers = {"rules": cast("Any", None), "scripted": self.provider}
-        kinds = validators.load(())
-        fitter = Fitter(
+        kinds = validators.load_validators(())
+        fitter = AnswerFitter(
             attempts=self.attempts,
             analyst=self._analyst,
             kinds=kinds,
@@ -155,7 +155,7 @@ class Bench:
 
     async def ended(self, terms: GenerationTerms = ASKED) -> Chain:
         async with self.running() as chains:
-            return await last(chains, await chains.generate(terms, PEER))
+            return await last(chains, await chains.start_generation(terms, PEER))
 
 
 def new_chains(
@@ -203,7 +203,7 @@ async def last(chains: Chains, chain: Chain) -> Chain:
 
 
 def told(chain: Chain) -> dict[str, Any]:
-    document: dict[str, Any] = plain(generation_document(chain))
+    document: dict[str, Any] = to_plain(generation_document(chain))
     return document
 
 

@@ -12,9 +12,15 @@ from threading import Event
 from textual.pilot import Pilot
 
 from assayd_client import Document, Refused, StreamEvent
-from assayd_client.cli.generate import Given
-from assayd_client.cli.screens.session import Asked, Chain, GenerationOptions, Outcome, Session
-from assayd_client.cli.screens.wizard import Ended, Wizard
+from assayd_client.cli.generate import GenerateOptions
+from assayd_client.cli.screens.session import (
+    Chain,
+    ChainOutcome,
+    GenerationInput,
+    GenerationOptions,
+    WizardSession,
+)
+from assayd_client.cli.screens.wizard import Wizard, WizardResult
 from support.daemons.fake_service import GOLDEN as ATTEMPTS
 
 CONTEXTS = {
@@ -27,22 +33,22 @@ WORDS = "quarter folder should compute start and end month"
 CODE = 'from pathlib import Path\n\n\ndef extract(path: str) -> dict:\n    return {"year": 2024}\n'
 
 
-def outcome(name: str, **more: object) -> Outcome:
+def outcome(name: str, **more: object) -> ChainOutcome:
     attempt: Document = json.loads((ATTEMPTS / f"{name}.json").read_text())
     attempt["bundle"] = None  # its place depends on the machine
     submission = {"kind": "extractor", "policy": "extractor", "payload": {"code": CODE}}
     values: dict[str, object] = {"attempt": attempt, "submission": submission} | more
-    return Outcome(**values)  # type: ignore[arg-type]
+    return ChainOutcome(**values)  # type: ignore[arg-type]
 
 
 PASSED = outcome("validated", told="Ended: validated", generation_id="01G")
 FAILED = outcome("failed_at_run", told="No answer passed (3 of 3 used)", generation_id="01G")
 
 
-class Played(Session):
+class Played(WizardSession):
     """A session with scripted outcomes; it records what it was asked."""
 
-    def __init__(self, *outcomes: Outcome | Refused) -> None:
+    def __init__(self, *outcomes: ChainOutcome | Refused) -> None:
         super().__init__(None)
         self.outcomes = list(outcomes)
         self.done: list[tuple[object, ...]] = []
@@ -57,7 +63,7 @@ class Played(Session):
         self.may_offer.set()
         self.writers: tuple[str, ...] = ("writer",)
 
-    def offered(self, kind: str) -> GenerationOptions:
+    def get_generation_options(self, kind: str) -> GenerationOptions:
         self.may_offer.wait(timeout=60)
         if kind == "gone":
             raise Refused("kind.unknown", "unknown kind 'gone'", status=404)
@@ -71,7 +77,7 @@ class Played(Session):
         self.done.append(("again", generation_id))
         return Chain(id="01G", form="generation", most=3)
 
-    def begin(self, asked: Asked) -> Chain:
+    def begin(self, asked: GenerationInput) -> Chain:
         self.done.append(("begin", asked.intent, dict(asked.context)))
         self.provider, self.webhook = asked.provider, asked.webhook
         if isinstance(self.outcomes[0], Refused):
@@ -88,27 +94,27 @@ class Played(Session):
         yield event("state", {"state": "running"})
         yield event("unit", {"status": "started", "index": 3, "total": 5})
 
-    def failure_of(self, attempt_id: str) -> str:
+    def get_failure(self, attempt_id: str) -> str:
         return f"line 3: what is wrong in {attempt_id}"
 
-    def outcome(self, chain: Chain) -> Outcome:
+    def outcome(self, chain: Chain) -> ChainOutcome:
         found = self.outcomes.pop(0)
-        assert isinstance(found, Outcome)
+        assert isinstance(found, ChainOutcome)
         return found
 
     def cancel(self, chain: Chain) -> None:
         self.done.append(("cancel", chain.id))
         self.may_end.set()
 
-    def hint(self, outcome: Outcome, hint: str) -> Chain:
+    def hint(self, outcome: ChainOutcome, hint: str) -> Chain:
         self.done.append(("hint", hint))
         return Chain(id="01G", form="generation", most=3, before=self.before, hint=hint)
 
-    def submit(self, outcome: Outcome, texts: Mapping[str, str]) -> Chain:
+    def submit(self, outcome: ChainOutcome, texts: Mapping[str, str]) -> Chain:
         self.done.append(("submit", dict(texts)))
         return Chain(id="01A", form="attempt")
 
-    def approve(self, outcome: Outcome, name: str) -> str:
+    def approve(self, outcome: ChainOutcome, name: str) -> str:
         self.done.append(("approve", name))
         if name == "taken":
             raise Refused("library.name", "another name, please [@click=app.exit]now[/]", status=422)
@@ -123,33 +129,33 @@ def event(kind: str, body: Document) -> StreamEvent:
     return StreamEvent(id="1", kind=kind, at="", body=body)
 
 
-def wizard(session: Session, **more: object) -> Wizard:
-    asked = Asked(kind="extractor", intent=WORDS)
-    given = Given(
+def wizard(session: WizardSession, **more: object) -> Wizard:
+    asked = GenerationInput(kind="extractor", intent=WORDS)
+    given = GenerateOptions(
         sample_paths=["/data/Q1/report.csv"], files=(), database=None, examples=(), inputs=None, options=()
     )
     values: dict[str, object] = {"asked": asked, "given": given, "name": "months"} | more
     return Wizard(session, **values)  # type: ignore[arg-type]
 
 
-async def until(pilot: Pilot[Ended], reached: Callable[[], bool]) -> None:
+async def until(pilot: Pilot[WizardResult], reached: Callable[[], bool]) -> None:
     """Run the application until a condition holds."""
     async with asyncio.timeout(20):
         while not reached():
             await pilot.pause(0.01)
 
 
-async def shown(pilot: Pilot[Ended], screen: str) -> None:
+async def shown(pilot: Pilot[WizardResult], screen: str) -> None:
     await until(pilot, lambda: type(pilot.app.screen).__name__ == screen)
     await pilot.pause()
 
 
-def picture(pilot: Pilot[Ended]) -> str:
+def picture(pilot: Pilot[WizardResult]) -> str:
     rows = pilot.app.screen._compositor.render_strips()
     return "".join("".join(part.text for part in row).rstrip() + "\n" for row in rows)
 
 
-def like_the_golden_one(pilot: Pilot[Ended], name: str) -> None:
+def like_the_golden_one(pilot: Pilot[WizardResult], name: str) -> None:
     path = PICTURES / f"{name}.txt"
     if os.environ.get("ASSAY_GOLDEN") == "write":
         path.write_text(picture(pilot))

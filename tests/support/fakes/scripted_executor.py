@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from assayd_client.errors import ClientError
-from assayd_compat.program import End, Ended, Program, Result
+from assayd_compat.program import ProcessEnd, Program, ProgramEndReason, ProgramResult
 
 
 class ScriptedExecutor:
@@ -19,7 +19,9 @@ class ScriptedExecutor:
         self.place = asyncio.Event()
         self.place.set()
         self.attempts: dict[str, dict[str, Any]] = {}
-        self.answer: Callable[[Program], Result] = lambda program: Result(compiled=None, run=ran())
+        self.answer: Callable[[Program], ProgramResult] = lambda program: ProgramResult(
+            compiled=None, run=ran()
+        )
 
     caller: str | None = None
     running = 0
@@ -36,7 +38,7 @@ class ScriptedExecutor:
         attempt_id: str | None = None,
         begun: Callable[[], None] = lambda: None,
         hold: Callable[[int], None] = lambda size: None,
-    ) -> Result:
+    ) -> ProgramResult:
         self.programs.append(program)
         await self.place.wait()
         begun()
@@ -52,10 +54,10 @@ class ScriptedExecutor:
         raise ClientError("daemon.unreachable", "no daemon answers")
 
 
-def ran(**changed: Any) -> Ended:
+def ran(**changed: Any) -> ProcessEnd:
     """Return the end of a program that printed `hi` and exited with 0; `changed` replaces single values."""
     usual: dict[str, Any] = {
-        "end": End.EXITED,
+        "end": ProgramEndReason.EXITED,
         "attempt_id": "01M8ABZ8541FJMQMT3P9M82SQ1",
         "stdout": "hi\n",
         "exit_code": 0,
@@ -63,4 +65,4 @@ def ran(**changed: Any) -> Ended:
         "cpu_s": 0.125,
         "memory_bytes": 4 * 2**20,
     }
-    return Ended(**{**usual, **changed})
+    return ProcessEnd(**{**usual, **changed})

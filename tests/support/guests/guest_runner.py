@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from assayd.guest.frames import PROTOCOL, Decoder, Header, chunks, encode
+from assayd.guest.frames import PROTOCOL, FrameDecoder, Header, encode_frame, split_into_bodies
 from assayd.guest.programs import PROGRAMS
 from support.guests.nursery import Fork, nursery
 
@@ -80,13 +80,13 @@ class GuestRunner:
 
     def __init__(self, process: Fork) -> None:
         self.process = process
-        self._decoder = Decoder()
+        self._decoder = FrameDecoder()
         self._frames: list[Frame] = []
         self._units = 0
 
     def send(self, kind: str, body: bytes = b"", **header: object) -> None:
         """Send one frame."""
-        self.process.stdin.write(encode({"type": kind, **header}, body))
+        self.process.stdin.write(encode_frame({"type": kind, **header}, body))
 
     def receive(self) -> Frame:
         """Return the next frame. Raises: EOFError."""
@@ -147,7 +147,7 @@ class GuestRunner:
 
     def file(self, path: str, content: bytes) -> None:
         """Send a file."""
-        for number, piece in enumerate(chunks(content)):
+        for number, piece in enumerate(split_into_bodies(content)):
             self.send("file", piece, path=path, append=number > 0)
 
     def start(
@@ -162,9 +162,9 @@ class GuestRunner:
     ) -> int:
         """Send a unit; return its number."""
         if stdin:
-            for piece in chunks(stdin):
+            for piece in split_into_bodies(stdin):
                 self.send("stdin", piece)
-        *parts, last = chunks(json.dumps(arguments).encode())
+        *parts, last = split_into_bodies(json.dumps(arguments).encode())
         for part in parts:
             self.send("arguments", part)
         number, self._units = self._units, self._units + 1

@@ -9,13 +9,13 @@ from __future__ import annotations
 from functools import cache
 
 from assayd.analysis.worker import run_stages
-from assayd.attempts.service import limits_of
+from assayd.attempts.service import derive_limits
 from assayd.kinds.module.samples import ADAPTER, MANIFEST
 from assayd.kinds.module.validator import ModulePayload, validator
-from assayd.model.merge import Ran, decide_verdict, merge_stages
+from assayd.model.merge import JudgedRun, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.run import Limits, RunResult, RunSpec
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 
 HONEST = """
@@ -32,14 +32,14 @@ CAPS = Limits(timeout_s=0, unit_timeout_s=0, memory_bytes=0, max_processes=0)
 def spec(source: str, role: str) -> RunSpec:
     """Return the run's spec."""
     prepared = validator.prepare(_payload(source, role))
-    return validator.plan(prepared, _policy(), limits_of(_policy(), CAPS))
+    return validator.plan(prepared, _policy(), derive_limits(_policy(), CAPS))
 
 
 def facts(source: str, role: str, result: RunResult) -> dict[str, str]:
     """Return the verdict, the rules of the run, and the rules of the static stages."""
     payload = _payload(source, role)
     judgement = validator.judge(validator.prepare(payload), _policy(), result)
-    ran = Ran(result=result, judgement=judgement)
+    ran = JudgedRun(result=result, judgement=judgement)
     stages = merge_stages((), validator.runtime_stages, ran)
     static = [f.rule for stage in run_stages(validator, payload, _policy()) for f in stage.findings]
     return {
@@ -57,4 +57,4 @@ def _payload(source: str, role: str) -> ModulePayload:
 
 @cache
 def _policy() -> ExecutionPolicy:
-    return load_policies([share("policies")]).get("module_validation")
+    return load_policies([shared_path("policies")]).get("module_validation")

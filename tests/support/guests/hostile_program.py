@@ -23,10 +23,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from assayd.guest_results.record import GuestJsonError, Raised, Record, Returned, read_record
+from assayd.guest_results.record import GuestJsonError, RaisedException, Record, ReturnedValue, read_record
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from support.guests import hostile_module
 from support.slowness import SLOWER_BY
@@ -185,7 +185,7 @@ def _fact(word: str) -> Fact:
 def _imports(policy: str) -> ImportPolicy:
     if policy == "observe":
         return ImportPolicy(mode=ImportMode.OBSERVE)
-    return load_policies([share("policies")]).get(policy).imports
+    return load_policies([shared_path("policies")]).get(policy).imports
 
 
 def facts(result: RunResult) -> dict[str, str]:
@@ -211,10 +211,10 @@ def _unit_facts(unit: UnitResult) -> dict[str, str]:
     record = record_of(unit)
     return {
         "record": type(record).__name__ if record is not None else "none",
-        "error": record.error_type if isinstance(record, Raised) else "",
+        "error": record.error_type if isinstance(record, RaisedException) else "",
         "message": getattr(record, "message", ""),
         "notes": "; ".join(note.problem for note in record.value.notes)
-        if isinstance(record, Returned)
+        if isinstance(record, ReturnedValue)
         else "",
         "stdout": unit.stdout.text(),
         "stderr": unit.stderr.text(),
@@ -245,7 +245,7 @@ def escapes(result: RunResult) -> Iterator[str]:
     )
     for unit in result.units:
         record = record_of(unit)
-        if isinstance(record, Returned):
+        if isinstance(record, ReturnedValue):
             value = record.value.value
             assert isinstance(value, dict), f"{unit.name} does not say what escaped"
             assert isinstance(value["escaped"], list), f"{unit.name} does not say what escaped"

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from assayd.guest import frames
-from assayd.guest.frames import Decoder, Header, encode
+from assayd.guest.frames import FrameDecoder, Header, encode_frame
 
 Reply = Callable[[Header, bytes], Iterable[bytes]]
 
@@ -18,7 +18,7 @@ class ScriptedDuplex:
 
     def __init__(self, reply: Reply) -> None:
         self._reply = reply
-        self._decoder = Decoder()
+        self._decoder = FrameDecoder()
         self._out: asyncio.Queue[bytes] = asyncio.Queue()
         self.sent: list[Header] = []
         self.closed = False
@@ -58,18 +58,18 @@ def unit_end(index: int, **changes: object) -> bytes:
         "work_files": 0,
         "work_full": False,
     }
-    return encode(header | changes)
+    return encode_frame(header | changes)
 
 
 def good_unit(index: int, record: bytes = b"{}") -> list[bytes]:
     return [
-        encode({"type": "started", "unit": index, "starved_s": 0.0}),
-        encode({"type": "result", "unit": index, "index": 0, "last": True}, record),
+        encode_frame({"type": "started", "unit": index, "starved_s": 0.0}),
+        encode_frame({"type": "result", "unit": index, "index": 0, "last": True}, record),
         unit_end(index),
     ]
 
 
-BYE = encode({"type": "bye", "outputs_dropped": [], "peak_memory_bytes": 12_000_000})
+BYE = encode_frame({"type": "bye", "outputs_dropped": [], "peak_memory_bytes": 12_000_000})
 
 
 def good_runner(header: frames.Header, body: bytes) -> Iterable[bytes]:

@@ -57,7 +57,7 @@ class SecureGateway:
 
     async def _serve(self) -> None:
         async with open_access(self.folder) as access:
-            await access.make(tables.ALL)
+            await access.create_tables(tables.ALL)
             tokens = DatabaseTokens(access, SystemClock(), UlidGenerator())
             terms = TokenTerms(name="t", tenant="one", scopes=frozenset({Scope.SUBMIT}))
             self.token = (await tokens.create(terms))[1]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from assayd.imaging.packages import apt_sources
+from assayd.imaging.packages import list_apt_sources
 
 PACKAGES = ("systemd", "systemd-sysv", "python3", "python3-venv")
 BOOT_WITHIN_S = 120.0
@@ -28,7 +28,7 @@ def make_root(folder: Path, more: Sequence[str] = ()) -> Path:
     if not root.exists():
         folder.mkdir(parents=True, exist_ok=True)
         sources = folder / "sources.list"
-        sources.write_text("".join(f"{source.line}\n" for source in apt_sources()))
+        sources.write_text("".join(f"{source.line}\n" for source in list_apt_sources()))
         command = ["mmdebstrap", "--quiet", "--variant=minbase", "--format=directory"]
         command += [f"--include={','.join((*PACKAGES, *more))}", "", str(folder / "new"), str(sources)]
         subprocess.run(command, check=True, timeout=1800)

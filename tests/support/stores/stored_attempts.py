@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assayd.model.attempt import Artifact, Attempt, State
-from assayd.model.records import Event, Run
+from assayd.model.records import AttemptEvent, AttemptRun
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.store.jobs import DatabaseJobStore, open_jobs
@@ -50,8 +50,8 @@ class Make:
         }
         return self.attempt(number, **{**given, **values})
 
-    def run(self, number: int = 1, run_number: int = 1, kind: str = "code") -> Run:
-        return Run(
+    def run(self, number: int = 1, run_number: int = 1, kind: str = "code") -> AttemptRun:
+        return AttemptRun(
             attempt_id=ulid(number),
             kind=kind,
             run_number=run_number,
@@ -62,8 +62,8 @@ class Make:
             expires_at=START + timedelta(minutes=5),
         )
 
-    def event(self, number: int = 1, seq: int = 1, run_number: int = 0, kind: str = "state") -> Event:
-        return Event(
+    def event(self, number: int = 1, seq: int = 1, run_number: int = 0, kind: str = "state") -> AttemptEvent:
+        return AttemptEvent(
             attempt_id=ulid(number),
             run_number=run_number,
             seq=seq,

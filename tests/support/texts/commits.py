@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd_pipeline.commands.commit import Result
+from assayd_pipeline.commands.commit import CommitResult
 
 ID = "01JTC8ZK5V0000000000000000"
 
@@ -41,12 +41,12 @@ def real(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def result(tmp_path: Path, real: Path) -> Result:
+def result(tmp_path: Path, real: Path) -> CommitResult:
     """Return the result of an attempt on a copy: a new row, a changed file, a new file."""
     copy = tmp_path / "copy.db"
     base = (real / "shop.db").read_bytes()
     copy.write_bytes(base)
-    return Result(
+    return CommitResult(
         attempt_id=ID,
         base_files={"data/a.csv": b"old\n"},
         new_files={"data/a.csv": b"new\n", "data/deep/b.csv": b"made\n"},

@@ -12,7 +12,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from assayd.model.finding import Finding, Severity
-from assayd_fifth.analysis import STAGES, analyse
+from assayd_fifth.analysis import STAGES, analyse_program
 
 CORPUS = Path(__file__).parents[2] / "unit/fifth/corpus"
 Place = tuple[str, int]
@@ -38,7 +38,7 @@ def expected_warnings(program: Path) -> set[Place]:
 
 def found(code: str, libraries: object = ()) -> list[Finding]:
     """Return the findings of a program, without those for information."""
-    stages = analyse(code, libraries=libraries).findings  # type: ignore[arg-type]
+    stages = analyse_program(code, libraries=libraries).findings  # type: ignore[arg-type]
     return [f for stage in stages.values() for f in stage if f.severity is not Severity.INFO]
 
 
@@ -82,7 +82,7 @@ def seconds(size: int = 10**6, runs: int = 5) -> list[float]:
     The collector is set as in an analysis worker.
     """
     text = "\n".join(islice(cycle(program.read_text() for program in programs()), 10**4))[:size]
-    analyse("")
+    analyse_program("")
     gc.freeze()
     gc.set_threshold(10_000, 10, 5)
     return sorted(_measured(text) for _ in range(runs))
@@ -91,7 +91,7 @@ def seconds(size: int = 10**6, runs: int = 5) -> list[float]:
 def _measured(text: str) -> float:
     gc.collect()
     began = time.process_time()
-    analyse(text)
+    analyse_program(text)
     return time.process_time() - began
 
 

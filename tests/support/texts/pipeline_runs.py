@@ -10,18 +10,18 @@ from assayd.model.run import (
     CapturedOutput,
     Cause,
     Limits,
-    Outcome,
     ResourceUsage,
     RunEnd,
+    RunOutcome,
     RunResult,
     UnitResult,
 )
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from assayd_pipeline.payload import PipelinePayload
 from assayd_pipeline.validator import validator
 
-POLICY = load_policies([share("policies")]).get("pipeline")
+POLICY = load_policies([shared_path("policies")]).get("pipeline")
 LIMITS = Limits(timeout_s=60, unit_timeout_s=10, memory_bytes=2**28, max_processes=16)
 BASH = {"name": "clean up", "type": "bash", "content": "cat data/a\n"}
 SQL = {"name": "load", "type": "sql", "content": "SELECT 1;\nSELECT * FROM t;\n"}
@@ -39,7 +39,7 @@ def static(submitted: PipelinePayload) -> list[Finding]:
 
 def done(name: str, record: bytes | None = None) -> UnitResult:
     results = () if record is None else (record,)
-    return UnitResult(name=name, wait_status=0, results=results, outcome=Outcome(cause=Cause.COMPLETED))
+    return UnitResult(name=name, wait_status=0, results=results, outcome=RunOutcome(cause=Cause.COMPLETED))
 
 
 def failed(
@@ -51,7 +51,7 @@ def failed(
         results=() if record is None else (json.dumps(record).encode(),),
         stderr=CapturedOutput(head=stderr.encode(), total_bytes=len(stderr)),
         usage=ResourceUsage(wall_s=10.0),
-        outcome=Outcome(cause=cause),
+        outcome=RunOutcome(cause=cause),
     )
 
 

@@ -13,12 +13,12 @@ from assayd.kinds import registry as validators
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import StageStatus
 from assayd.model.text_limits import EDIT_CHARS
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-EXTRACTOR = validators.find("extractor")
+EXTRACTOR = validators.find_validator("extractor")
 GOOD = "def extract(path: str) -> dict:\n    return {'path': path}\n"
 
 
@@ -39,7 +39,7 @@ async def analyst() -> AsyncIterator[Analyst]:
 
 @pytest.fixture(scope="module")
 def policy() -> ExecutionPolicy:
-    return load_policies([share("policies")]).get("extractor")
+    return load_policies([shared_path("policies")]).get("extractor")
 
 
 async def test_good_source_passes_every_static_stage(analyst: Analyst, policy: ExecutionPolicy):
@@ -144,11 +144,13 @@ async def test_user_with_much_to_read_leaves_a_worker_to_others(policy: Executio
 
 async def test_edits_of_one_long_line_do_not_make_an_answer_too_long(policy: ExecutionPolicy):
     """Regression: each edit repeated its whole line, so 900 statements on one line took 128 MiB."""
-    pipeline = validators.find("pipeline")
+    pipeline = validators.find_validator("pipeline")
     content = "CREATE TABLE t(a);" + " " * 100_000 + "CREATE TABLE t(a);" * 900
     submitted = pipeline.payload.model_validate({"steps": [{"name": "a", "type": "sql", "content": content}]})
     async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
-        checked = await analyst.check(pipeline, submitted, load_policies([share("policies")]).get("pipeline"))
+        checked = await analyst.check(
+            pipeline, submitted, load_policies([shared_path("policies")]).get("pipeline")
+        )
     found = [finding for stage in checked.stages for finding in stage.findings]
     assert {finding.rule for finding in found} == {"sql.if_not_exists"}
     edits = [finding.edit for finding in found if finding.edit is not None]
@@ -158,12 +160,14 @@ async def test_edits_of_one_long_line_do_not_make_an_answer_too_long(policy: Exe
 async def test_job_that_uses_up_its_processor_time_ends_as_one_that_cannot_be_analysed(
     policy: ExecutionPolicy,
 ):
-    pipeline = validators.find("pipeline")
+    pipeline = validators.find_validator("pipeline")
     seconds_of_work = "if [ $a = b ]; then echo $c | tr a b; fi\n" * 3000
     steps = [{"name": f"s{number}", "type": "bash", "content": seconds_of_work} for number in range(10)]
     submitted = pipeline.payload.model_validate({"steps": steps})
     async with Analyst(AnalysisLimits(workers=1, cpu_s=0.0)).running() as analyst:
-        checked = await analyst.check(pipeline, submitted, load_policies([share("policies")]).get("pipeline"))
+        checked = await analyst.check(
+            pipeline, submitted, load_policies([shared_path("policies")]).get("pipeline")
+        )
         after = await static(analyst, payload(GOOD), policy)
     assert [f.rule for s in checked.stages for f in s.findings] == [UNANALYSABLE]
     assert all(s.status is StageStatus.PASSED for s in after)
@@ -179,6 +183,6 @@ async def test_answer_that_is_too_long_is_the_sources_doing(
 
 
 async def test_function_that_is_named_reads_text_in_a_worker(analyst: Analyst) -> None:
-    answer = await analyst.read("assayd_workflows.reading:read", b"nodes: [")
+    answer = await analyst.read("assayd_workflows.reading:read_document", b"nodes: [")
 
     assert b"workflow.syntax" in answer

@@ -8,16 +8,16 @@ import pytest
 import pytest_asyncio
 
 from assayd.analysis.analyst import AnalysisLimits, Analyst, WorkerDied
-from assayd.analysis.messages import Failed, PatchRequest
+from assayd.analysis.messages import FailedSubmission, PatchRequest
 from assayd.kinds import registry as validators
 from assayd.model.prompting import Proposal
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-POLICY = load_policies([share("policies")]).get("extractor")
-EXTRACTOR = validators.find("extractor")
+POLICY = load_policies([shared_path("policies")]).get("extractor")
+EXTRACTOR = validators.find_validator("extractor")
 CODE = "def extract(path):\n    return path\n"
 REPORT: dict[str, object] = {"stage_reached": "sandbox", "retry_context": "It gave str."}
 
@@ -37,7 +37,7 @@ async def analyst() -> AsyncIterator[Analyst]:
 
 
 async def test_a_fix_is_asked_for_with_the_code_the_failure_and_the_paths(analyst: Analyst) -> None:
-    failed = Failed(payload=submitted(f"Sure!\n```python\n{CODE}```\n"), report=REPORT)
+    failed = FailedSubmission(payload=submitted(f"Sure!\n```python\n{CODE}```\n"), report=REPORT)
     described = await analyst.describe(EXTRACTOR, failed, POLICY)
     assert described.context.passage.text == CODE
     assert described.context.failure == "It gave str."
@@ -61,7 +61,7 @@ async def test_a_fix_takes_the_place_of_the_code(analyst: Analyst) -> None:
 async def test_only_layout_comments_and_fences_leave_the_digest_as_it_is(
     analyst: Analyst, code: str, same: bool
 ) -> None:
-    before = await analyst.describe(EXTRACTOR, Failed(payload=submitted(), report=REPORT), POLICY)
+    before = await analyst.describe(EXTRACTOR, FailedSubmission(payload=submitted(), report=REPORT), POLICY)
     after = await analyst.patch(EXTRACTOR, fix(code))
     assert (before.digest == after.digest) is same
 
@@ -69,4 +69,4 @@ async def test_only_layout_comments_and_fences_leave_the_digest_as_it_is(
 async def test_a_fix_that_is_too_much_to_read_takes_only_its_own_job() -> None:
     async with Analyst(AnalysisLimits(workers=1, wall_s=0.0)).running() as slow:
         with pytest.raises(WorkerDied):
-            await slow.describe(EXTRACTOR, Failed(payload=submitted(), report=REPORT), POLICY)
+            await slow.describe(EXTRACTOR, FailedSubmission(payload=submitted(), report=REPORT), POLICY)

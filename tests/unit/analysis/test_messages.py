@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from assayd.analysis.messages import POLICIES_REMEMBERED, remember
+from assayd.analysis.messages import POLICIES_REMEMBERED, remember_policy
 
 
 def test_both_sides_forget_the_same_policies():
     known: dict[str, int] = {}
     for number in range(POLICIES_REMEMBERED + 5):
-        remember(known, str(number), number)
+        remember_policy(known, str(number), number)
     assert len(known) == POLICIES_REMEMBERED
     assert "4" not in known
     assert "5" in known

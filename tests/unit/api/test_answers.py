@@ -3,7 +3,7 @@ import json
 import pytest
 
 from assayd.api import SocketAccess, create_app
-from assayd.kinds.registry import all_validators
+from assayd.kinds.registry import load_own_validators
 from assayd_chains.routes import ROUTERS as CHAIN_ROUTERS
 from support.daemons.fake_service import FakeService
 
@@ -11,7 +11,7 @@ from support.daemons.fake_service import FakeService
 @pytest.fixture(scope="module")
 def reference() -> dict:
     service = FakeService()
-    service.kinds = all_validators()
+    service.kinds = load_own_validators()
     return create_app(service, None, access=SocketAccess(), routers=CHAIN_ROUTERS).openapi()
 
 
@@ -30,13 +30,13 @@ def test_operations_are_named_once_and_for_good(reference) -> None:
 def test_submission_is_told_apart_by_its_kind(reference) -> None:
     schemas = reference["components"]["schemas"]
     body = schemas["SubmissionBody"]
-    assert body["discriminator"]["mapping"].keys() == all_validators().keys()
+    assert body["discriminator"]["mapping"].keys() == load_own_validators().keys()
     assert {each["$ref"] for each in body["oneOf"]} == set(body["discriminator"]["mapping"].values())
     for kind, place in body["discriminator"]["mapping"].items():
         properties = schemas[place.rpartition("/")[2]]["properties"]
         payload = schemas[properties["payload"]["$ref"].rpartition("/")[2]]
         assert properties["kind"]["const"] == kind
-        assert payload["properties"].keys() == all_validators()[kind].payload.model_fields.keys()
+        assert payload["properties"].keys() == load_own_validators()[kind].payload.model_fields.keys()
 
 
 def test_models_are_named_as_the_contract_names_them(reference) -> None:

@@ -16,9 +16,9 @@ import uvloop
 from starlette.types import Receive, Scope, Send
 
 from assayd.api import bounded_http
-from assayd.api.bounded_http import Places, Turns
+from assayd.api.bounded_http import ConnectionSlots, Turns
 from assayd.api.loopback import loopback_config
-from assayd.api.peer import protocol_for
+from assayd.api.peer import build_protocol_class
 from assayd.fair_queue import UserThrottle
 
 ASK = b"GET / HTTP/1.1\r\n\r\n"
@@ -86,7 +86,7 @@ LOOPS = pytest.mark.parametrize("loop", [None, uvloop.new_event_loop], ids=["asy
 
 @pytest.fixture(params=[None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def port(app: App, request: pytest.FixtureRequest) -> Iterator[int]:
-    protocol = protocol_for(Places(64))
+    protocol = build_protocol_class(ConnectionSlots(64))
     config = uvicorn.Config(app, http=protocol, ws="none", lifespan="off", log_config=None)
     with served(config, request.param) as found:
         yield found
@@ -247,7 +247,7 @@ async def test_user_who_rests_waits_while_another_is_served_at_once() -> None:
     turns.take(2, "a", partial(done.append, 2))
     await asyncio.sleep(0)
     pace.note(1)
-    pace.used(1, 0.01)
+    pace.record_use(1, 0.01)
     turns.take(1, "b", partial(done.append, 1))
     for _ in range(3):
         await asyncio.sleep(0)

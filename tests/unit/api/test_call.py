@@ -12,8 +12,8 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from assayd.api.call import ApiLimits, Call, body_pieces, read_body
-from assayd.api.responses import LargeAnswer, LargeAnswers
+from assayd.api.call import ApiLimits, Call, iterate_body, read_body
+from assayd.api.responses import LargeResponse, LargeResponseSlots
 from assayd.byte_budget import ByteBudget
 from assayd.errors import RequestError
 from assayd.model.submission import Peer
@@ -33,7 +33,7 @@ def request_of(*messages: Message) -> Request:
 
 async def test_client_that_goes_away_in_its_body_is_no_trouble_of_ours() -> None:
     begun = {"type": "http.request", "body": b"{", "more_body": True}
-    pieces = body_pieces(request_of(begun, {"type": "http.disconnect"}), silence_s=5, total_s=60)
+    pieces = iterate_body(request_of(begun, {"type": "http.disconnect"}), silence_s=5, total_s=60)
     assert await anext(pieces) == b"{"
 
     with pytest.raises(RequestError, match="the client disconnected") as ended:
@@ -44,11 +44,11 @@ async def test_client_that_goes_away_in_its_body_is_no_trouble_of_ours() -> None
 
 async def test_replay_is_answered_in_turn_however_small_its_own_documents_are() -> None:
     parts: dict[str, Any] = {each.name: None for each in fields(Call)}
-    call = Call(**parts | {"large": LargeAnswers(most_s=1), "caller": SimpleNamespace(peer=PEER)})
+    call = Call(**parts | {"large": LargeResponseSlots(most_s=1), "caller": SimpleNamespace(peer=PEER)})
 
     replay = replace(Make().finished(), replay_of="01J" + "0" * 23)
 
-    assert isinstance(await call.attempt_response(replay), LargeAnswer)
+    assert isinstance(await call.build_attempt_response(replay), LargeResponse)
 
 
 MORE = {"type": "http.request", "body": b"x" * 100, "more_body": True}
@@ -61,10 +61,10 @@ def call_with(**limits: Any) -> Any:
 
 async def test_body_is_held_of_the_budget_while_it_comes_and_refused_beyond() -> None:
     budget = ByteBudget(800, operators=frozenset())
-    with budget.growing(1) as held:
+    with budget.reserve_growing(1) as held:
         assert len(await read_body(request_of(MORE, MORE, LAST), call_with(), held, max_bytes=1000)) == 300
         assert budget.held == 300
-        with budget.growing(1) as more, pytest.raises(RequestError) as caught:
+        with budget.reserve_growing(1) as more, pytest.raises(RequestError) as caught:
             await read_body(request_of(*[MORE] * 9), call_with(), more, max_bytes=1000)
         assert (caught.value.code, caught.value.retryable, budget.held) == ("queue.full", True, 300)
     assert budget.held == 0
@@ -77,6 +77,6 @@ async def test_body_that_drips_for_longer_than_it_may_take_is_ended() -> None:
 
     request = Request({"type": "http", "method": "POST", "headers": []}, drip)
     with pytest.raises(RequestError, match="wasn't complete within") as caught:
-        async for _ in body_pieces(request, silence_s=5, total_s=0.02):
+        async for _ in iterate_body(request, silence_s=5, total_s=0.02):
             pass
     assert caught.value.code == "too_slow"

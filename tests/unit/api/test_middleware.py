@@ -9,8 +9,8 @@ from prometheus_client import Counter
 from starlette.types import Receive, Scope, Send
 
 from assayd.api import Caller, SocketAccess, create_app
-from assayd.api.middleware import RequestIds
-from assayd.log import request_id
+from assayd.api.middleware import RequestIdMiddleware
+from assayd.log import current_request_id
 from assayd.metrics import Metrics
 from assayd.model.submission import Peer
 from support.daemons.fake_service import FakeService
@@ -61,13 +61,13 @@ async def test_id_is_bound_while_the_request_is_answered_and_no_longer() -> None
     seen = []
 
     async def inner(scope: Scope, receive: Receive, send: Send) -> None:
-        seen.append(request_id())
+        seen.append(current_request_id())
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body"})
 
-    await ask(RequestIds(inner, Metrics()), "/", given="mine")
+    await ask(RequestIdMiddleware(inner, Metrics()), "/", given="mine")
 
-    assert (seen, request_id()) == (["mine"], None)
+    assert (seen, current_request_id()) == (["mine"], None)
 
 
 async def test_request_is_counted_by_its_route_and_never_by_its_path(app: FastAPI, metrics: Metrics) -> None:
@@ -87,6 +87,6 @@ async def test_defect_is_counted_as_one_and_still_raised() -> None:
     async def broken(scope: Scope, receive: Receive, send: Send) -> None:
         raise ValueError("a defect")
 
-    await ask(RequestIds(broken, metrics), "/")
+    await ask(RequestIdMiddleware(broken, metrics), "/")
 
     assert count(metrics.requests, "GET", "none", "500") == 1

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
 from assayd.api import batches, discovery, library, routes
-from assayd.api.middleware import CHANGING, actor_of, is_audited
+from assayd.api.middleware import CHANGING, describe_actor, is_audited
 from assayd.api.peer import Caller
 from assayd.model.submission import Peer
 from assayd_chains.routes import generations, repairs
@@ -44,6 +44,6 @@ def test_what_nodes_report_all_the_time_is_not_audited() -> None:
 def test_actor_is_a_user_with_its_process_or_a_token() -> None:
     peer = Peer(uid=7, gid=7, pid=42)
 
-    assert actor_of(Caller(peer=peer, groups=frozenset())) == {"uid": 7, "pid": 42}
+    assert describe_actor(Caller(peer=peer, groups=frozenset())) == {"uid": 7, "pid": 42}
     remote = Caller(peer=peer, groups=frozenset(), remote=True, token="01T")
-    assert actor_of(remote) == {"tenant": 7, "token": "01T"}
+    assert describe_actor(remote) == {"tenant": 7, "token": "01T"}

@@ -83,7 +83,7 @@ async def test_each_step_of_a_request_counts_and_waiting_does_not(monkeypatch) -
     work = Work(step_s=0.1)
     app, pace = paced(work, monkeypatch)
     used: list[float] = []
-    monkeypatch.setattr(pace, "used", lambda user, seconds: used.append(round(seconds, 3)))
+    monkeypatch.setattr(pace, "record_use", lambda user, seconds: used.append(round(seconds, 3)))
     async with asyncio.TaskGroup() as tasks:
         ask(app, 1, tasks)
         await asyncio.sleep(0)
@@ -98,7 +98,7 @@ async def test_user_who_rests_waits_while_another_is_served_and_goes_on_later(mo
     app, pace = paced(work, monkeypatch)
     pace.note(2)
     pace.note(1)
-    pace.used(1, 0.01)
+    pace.record_use(1, 0.01)
     async with asyncio.TaskGroup() as tasks:
         ask(app, 1, tasks, 3)
         ask(app, 2, tasks)
@@ -114,7 +114,7 @@ async def test_request_that_was_let_in_has_its_first_step_before_the_next(monkey
     app, pace = paced(work, monkeypatch)
     pace.note(2)
     pace.note(1)
-    pace.used(1, 0.01)
+    pace.record_use(1, 0.01)
     async with asyncio.TaskGroup() as tasks:
         ask(app, 1, tasks, 2)
         await asyncio.sleep(0)
@@ -132,7 +132,7 @@ async def test_request_that_is_cancelled_while_it_waits_leaves_its_turn_to_the_n
     app, pace = paced(work, monkeypatch)
     pace.note(2)
     pace.note(1)
-    pace.used(1, 0.01)
+    pace.record_use(1, 0.01)
     async with asyncio.TaskGroup() as tasks:
         asked = ask(app, 1, tasks, 2)
         await asyncio.sleep(0)
@@ -246,10 +246,10 @@ async def test_pieces_of_a_stream_count_and_each_waits_while_its_user_rests(monk
     pace.note(2)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(stream(app, 1, sent))
-        await until(lambda: pace.rest_s(1) > 0)
+        await until(lambda: pace.throttled_for_s(1) > 0)
         for _ in range(20):
             await asyncio.sleep(0)
-        assert pace.rest_s(1) == pytest.approx(0.04)
+        assert pace.throttled_for_s(1) == pytest.approx(0.04)
         assert len(pieces_in(sent)) == 1
         now[0] += 2.0  # the other user has gone
     assert len(pieces_in(sent)) == 3

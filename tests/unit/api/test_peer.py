@@ -24,8 +24,8 @@ from assayd.api import (
     peer,
     server_config,
 )
-from assayd.api.bounded_http import OPERATORS_SHARE, Places
-from assayd.api.peer import PeerHttpTools, has_left, protocol_for, read_caller
+from assayd.api.bounded_http import OPERATORS_SHARE, ConnectionSlots
+from assayd.api.peer import PeerHttpTools, build_protocol_class, is_disconnected, read_caller
 from assayd.model.submission import Peer
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
@@ -161,7 +161,9 @@ def test_headers_that_do_not_come_are_not_waited_for(tmp_path, monkeypatch) -> N
 def test_operator_connects_where_another_user_would_be_turned_away(tmp_path) -> None:
     access = SocketAccess(own_uid=os.geteuid())
     with (
-        serving(FakeService(), tmp_path / "s", http=protocol_for(Places(256), access=access)) as path,
+        serving(
+            FakeService(), tmp_path / "s", http=build_protocol_class(ConnectionSlots(256), access=access)
+        ) as path,
         ExitStack() as held,
     ):
         for _ in range((256 - 256 // OPERATORS_SHARE) // 2 + 2):
@@ -174,7 +176,7 @@ def test_operator_connects_where_another_user_would_be_turned_away(tmp_path) -> 
 
 def test_one_user_cannot_hold_all_connections(tmp_path) -> None:
     refused: list[bool] = []
-    protocol = protocol_for(Places(256), refused=lambda: refused.append(True))
+    protocol = build_protocol_class(ConnectionSlots(256), refused=lambda: refused.append(True))
     with serving(FakeService(), tmp_path / "s", http=protocol) as path, ExitStack() as held:
         answers = []
         for _ in range((256 - 256 // OPERATORS_SHARE) // 2 + 2):
@@ -193,7 +195,9 @@ def test_one_user_cannot_hold_all_connections(tmp_path) -> None:
 def test_client_that_does_not_take_its_answer_is_cut_off(tmp_path) -> None:
     service = FakeService()
     service.files = {"large": bytes(2**24)}
-    with serving(service, tmp_path / "s", http=protocol_for(Places(256), silence_s=0.05)) as path:
+    with serving(
+        service, tmp_path / "s", http=build_protocol_class(ConnectionSlots(256), silence_s=0.05)
+    ) as path:
         transport = httpx.HTTPTransport(uds=str(path), verify=False)
         with httpx.Client(transport=transport, base_url="http://assayd") as client:
             attempt = client.post("/v1/attempts?wait_s=5", json=GOOD).json()["id"]
@@ -368,11 +372,11 @@ def test_peer_has_left_once_its_end_is_closed_whatever_it_sent_before(is_closed:
         there.sendall(ASK)
         if is_closed:
             there.close()
-        assert has_left(here) is is_closed
+        assert is_disconnected(here) is is_closed
 
 
 def test_peer_that_has_only_ended_its_requests_has_not_left() -> None:
     here, there = socket.socketpair()
     with here, there:
         there.shutdown(socket.SHUT_WR)
-        assert not has_left(here)
+        assert not is_disconnected(here)

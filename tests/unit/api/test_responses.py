@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from starlette.types import Message
 
-from assayd.api.responses import AT_ONCE, SHARE, AnswerCache, LargeAnswer, LargeAnswers
+from assayd.api.responses import AT_ONCE, SHARE, LargeResponse, LargeResponseSlots, ResponseCache
 
 BODY = bytes(2**20)
 
@@ -40,7 +40,7 @@ class Asked:
     """Answers that were asked for; `made` counts those that were made."""
 
     def __init__(self, most_s: float = 60.0) -> None:
-        self._answers = LargeAnswers(most_s=most_s)
+        self._answers = LargeResponseSlots(most_s=most_s)
         self.made = 0
 
     async def make(self) -> bytes:
@@ -48,7 +48,7 @@ class Asked:
         return BODY
 
     async def ask(self, uid: int, client: Client) -> None:
-        answer = LargeAnswer(self._answers, uid, self.make, status=200, headers={"Location": "/a"})
+        answer = LargeResponse(self._answers, uid, self.make, status=200, headers={"Location": "/a"})
         await answer({"type": "http"}, receive, client.send)
 
 
@@ -97,7 +97,7 @@ class Costly:
 
 def test_answer_is_kept_for_ten_times_as_long_as_it_took() -> None:
     costly = Costly()
-    kept = AnswerCache(lambda: costly.now)
+    kept = ResponseCache(lambda: costly.now)
     assert [kept.get("a", costly) for _ in range(3)] == [1, 1, 1]
     costly.now += 2 * SHARE - 0.1
     assert kept.get("a", costly) == 1
@@ -107,7 +107,7 @@ def test_answer_is_kept_for_ten_times_as_long_as_it_took() -> None:
 
 def test_answer_that_never_changes_is_made_once() -> None:
     costly = Costly()
-    kept = AnswerCache(lambda: costly.now)
+    kept = ResponseCache(lambda: costly.now)
     kept.get("a", costly, changes=False)
     costly.now += 1_000_000
     assert kept.get("a", costly, changes=False) == 1
@@ -115,5 +115,5 @@ def test_answer_that_never_changes_is_made_once() -> None:
 
 def test_answers_of_other_names_are_their_own() -> None:
     makes: list[Callable[[], str]] = [lambda: "a", lambda: "b"]
-    kept = AnswerCache(lambda: 0.0)
+    kept = ResponseCache(lambda: 0.0)
     assert [kept.get(str(number), make) for number, make in enumerate(makes)] == ["a", "b"]

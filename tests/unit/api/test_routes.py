@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from assayd.analysis.analyst import Checked
+from assayd.analysis.analyst import CheckedSubmission
 from assayd.attempts.policy_trial import CheckTurns
 from assayd.byte_budget import LARGE_BYTES
-from assayd.documents import read_json
+from assayd.documents import parse_json
 from assayd.errors import EngineError, RequestError, StoreError
 from assayd.kinds import registry
 from assayd.model.report import Verdict
@@ -27,7 +27,7 @@ class HeldAnalyst:
         self.asked.set()
         await self.released.wait()
         self.now -= 1
-        return Checked(stages=(), payload=payload)
+        return CheckedSubmission(stages=(), payload=payload)
 
 
 class Admission:
@@ -43,7 +43,7 @@ class Admission:
 @pytest.fixture
 def analyst(app):
     """Give an application static checks with this analyst during a test."""
-    analyst, kinds = HeldAnalyst(), {"extractor": registry.find("extractor")}
+    analyst, kinds = HeldAnalyst(), {"extractor": registry.find_validator("extractor")}
     app.state.trials = SimpleNamespace(
         admission=Admission(), analyst=analyst, kinds=kinds, turns=CheckTurns()
     )
@@ -78,7 +78,7 @@ class TestPost:
     async def test_waiting_gives_the_finished_attempt(self, connect) -> None:
         response = await connect().post("/v1/attempts?wait_s=5", json=GOOD)
         assert (response.status_code, response.json()["report"]["status"]) == (200, "VALIDATED")
-        assert isinstance(read_json(response.content), dict)
+        assert isinstance(parse_json(response.content), dict)
 
     async def test_static_check_is_refused_where_nodes_judge(self, connect, service) -> None:
         response = await connect().post("/v1/attempts/check", json=GOOD)

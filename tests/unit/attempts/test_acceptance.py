@@ -116,10 +116,10 @@ async def test_end_of_a_reason_is_logged_once(tmp_path: Path) -> None:
     with capture_logs() as logs:
         async with small_daemon(tmp_path) as daemon:
             block(tmp_path)
-            await daemon.acceptance.look()
+            await daemon.acceptance.check()
             (tmp_path / "artifacts").unlink()
             for _ in range(2):
-                assert await daemon.acceptance.look() == (True, "")
+                assert await daemon.acceptance.check() == (True, "")
     events = [line["event"] for line in logs if line["event"].startswith("daemon.")]
     assert events == ["daemon.accepts_nothing", "daemon.accepts_attempts"]
 

@@ -21,7 +21,7 @@ from assayd.model.submission import Peer, Submission
 @pytest.mark.parametrize(("kind", "image"), [("pipeline", "science"), ("fifth", "shell")])
 def test_policy_with_another_image_is_refused_for_a_kind_that_needs_its_own(kind: str, image: str) -> None:
     with pytest.raises(RequestError) as raised:
-        require_image(registry.find(kind), ExecutionPolicy(name="mine", image=image))
+        require_image(registry.find_validator(kind), ExecutionPolicy(name="mine", image=image))
 
     assert (raised.value.code, raised.value.field) == ("policy.image", "policy")
     assert f"policy 'mine' runs in image {image}, but kind {kind} needs " in raised.value.message
@@ -34,7 +34,7 @@ def test_policy_with_another_image_is_refused_for_a_kind_that_needs_its_own(kind
 def test_kind_that_runs_anywhere_and_the_kinds_own_image_are_taken(kind: str, image: str | None) -> None:
     policy = ExecutionPolicy(name="mine", image=image)
 
-    require_image(registry.find(kind), policy)
+    require_image(registry.find_validator(kind), policy)
     assert policy.image == image
 
 
@@ -50,7 +50,7 @@ def admission_with(budget: ByteBudget) -> Admission:
     parts: dict[str, Any] = dict.fromkeys(names.split())
     scheduler = cast("Any", SimpleNamespace(budget=budget))
     return Admission(
-        **parts, records={"pipeline": Records()}, kinds=registry.all_validators(), scheduler=scheduler
+        **parts, records={"pipeline": Records()}, kinds=registry.load_own_validators(), scheduler=scheduler
     )
 
 
@@ -75,9 +75,9 @@ async def test_large_stored_submission_is_fetched_only_at_its_users_turn() -> No
 async def test_large_submission_gets_its_steps_at_its_users_turn() -> None:
     named = {"pipeline_id": "01J" + "0" * 23, "files": {"data/a": "1" * 100_000}}
     text = json.dumps({"kind": "pipeline", "payload": named}).encode()
-    submission = read_submission(text, registry.all_validators())
+    submission = read_submission(text, registry.load_own_validators())
     budget = ByteBudget(2**20)
-    async with asyncio.TaskGroup() as tasks, budget.parsing(2):
+    async with asyncio.TaskGroup() as tasks, budget.wait_to_parse(2):
         completing = tasks.create_task(admission_with(budget).complete(submission, 1))
         for _ in range(5):
             await asyncio.sleep(0)

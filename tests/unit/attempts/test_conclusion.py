@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from assayd.attempts.conclusion import LARGE_BYTES, MANY_PARTS, is_large_result
-from assayd.model.run import Cause, Outcome, PolicyEvent, RunEnd, RunResult, UnitResult
+from assayd.model.run import Cause, PolicyEvent, RunEnd, RunOutcome, RunResult, UnitResult
 
-COMPLETED = Outcome(cause=Cause.COMPLETED)
+COMPLETED = RunOutcome(cause=Cause.COMPLETED)
 EVENT = PolicyEvent(kind="import", detail="os", allowed=False, enforced=True)
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.attempts.acceptance import excess, excess_for_room, share
+from assayd.attempts.acceptance import compute_excess, compute_excess_for_room, share
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,11 @@ def test_share_lets_all_fit_and_cuts_only_the_largest(held: list[int], limit: in
 
 
 def test_excess_is_of_those_who_hold_more_than_their_share() -> None:
-    assert excess({1: 1, 2: 8, 3: 9}, 10) == {2: 4, 3: 5}
-    assert excess({1: 1, 2: 8}, 10) == {}
+    assert compute_excess({1: 1, 2: 8, 3: 9}, 10) == {2: 4, 3: 5}
+    assert compute_excess({1: 1, 2: 8}, 10) == {}
 
 
 def test_room_is_made_by_the_largest_and_what_is_small_stays() -> None:
-    assert excess_for_room({1: 2, 2: 8, 3: 9}, 3, untouched=2) == {2: 1, 3: 2}
-    assert excess_for_room({1: 2, 2: 8, 3: 9}, 100, untouched=2) == {2: 6, 3: 7}
-    assert excess_for_room({1: 2, 2: 8}, 0, untouched=2) == {}
+    assert compute_excess_for_room({1: 2, 2: 8, 3: 9}, 3, untouched=2) == {2: 1, 3: 2}
+    assert compute_excess_for_room({1: 2, 2: 8, 3: 9}, 100, untouched=2) == {2: 6, 3: 7}
+    assert compute_excess_for_room({1: 2, 2: 8}, 0, untouched=2) == {}

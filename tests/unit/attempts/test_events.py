@@ -8,7 +8,7 @@ import pytest
 
 from assayd.attempts import events
 from assayd.attempts.events import EventHub, insert_gaps
-from assayd.model.records import Event
+from assayd.model.records import AttemptEvent
 
 
 class StoppedClock:
@@ -24,11 +24,11 @@ def hub() -> EventHub:
     return EventHub(StoppedClock())
 
 
-async def all_of(stream: AsyncGenerator[Event, None]) -> list[Event]:
+async def all_of(stream: AsyncGenerator[AttemptEvent, None]) -> list[AttemptEvent]:
     return [event async for event in stream]
 
 
-def shown(found: list[Event]) -> list[tuple[int, int, str]]:
+def shown(found: list[AttemptEvent]) -> list[tuple[int, int, str]]:
     return [(event.run_number, event.seq, event.kind) for event in found]
 
 
@@ -64,12 +64,12 @@ async def test_follower_of_an_earlier_run_of_the_daemon_sees_how_the_attempt_end
 async def test_prepared_events_have_their_numbers_and_are_seen_only_when_shown(hub: EventHub) -> None:
     hub.publish("a", 1, "state", {"state": "judging"})
 
-    prepared = hub.prepare("a", 1, ("state", {"state": "finished"}), ("finished", {}))
+    prepared = hub.number_events("a", 1, ("state", {"state": "finished"}), ("finished", {}))
 
     assert shown(list(prepared)) == [(1, 2, "state"), (1, 3, "finished")]
-    assert shown(list(hub.durable("a"))) == [(1, 1, "state")]
+    assert shown(list(hub.durable_events("a"))) == [(1, 1, "state")]
     for event in prepared:
-        hub.show(event)
+        hub.deliver(event)
     hub.close("a")
     assert shown(await all_of(hub.follow("a", after=1))) == shown(list(prepared))
 
@@ -109,12 +109,12 @@ async def test_slow_follower_misses_output_but_no_durable_event(hub: EventHub) -
 async def test_durable_events_are_all_but_output(hub: EventHub) -> None:
     for kind in ("state", "stdout", "unit", "stderr", "finished"):
         hub.publish("a", 1, kind, {})
-    assert [event.kind for event in hub.durable("a")] == ["state", "unit", "finished"]
-    assert hub.durable("b") == ()
+    assert [event.kind for event in hub.durable_events("a")] == ["state", "unit", "finished"]
+    assert hub.durable_events("b") == ()
 
 
 async def test_unknown_attempt_has_no_events_and_ends_at_once(hub: EventHub) -> None:
-    assert not hub.knows("a")
+    assert not hub.holds_events("a")
     assert await all_of(hub.follow("a")) == []
 
 
@@ -122,11 +122,13 @@ async def test_ended_attempts_are_forgotten_oldest_first(hub: EventHub) -> None:
     for number in range(events.ENDED_KEPT + 1):
         hub.publish(str(number), 1, "finished", {})
         hub.close(str(number))
-    assert not hub.knows("0")
-    assert hub.knows("1")
+    assert not hub.holds_events("0")
+    assert hub.holds_events("1")
 
 
-async def some_of(stream: AsyncGenerator[tuple[str, Event], None], count: int) -> list[tuple[str, Event]]:
+async def some_of(
+    stream: AsyncGenerator[tuple[str, AttemptEvent], None], count: int
+) -> list[tuple[str, AttemptEvent]]:
     found = [await anext(stream) for _ in range(count)]
     await stream.aclose()
     return found
@@ -202,7 +204,7 @@ async def test_follower_that_leaves_does_not_hold_up_others(hub: EventHub) -> No
 
 def test_events_of_the_store_show_where_output_was() -> None:
     stored = [
-        Event(attempt_id="a", run_number=1, seq=seq, kind="unit", at=StoppedClock().now())
+        AttemptEvent(attempt_id="a", run_number=1, seq=seq, kind="unit", at=StoppedClock().now())
         for seq in (1, 2, 6)
     ]
     assert shown(list(insert_gaps(stored, 0))) == [

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from assayd.attempts.health import SelfTest
-from assayd.attempts.images import AGAIN_S, ImageTrials
+from assayd.attempts.images import AGAIN_S, ImageTester
 from assayd.errors import EngineError
 from assayd.ids import SystemClock
 from assayd.kind import Kind
@@ -19,12 +19,12 @@ from assayd.kinds import registry
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.run import Limits, Program, RunSpec, Unit
 from assayd.model.submission import Sample
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from assayd.ports.engine import ImageFacts
 from assayd.sandbox.sandbox import Sandbox
 
-POLICIES = load_policies([share("policies")])
+POLICIES = load_policies([shared_path("policies")])
 SCIENCE = replace(POLICIES.get("code"), name="data", image="science")
 CAPS = Limits(timeout_s=1, unit_timeout_s=1, memory_bytes=1, max_processes=1)
 PYTHON = Unit(name="one", program=Program.PYTHON, arguments={}, deadline_s=1)
@@ -73,18 +73,18 @@ class Machine:
         self.samples.append(sample.name)
         return self.wrong
 
-    def trials(self) -> ImageTrials:
+    def trials(self) -> ImageTester:
         sandbox, selftest = cast("Sandbox", self), cast("SelfTest", self)
-        return ImageTrials(sandbox, selftest, self.check, policies=POLICIES, caps=CAPS, clock=self.clock)
+        return ImageTester(sandbox, selftest, self.check, policies=POLICIES, caps=CAPS, clock=self.clock)
 
 
 async def test_image_is_tried_once_for_all_who_come_at_the_same_time() -> None:
     machine = Machine()
-    trials, code = machine.trials(), registry.find("code")
+    trials, code = machine.trials(), registry.find_validator("code")
 
-    await asyncio.gather(*(trials.require(code, SCIENCE, SPEC) for _ in range(5)))
+    await asyncio.gather(*(trials.require_usable(code, SCIENCE, SPEC) for _ in range(5)))
     first = len(machine.tried)
-    await trials.require(code, SCIENCE, SPEC)
+    await trials.require_usable(code, SCIENCE, SPEC)
 
     assert machine.checked == ["science"]
     assert set(machine.tried) == {("code", "science")}
@@ -95,8 +95,8 @@ async def test_second_kind_tries_its_samples_and_not_the_isolation_again() -> No
     machine = Machine()
     trials = machine.trials()
 
-    await trials.require(registry.find("code"), SCIENCE, SPEC)
-    await trials.require(registry.find("script"), SCIENCE, SPEC)
+    await trials.require_usable(registry.find_validator("code"), SCIENCE, SPEC)
+    await trials.require_usable(registry.find_validator("script"), SCIENCE, SPEC)
 
     assert machine.checked == ["science"]
     assert {kind for kind, _ in machine.tried} == {"code", "script"}
@@ -104,26 +104,26 @@ async def test_second_kind_tries_its_samples_and_not_the_isolation_again() -> No
 
 async def test_image_that_was_built_anew_is_tried_anew() -> None:
     machine = Machine()
-    trials, code = machine.trials(), registry.find("code")
-    await trials.require(code, SCIENCE, SPEC)
+    trials, code = machine.trials(), registry.find_validator("code")
+    await trials.require_usable(code, SCIENCE, SPEC)
 
     machine.images.digest = "sha256:2"
-    await trials.require(code, SCIENCE, SPEC)
+    await trials.require_usable(code, SCIENCE, SPEC)
 
     assert machine.checked == ["science", "science"]
 
 
 async def test_image_that_failed_is_tried_again_after_a_minute() -> None:
     machine = Machine(leaks=["memory: ended as timeout"])
-    trials, code = machine.trials(), registry.find("code")
+    trials, code = machine.trials(), registry.find_validator("code")
     with pytest.raises(EngineError):
-        await trials.require(code, SCIENCE, SPEC)
+        await trials.require_usable(code, SCIENCE, SPEC)
     machine.leaks = ()
     with pytest.raises(EngineError):
-        await trials.require(code, SCIENCE, SPEC)
+        await trials.require_usable(code, SCIENCE, SPEC)
 
     machine.clock.seconds += AGAIN_S
-    await trials.require(code, SCIENCE, SPEC)
+    await trials.require_usable(code, SCIENCE, SPEC)
 
     assert machine.checked == ["science", "science"]
 
@@ -138,11 +138,11 @@ async def test_image_that_failed_is_tried_again_after_a_minute() -> None:
 async def test_image_that_does_not_hold_is_refused_each_time_and_says_why(
     machine: Machine, said: str
 ) -> None:
-    trials, code = machine.trials(), registry.find("code")
+    trials, code = machine.trials(), registry.find_validator("code")
 
     for _ in range(2):
         with pytest.raises(EngineError) as raised:
-            await trials.require(code, SCIENCE, SPEC)
+            await trials.require_usable(code, SCIENCE, SPEC)
         assert raised.value.code == "image.unfit"
         assert said in raised.value.message
         assert not raised.value.retryable
@@ -152,7 +152,7 @@ async def test_image_that_does_not_hold_is_refused_each_time_and_says_why(
 async def test_image_of_the_kind_is_not_tried_here() -> None:
     machine = Machine()
 
-    await machine.trials().require(registry.find("code"), POLICIES.get("code"), SPEC)
+    await machine.trials().require_usable(registry.find_validator("code"), POLICIES.get("code"), SPEC)
 
     assert machine.checked == []
 
@@ -160,12 +160,12 @@ async def test_image_of_the_kind_is_not_tried_here() -> None:
 async def test_image_whose_runner_brings_its_python_runs_programs_alone() -> None:
     machine = Machine()
     machine.images.labels = {"org.assayd.runner": "own", "org.assayd.offer": "python3.9, bash"}
-    trials, script = machine.trials(), registry.find("script")
+    trials, script = machine.trials(), registry.find_validator("script")
     programs = replace(SPEC, units=(replace(PYTHON, program=Program.EXEC),))
 
-    await trials.require(script, SCIENCE, programs)
+    await trials.require_usable(script, SCIENCE, programs)
     with pytest.raises(EngineError) as raised:
-        await trials.require(script, SCIENCE, SPEC)
+        await trials.require_usable(script, SCIENCE, SPEC)
 
     assert machine.samples == ["no_program"]
     assert raised.value.code == "image.no_python"
@@ -175,6 +175,6 @@ async def test_image_whose_runner_brings_its_python_runs_programs_alone() -> Non
 async def test_samples_that_need_the_kinds_own_image_are_not_tried_in_others() -> None:
     machine = Machine()
 
-    await machine.trials().require(registry.find("script"), SCIENCE, SPEC)
+    await machine.trials().require_usable(registry.find_validator("script"), SCIENCE, SPEC)
 
     assert machine.samples == ["good", "exits", "raised", "undefined"]

@@ -12,7 +12,7 @@ from assayd.kinds import registry
 from assayd.model.finding import Finding
 from assayd.model.report import Judgement
 from assayd.ports.engine import ImageFacts
-from assayd.sandbox.sandbox import Images
+from assayd.sandbox.sandbox import ImageCache
 
 LABELS = {"org.assayd.modules": "numpy=1.24.2 pandas=1.5.3"}
 
@@ -26,7 +26,7 @@ class Engine:
         return ImageFacts(name=name, digest="sha256:1", size_bytes=1, labels=LABELS)
 
 
-HINTS = ImageHints(cast("Images", Engine()), lambda: {"absent": ["x"], "science": ["data", "more"]})
+HINTS = ImageHints(cast("ImageCache", Engine()), lambda: {"absent": ["x"], "science": ["data", "more"]})
 
 
 def judged(module: str, rule: str = "sandbox.module_missing") -> Judgement:
@@ -36,7 +36,7 @@ def judged(module: str, rule: str = "sandbox.module_missing") -> Judgement:
 
 
 async def test_missing_module_names_the_image_and_the_policies_that_have_it() -> None:
-    hinted = await HINTS.add(registry.find("script"), judged("pandas"))
+    hinted = await HINTS.add(registry.find_validator("script"), judged("pandas"))
 
     [finding] = hinted.stage_findings["sandbox"]
     said = "pandas 1.5.3 is in image science: use policy data or more. Do without."
@@ -54,4 +54,4 @@ async def test_missing_module_names_the_image_and_the_policies_that_have_it() ->
 async def test_other_findings_and_kinds_that_cannot_go_there_are_left_alone(
     kind: str, judgement: Judgement
 ) -> None:
-    assert await HINTS.add(registry.find(kind), judgement) == judgement
+    assert await HINTS.add(registry.find_validator(kind), judgement) == judgement

@@ -10,17 +10,17 @@ from unittest.mock import Mock
 
 import pytest
 
-from assayd.attempts.conclusion import LARGE_BYTES, Conclusion
+from assayd.attempts.conclusion import LARGE_BYTES, ConclusionWriter
 from assayd.attempts.execution import Job
 from assayd.attempts.lifecycle import LocalExecution
-from assayd.model.merge import Ran
+from assayd.model.merge import JudgedRun
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement
-from assayd.model.run import Cause, Outcome, RunEnd, RunResult, UnitResult
+from assayd.model.run import Cause, RunEnd, RunOutcome, RunResult, UnitResult
 from support.stores.stored_attempts import Make
 
 POLICY = ExecutionPolicy(name="x")
-OK = Outcome(cause=Cause.COMPLETED)
+OK = RunOutcome(cause=Cause.COMPLETED)
 
 
 @pytest.mark.parametrize(("size", "elsewhere"), [(10, False), (LARGE_BYTES + 1, True)])
@@ -32,9 +32,9 @@ async def test_a_large_result_is_decoded_in_a_thread(size: int, elsewhere: bool)
     job = SimpleNamespace(validator=validator, policy=POLICY, limits=None, attempt=Make().attempt())
     unit = UnitResult(name="test_a.py", wait_status=0, outcome=OK, results=(b"x" * size,))
     result = RunResult(units=(unit,), end=RunEnd.FINISHED, outcome=OK)
-    ran = Ran(result=result, judgement=Judgement(stage_findings={}))
+    ran = JudgedRun(result=result, judgement=Judgement(stage_findings={}))
 
-    parts = {**dict.fromkeys(_PORTS, Mock()), "conclusion": Conclusion(artifacts=Mock(), clock=Mock())}
+    parts = {**dict.fromkeys(_PORTS, Mock()), "conclusion": ConclusionWriter(artifacts=Mock(), clock=Mock())}
     execution = LocalExecution(**parts, daemon_id="d", generation="g")
     await execution._add_trial_findings(cast("Job", job), Mock(), ran)
 
@@ -43,7 +43,7 @@ async def test_a_large_result_is_decoded_in_a_thread(size: int, elsewhere: bool)
 
 async def test_large_results_are_worked_on_one_at_a_time() -> None:
     """Regression: several threads together kept the event loop waiting for the interpreter lock."""
-    conclusion, running, most = Conclusion(artifacts=Mock(), clock=Mock()), 0, 0
+    conclusion, running, most = ConclusionWriter(artifacts=Mock(), clock=Mock()), 0, 0
 
     def work() -> None:
         nonlocal running, most

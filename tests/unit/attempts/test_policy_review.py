@@ -18,9 +18,9 @@ from assayd.model.attempt import Attempt
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy, ImportPolicy
 from assayd.model.submission import Peer
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import PolicySet, load_policies
-from assayd_pipeline.worker import enter
+from assayd_pipeline.worker import install_readers
 
 AT = datetime(2026, 11, 1, tzinfo=UTC)
 ATTEMPT = Attempt(
@@ -35,7 +35,7 @@ ATTEMPT = Attempt(
 
 @pytest.fixture(scope="module")
 def shipped() -> PolicySet:
-    return load_policies([share("policies")])
+    return load_policies([shared_path("policies")])
 
 
 def refused(rule: str, key: str, subject: str | None) -> Finding:
@@ -77,7 +77,7 @@ def test_file_with_every_kind_of_addition_is_a_profile_that_allows_them(
     assert tomllib.loads(found.toml())["extends"] == "extractor"
     file = tmp_path / "more.toml"
     file.write_text(found.toml())
-    more = load_policies([share("policies"), tmp_path]).get("more")
+    more = load_policies([shared_path("policies"), tmp_path]).get("more")
     assert more.imports.allows("colorsys")
     assert "load" in more.imports.names["json"]
     assert "tput" in more.commands.allowed
@@ -128,7 +128,7 @@ def test_denied_module_is_withheld_and_an_allowed_one_is_not_mentioned() -> None
     assert found.additions == {}
 
 
-KINDS = registry.load(())
+KINDS = registry.load_validators(())
 
 
 class HereAnalyst:
@@ -141,7 +141,7 @@ class HereAnalyst:
 @pytest.fixture(scope="module", autouse=True)
 def readers() -> None:
     """Let this process parse bash and SQL like an analysis worker."""
-    enter()
+    install_readers()
 
 
 async def explained(shipped: PolicySet, profile: str, language: str, text: str, **more: Any) -> Any:

@@ -8,18 +8,18 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from assayd.analysis.analyst import Checked, Flow
+from assayd.analysis.analyst import CheckedSubmission, Flow
 from assayd.analysis.worker import run_stages
-from assayd.attempts.policy_trial import AT_ONCE, MOST_LARGE, PolicyTrials, check_static
+from assayd.attempts.policy_trial import AT_ONCE, MOST_LARGE, PolicyTrialRunner, check_static
 from assayd.byte_budget import LARGE_BYTES, ByteBudget
 from assayd.documents.reports import static_check_document
 from assayd.kinds import registry
 from assayd.model.attempt import Attempt
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.records import Page, Query
+from assayd.model.records import AttemptPage, AttemptQuery
 from assayd.model.report import StageReport
 from assayd.model.submission import Peer, Submission
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from support.stores.stored_attempts import Make
 
@@ -35,8 +35,8 @@ class Stored:
         self.fetched = 0
         self.budget = ByteBudget(2**20)
 
-    async def list(self, query: Query) -> Page:
-        return Page(attempts=self.attempts, next_cursor=None)
+    async def list(self, query: AttemptQuery) -> AttemptPage:
+        return AttemptPage(attempts=self.attempts, next_cursor=None)
 
     async def document(self, attempt_id: str) -> bytes:
         self.fetched += 1
@@ -46,7 +46,7 @@ class Stored:
         return len(self.text)
 
     async def read_in_turn(self, document: bytes, uid: int) -> Submission:
-        payload = registry.find("code").payload.model_validate(NODE)
+        payload = registry.find_validator("code").payload.model_validate(NODE)
         return Submission(
             kind="code", policy="code", payload=payload, document=document, input_digest="d", overrides={}
         )
@@ -65,13 +65,13 @@ class Flows:
         return ()
 
 
-def trials_of(stored: Any, analyst: Any) -> PolicyTrials:
-    return PolicyTrials(
+def trials_of(stored: Any, analyst: Any) -> PolicyTrialRunner:
+    return PolicyTrialRunner(
         jobs=stored,
         admission=stored,
         analyst=analyst,
-        kinds={"code": registry.find("code")},
-        policies=load_policies([share("policies")]),
+        kinds={"code": registry.find_validator("code")},
+        policies=load_policies([shared_path("policies")]),
         wait=cast("Any", None),
         documents=cast("Any", None),
     )
@@ -80,7 +80,7 @@ def trials_of(stored: Any, analyst: Any) -> PolicyTrials:
 async def test_trial_of_another_users_attempts_uses_the_callers_turn(make: Make) -> None:
     analyst = Flows()
     trials = trials_of(Stored(make.finished()), analyst)
-    *_, last = [trial async for trial in trials.run(trials.policies.get("code"), Query(), OPERATOR)]
+    *_, last = [trial async for trial in trials.run(trials.policies.get("code"), AttemptQuery(), OPERATOR)]
 
     assert (last.tried, last.left_out, last.complete) == (1, 0, True)
     assert analyst.flows == [(OPERATOR.uid, "policy-trial")]
@@ -107,7 +107,7 @@ async def test_trial_of_large_submissions_keeps_few_of_them_in_memory(make: Make
     stored = Stored(*(make.finished() for _ in range(AT_ONCE)), text=b" " * (LARGE_BYTES + 1))
     analyst = CountingAnalyst(stored)
     trials = trials_of(stored, analyst)
-    *_, last = [trial async for trial in trials.run(trials.policies.get("code"), Query(), OPERATOR)]
+    *_, last = [trial async for trial in trials.run(trials.policies.get("code"), AttemptQuery(), OPERATOR)]
 
     assert last.tried == AT_ONCE
     assert analyst.most == MOST_LARGE
@@ -115,13 +115,13 @@ async def test_trial_of_large_submissions_keeps_few_of_them_in_memory(make: Make
 
 async def test_trial_counts_each_attempt_once_when_several_wait_together(make: Make) -> None:
     trials = trials_of(Stored(*(make.finished() for _ in range(AT_ONCE + 1))), Flows())
-    steps = [trial.tried async for trial in trials.run(trials.policies.get("code"), Query(), OPERATOR)]
+    steps = [trial.tried async for trial in trials.run(trials.policies.get("code"), AttemptQuery(), OPERATOR)]
 
     assert steps[-1] == AT_ONCE + 1
 
 
-KIND = registry.find("extractor")
-POLICIES = load_policies([share("policies")])
+KIND = registry.find_validator("extractor")
+POLICIES = load_policies([shared_path("policies")])
 
 
 class Admission:
@@ -140,9 +140,11 @@ class HereAnalyst:
     def __init__(self) -> None:
         self.flows: list[tuple[int, str]] = []
 
-    async def check(self, kind: Any, payload: Any, policy: Any, *, flow: tuple[int, str]) -> Checked:
+    async def check(
+        self, kind: Any, payload: Any, policy: Any, *, flow: tuple[int, str]
+    ) -> CheckedSubmission:
         self.flows.append(flow)
-        return Checked(stages=run_stages(kind, payload, policy), payload=payload)
+        return CheckedSubmission(stages=run_stages(kind, payload, policy), payload=payload)
 
 
 def submission(code: str) -> Submission:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assayd.attempts.retention import AT_ONCE, Keep, Retention, Uploads
+from assayd.attempts.retention import AT_ONCE, Retention, RetentionLimits, UploadTracker
 from assayd.model.attempt import Artifact, Bundle
 from assayd.model.batch import Batch
 from assayd.model.records import SweepResult
@@ -41,14 +41,16 @@ async def artifacts(tmp_path: Path) -> FileArtifactStore:
 
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-KEEP = Keep(days=1, attempts=10**6, disk_bytes=10**12)
+KEEP = RetentionLimits(days=1, attempts=10**6, disk_bytes=10**12)
 
 
-def keeping(jobs: DatabaseJobStore, artifacts: FileArtifactStore, make: Make, keep: Keep) -> Retention:
+def keeping(
+    jobs: DatabaseJobStore, artifacts: FileArtifactStore, make: Make, keep: RetentionLimits
+) -> Retention:
     """Return a retention for which attempt number 1000 is one second too young to be removed."""
     now = make.attempt(999).created_at + timedelta(days=1)
     clock = StoppedClock(now)
-    return Retention(jobs, DatabaseBatchStore(jobs.access), artifacts, clock, keep, Uploads(clock))
+    return Retention(jobs, DatabaseBatchStore(jobs.access), artifacts, clock, keep, UploadTracker(clock))
 
 
 @pytest.fixture
@@ -97,7 +99,7 @@ async def test_removed_bundles_are_counted_and_those_of_a_dry_run_are_not(
 ) -> None:
     counted: list[int] = []
     clock = StoppedClock(make.attempt(999).created_at + timedelta(days=1))
-    batches, uploads = DatabaseBatchStore(jobs.access), Uploads(clock)
+    batches, uploads = DatabaseBatchStore(jobs.access), UploadTracker(clock)
     retention = Retention(jobs, batches, artifacts, clock, KEEP, uploads, removed=counted.append)
     await finish(jobs, make, 1, await write(artifacts, make, 1))
     await finish(jobs, make, 2, None)
@@ -147,7 +149,7 @@ async def test_the_oldest_go_when_there_are_too_many(
     jobs: DatabaseJobStore, artifacts: FileArtifactStore, make: Make
 ) -> None:
     ids = [await finish(jobs, make, number, None) for number in range(2000, 2000 + AT_ONCE + 5)]
-    retention = keeping(jobs, artifacts, make, Keep(days=1, attempts=3, disk_bytes=10**12))
+    retention = keeping(jobs, artifacts, make, RetentionLimits(days=1, attempts=3, disk_bytes=10**12))
     for dry_run in (True, False):
         assert (await retention.sweep(dry_run=dry_run)).attempts == AT_ONCE + 2
     assert [await jobs.get(each) is not None for each in ids] == [False] * (AT_ONCE + 2) + [True] * 3
@@ -160,7 +162,9 @@ async def test_the_oldest_go_when_their_bundles_take_too_much_room(
     for number in range(2001, 2005):
         await jobs.accept(make.attempt(number), b"{}")
         await jobs.finish(make.finished(number, bundle=None, artifacts=(large,)))
-    retention = keeping(jobs, artifacts, make, Keep(days=1, attempts=10**6, disk_bytes=3 * 4096 * 2))
+    retention = keeping(
+        jobs, artifacts, make, RetentionLimits(days=1, attempts=10**6, disk_bytes=3 * 4096 * 2)
+    )
     expected = SweepResult(attempts=2, disk_bytes=2 * 3 * 4096)
     assert await retention.sweep(dry_run=True) == expected == await retention.sweep()
     assert await jobs.get(make.attempt(2002).id) is None
@@ -172,7 +176,7 @@ async def test_what_is_too_old_counts_before_what_is_too_much(
 ) -> None:
     for number in (1, 2, 2001, 2002):
         await finish(jobs, make, number, None)
-    retention = keeping(jobs, artifacts, make, Keep(days=1, attempts=2, disk_bytes=10**12))
+    retention = keeping(jobs, artifacts, make, RetentionLimits(days=1, attempts=2, disk_bytes=10**12))
     assert (await retention.sweep(dry_run=True)).attempts == 2 == (await retention.sweep()).attempts
 
 
@@ -236,7 +240,7 @@ async def test_who_holds_the_most_loses_the_oldest_and_others_nothing(
 ) -> None:
     old = [await large(jobs, artifacts, make, number, MODEST) for number in (2001, 2002)]
     new = [await large(jobs, artifacts, make, number, GREEDY) for number in range(2003, 2011)]
-    retention = keeping(jobs, artifacts, make, Keep(days=1, attempts=10**6, disk_bytes=6 * SIZE))
+    retention = keeping(jobs, artifacts, make, RetentionLimits(days=1, attempts=10**6, disk_bytes=6 * SIZE))
     assert await retention.sweep(dry_run=True) == SweepResult(bundles=4, disk_bytes=4 * SIZE)
     assert await retention.sweep() == SweepResult(bundles=4, disk_bytes=4 * SIZE)
     assert await bundled(jobs, old) == [True, True]
@@ -249,7 +253,7 @@ async def test_who_has_the_most_attempts_loses_the_oldest_and_others_nothing(
 ) -> None:
     old = [await large(jobs, artifacts, make, 2001, MODEST)]
     new = [await large(jobs, artifacts, make, number, GREEDY) for number in range(2002, 2007)]
-    retention = keeping(jobs, artifacts, make, Keep(days=1, attempts=3, disk_bytes=10**12))
+    retention = keeping(jobs, artifacts, make, RetentionLimits(days=1, attempts=3, disk_bytes=10**12))
     assert (await retention.sweep()).attempts == 3
     assert await bundled(jobs, old + new) == [True] + [False] * 3 + [True] * 2
 
@@ -261,7 +265,7 @@ async def test_bundles_of_an_upload_that_broke_off_go_and_the_verdicts_stay(
     await DatabaseBatchStore(jobs.access).open(OPEN, most_unfinished=10)
     old = [await large(jobs, artifacts, make, number, MODEST) for number in (2001, 2002)]
     new = [await large(jobs, artifacts, make, n, GREEDY, batch_id=OPEN.id) for n in range(2003, 2011)]
-    retention = keeping(jobs, artifacts, make, Keep(days=1, attempts=10**6, disk_bytes=6 * SIZE))
+    retention = keeping(jobs, artifacts, make, RetentionLimits(days=1, attempts=10**6, disk_bytes=6 * SIZE))
     for dry_run in (True, False):
         assert await retention.sweep(dry_run=dry_run) == SweepResult(bundles=4, disk_bytes=4 * SIZE)
     assert await bundled(jobs, old + new) == [True, True] + [False] * 4 + [True] * 4
@@ -276,7 +280,7 @@ async def test_room_that_gets_short_is_taken_from_who_holds_the_most(
     await disk.sweep()
     old = [await large(jobs, disk, make, number, MODEST) for number in (2001, 2002)]
     new = [await large(jobs, disk, make, number, GREEDY) for number in range(2003, 2011)]
-    keep = Keep(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=2 * SIZE)
+    keep = RetentionLimits(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=2 * SIZE)
     assert await keeping(jobs, disk, make, keep).sweep() == SweepResult(bundles=1, disk_bytes=SIZE)
     assert await bundled(jobs, old + new) == [True, True, False] + [True] * 7
 
@@ -288,7 +292,9 @@ async def test_what_is_small_stays_however_full_the_disk(
     disk = SmallDisk(tmp_path / "artifacts", free=0)
     await disk.sweep()
     ids = [await large(jobs, disk, make, number, MODEST) for number in range(2001, 2005)]
-    keep = Keep(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=2 * SIZE + 4 * (ROW_BYTES + 2))
+    keep = RetentionLimits(
+        days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=2 * SIZE + 4 * (ROW_BYTES + 2)
+    )
     assert await keeping(jobs, disk, make, keep).sweep() == SweepResult(bundles=2, disk_bytes=2 * SIZE)
     assert await bundled(jobs, ids) == [False, False, True, True]
 
@@ -302,7 +308,7 @@ async def test_verdicts_of_a_batch_stay_when_its_bundles_make_room(
     await batches.open(OPEN, most_unfinished=10)
     ids = [await large(jobs, disk, make, number, GREEDY, batch_id=OPEN.id) for number in range(2001, 2006)]
     await batches.cancel(OPEN.id, START)
-    keep = Keep(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=6 * ROW_BYTES)
+    keep = RetentionLimits(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=6 * ROW_BYTES)
     for dry_run in (True, False):
         swept = await keeping(jobs, disk, make, keep).sweep(dry_run=dry_run)
         assert swept == SweepResult(bundles=2, disk_bytes=2 * SIZE)
@@ -323,7 +329,7 @@ async def test_rows_go_only_after_all_bundles_and_only_as_many_as_take_too_much(
         await jobs.accept(make.attempt(number, peer=GREEDY), str(number).encode() * 10_000)
         await jobs.finish(make.finished(number, peer=GREEDY, bundle=location, artifacts=(LARGE,)))
         ids.append(make.attempt(number).id)
-    keep = Keep(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=3 * (40_000 + ROW_BYTES))
+    keep = RetentionLimits(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=3 * (40_000 + ROW_BYTES))
     expected = SweepResult(attempts=2, bundles=5, disk_bytes=5 * SIZE)
     for dry_run in (True, False):
         assert await keeping(jobs, disk, make, keep).sweep(dry_run=dry_run) == expected
@@ -340,8 +346,14 @@ async def test_bundles_of_approved_attempts_go_after_all_others_and_the_entries_
     library = DatabaseLibrary(jobs.access, StoppedClock(START), most_bytes=10**12, room=disk.free_bytes_left)
     for number in (2001, 2002, 2003):
         await library.approve(make.finished(number, peer=GREEDY, artifacts=(LARGE,)), "name", GREEDY.uid)
-    keep = Keep(days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=2 * SIZE + 5 * (ROW_BYTES + 2))
+    keep = RetentionLimits(
+        days=1, attempts=10**6, disk_bytes=10**12, min_free_bytes=2 * SIZE + 5 * (ROW_BYTES + 2)
+    )
     await keeping(jobs, disk, make, keep).sweep()
     assert await bundled(jobs, ids) == [False, True, True, False, False]
     assert all([await jobs.get(each) is not None for each in ids[:3]])
-    assert [one.bundle is None for one in await library.history(GREEDY.uid, "name")] == [False, False, True]
+    assert [one.bundle is None for one in await library.list_versions(GREEDY.uid, "name")] == [
+        False,
+        False,
+        True,
+    ]

@@ -13,11 +13,11 @@ import pytest
 
 from assayd.attempts import conclusion as record
 from assayd.attempts.conclusion import ended as ended_at
-from assayd.attempts.retention import Keep
+from assayd.attempts.retention import RetentionLimits
 from assayd.attempts.scheduler import ALONE_S, LARGE_AT_ONCE, LARGE_BYTES, QueueLimits
 from assayd.errors import EngineError, RequestError, StoreError
 from assayd.model.attempt import Attempt, State
-from assayd.model.records import Event
+from assayd.model.records import AttemptEvent
 from assayd.model.report import Case, Verdict
 from assayd.model.submission import Peer, Submission
 from support.daemons.small_daemon import CAPS, PEER, How, SmallDaemon, small_daemon
@@ -105,7 +105,7 @@ async def test_places_for_containers_are_given_in_turn(tmp_path: Path) -> None:
 
 
 def state_of(daemon: SmallDaemon, attempt: Attempt) -> State | None:
-    current = daemon.scheduler.current(attempt.id)
+    current = daemon.scheduler.get_active(attempt.id)
     return current.state if current else None
 
 
@@ -115,7 +115,7 @@ async def test_full_queue_refuses_and_records_nothing(tmp_path: Path) -> None:
         held = [await daemon.accept(f"{n}") for n in range(3)]
         refused = await refusal_of(daemon)
         assert (refused.code, refused.retryable) == ("queue.full", True)
-        assert len(await daemon.jobs.unfinished()) == 3
+        assert len(await daemon.jobs.list_unfinished()) == 3
         daemon.checks.open.set()
         for attempt in held:
             await daemon.finished(attempt)
@@ -158,7 +158,9 @@ async def test_quota_is_free_again_after_a_request_that_came_to_nothing(tmp_path
 
 
 async def test_key_is_good_for_as_long_as_its_attempt_is_kept(tmp_path: Path) -> None:
-    async with small_daemon(tmp_path, How(keep=Keep(days=1, attempts=10**6, disk_bytes=10**12))) as daemon:
+    async with small_daemon(
+        tmp_path, How(keep=RetentionLimits(days=1, attempts=10**6, disk_bytes=10**12))
+    ) as daemon:
         first = await daemon.finished(await daemon.accept("x", idempotency_key="k"))
         daemon.clock.days = 2
         assert (await daemon.accept("x", idempotency_key="k")).id == first.id
@@ -222,7 +224,7 @@ async def test_attempt_that_is_lost_to_a_defect_frees_its_place_and_waits_for_th
     async with small_daemon(tmp_path, How(queue=QueueLimits(active=1, per_uid=1))) as daemon:
         jobs = daemon.jobs
 
-        async def broken(attempt: Attempt, events: Sequence[Event] = ()) -> bool:
+        async def broken(attempt: Attempt, events: Sequence[AttemptEvent] = ()) -> bool:
             raise ZeroDivisionError("a defect")
 
         monkeypatch.setattr(jobs, "finish", broken)
@@ -230,10 +232,10 @@ async def test_attempt_that_is_lost_to_a_defect_frees_its_place_and_waits_for_th
         assert (await daemon.finished(lost)).verdict is None
         monkeypatch.undo()
         assert (await daemon.finished(await daemon.accept("next"))).verdict is Verdict.VALIDATED
-        left = await daemon.admission.unfinished()
+        left = await daemon.admission.load_unfinished()
         assert [attempt.id for attempt in left] == [lost.id]
     async with small_daemon(tmp_path) as daemon:
-        await daemon.admission.recover(await daemon.admission.unfinished())
+        await daemon.admission.recover(await daemon.admission.load_unfinished())
         assert (await daemon.finished(lost)).verdict is Verdict.VALIDATED
 
 
@@ -244,7 +246,7 @@ async def test_verdict_is_recorded_when_the_store_has_recovered(
     async with small_daemon(tmp_path) as daemon:
         jobs, finish, left = daemon.jobs, daemon.jobs.finish, [3]
 
-        async def full(attempt: Attempt, events: Sequence[Event], *ran: Sequence[Case]) -> bool:
+        async def full(attempt: Attempt, events: Sequence[AttemptEvent], *ran: Sequence[Case]) -> bool:
             if left[0]:
                 left[0] -= 1
                 raise StoreError("store.full", "no room", retryable=True)
@@ -261,7 +263,7 @@ async def test_verdict_of_another_run_that_came_first_is_the_one_that_is_told(
     async with small_daemon(tmp_path) as daemon:
         daemon.checks.open.clear()
         attempt = await daemon.accept()
-        other = await record.Conclusion(artifacts=daemon.artifacts, clock=daemon.clock).give_up(
+        other = await record.ConclusionWriter(artifacts=daemon.artifacts, clock=daemon.clock).give_up(
             attempt, b"{}", record.Failure(code="other", message="")
         )
         assert await daemon.jobs.finish(ended_at(other, daemon.clock.now()))
@@ -277,7 +279,7 @@ async def test_bundle_of_a_second_run_takes_away_that_of_the_first(tmp_path: Pat
         daemon.checks.open.clear()
         attempt = await daemon.accept()
         failure = record.Failure(code="lost", message="")
-        await record.Conclusion(artifacts=daemon.artifacts, clock=daemon.clock).give_up(
+        await record.ConclusionWriter(artifacts=daemon.artifacts, clock=daemon.clock).give_up(
             attempt, b"{}", failure
         )
         daemon.checks.open.set()
@@ -364,7 +366,7 @@ async def test_what_a_previous_run_has_left_waits_in_the_store(tmp_path: Path) -
         left = [await daemon.accept("#" * 3000 + str(number)) for number in range(5)]
     async with small_daemon(tmp_path, How(queue=QueueLimits(active=1, bytes=4000))) as daemon:
         daemon.checks.open.clear()
-        await daemon.admission.recover(await daemon.admission.unfinished())
+        await daemon.admission.recover(await daemon.admission.load_unfinished())
         assert daemon.scheduler.budget.held == 0
         daemon.checks.open.set()
         ended = [await daemon.finished(attempt) for attempt in left]

@@ -10,7 +10,7 @@ import pytest
 from assayd.attempts.scheduler import QueueLimits
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
-from assayd.model.records import Run
+from assayd.model.records import AttemptRun
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from support.daemons.small_daemon import How, SmallDaemon, small_daemon
@@ -29,16 +29,16 @@ async def test_run_that_the_stop_breaks_off_counts_for_nothing_and_is_run_again(
     for _ in range(3):  # one more than an attempt may have runs
         async with small_daemon(tmp_path) as daemon:
             daemon.runs.open.clear()
-            await daemon.admission.recover(await daemon.admission.unfinished())
+            await daemon.admission.recover(await daemon.admission.load_unfinished())
             broken_off = broken_off or await daemon.accept("run")
             while not daemon.runs.waiting:
                 await asyncio.sleep(0)
             assert not await daemon.scheduler.drain(0)
             await daemon.scheduler.abandon_all()
-            left = await daemon.admission.unfinished()
+            left = await daemon.admission.load_unfinished()
             assert [(each.id, each.run_number) for each in left] == [(broken_off.id, 0)]
     async with small_daemon(tmp_path) as daemon:
-        await daemon.admission.recover(await daemon.admission.unfinished())
+        await daemon.admission.recover(await daemon.admission.load_unfinished())
         ended = await daemon.finished(broken_off)
         assert (ended.verdict, ended.run_number) == (Verdict.VALIDATED, 1)
 
@@ -84,7 +84,7 @@ async def test_attempt_that_is_accepted_after_the_stop_keeps_nobody_waiting(tmp_
         daemon.jobs.accept = stopped_meanwhile
         attempt = await daemon.accept()
         assert (await daemon.service.wait(attempt.id, None)).verdict is None
-        assert [each.id for each in await daemon.admission.unfinished()] == [attempt.id]
+        assert [each.id for each in await daemon.admission.load_unfinished()] == [attempt.id]
 
 
 @pytest.mark.parametrize(("max_runs", "verdict"), [(1, Verdict.ERROR), (2, Verdict.VALIDATED)])
@@ -95,7 +95,7 @@ async def test_interrupted_attempt_is_run_again_while_the_setting_allows_another
         attempt = await daemon.accept("run")
         await daemon.jobs.lease(first_run(attempt))
     async with small_daemon(tmp_path, How(settings={"attempts": {"max_runs": max_runs}})) as daemon:
-        await daemon.admission.recover(await daemon.admission.unfinished())
+        await daemon.admission.recover(await daemon.admission.load_unfinished())
         ended = await daemon.finished(attempt)
     assert ended.verdict is verdict
     assert (ended.error is not None and ended.error.code == "attempt.interrupted") == (max_runs == 1)
@@ -111,14 +111,14 @@ async def test_interrupted_attempt_is_run_again_while_its_sender_allows_another_
         attempt = await daemon.accept("run", max_runs=asked)
         await daemon.jobs.lease(first_run(attempt))
     async with small_daemon(tmp_path) as daemon:
-        await daemon.admission.recover(await daemon.admission.unfinished())
+        await daemon.admission.recover(await daemon.admission.load_unfinished())
         ended = await daemon.finished(attempt)
     assert ended.verdict is verdict
     assert (ended.error is not None and ended.error.code == "attempt.interrupted") == (asked == 1)
 
 
-def first_run(attempt: Attempt) -> Run:
-    return Run(
+def first_run(attempt: Attempt) -> AttemptRun:
+    return AttemptRun(
         attempt_id=attempt.id,
         kind=attempt.kind,
         run_number=1,

@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from assayd.attempts.execution import Finished
-from assayd.attempts.telemetry import count, count_attempt, facts_of, summary_line, watch_disk
+from assayd.attempts.execution import FinishedAttempt
+from assayd.attempts.telemetry import (
+    bind_disk_gauges,
+    build_summary_line,
+    collect_facts,
+    count,
+    count_attempt,
+)
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt, State
 from assayd.model.finding import Finding, Severity
@@ -20,10 +26,10 @@ from assayd.model.run import (
     Cause,
     ContainerFacts,
     Limits,
-    Outcome,
     PolicyEvent,
     ResourceUsage,
     RunEnd,
+    RunOutcome,
     RunResult,
     UnitResult,
 )
@@ -47,7 +53,7 @@ def unit(status: int, cause: Cause) -> UnitResult:
         stdout=CapturedOutput(head=WRITTEN, total_bytes=len(WRITTEN)),
         usage=ResourceUsage(cpu_s=0.0015),
         events=(REFUSED, PolicyEvent(kind="import", detail="pathlib", allowed=True, enforced=True, line=1)),
-        outcome=Outcome(cause=cause),
+        outcome=RunOutcome(cause=cause),
     )
 
 
@@ -56,13 +62,13 @@ RUN = RunResult(
     end=RunEnd.FINISHED,
     container=ContainerFacts(id="c0ffee"),
     peak_memory_bytes=30 * 2**20,
-    outcome=Outcome(cause=Cause.EXITED_NONZERO),
+    outcome=RunOutcome(cause=Cause.EXITED_NONZERO),
 )
 
 LIMITS = Limits(timeout_s=10, unit_timeout_s=5, memory_bytes=60 * 2**20, max_processes=1)
 
 
-def finished(verdict: Verdict, *, result: RunResult | None = RUN, **more: object) -> Finished:
+def finished(verdict: Verdict, *, result: RunResult | None = RUN, **more: object) -> FinishedAttempt:
     given: dict[str, object] = {
         "id": "01JTC8ZK5V0000000000000001",
         "kind": "extractor",
@@ -86,11 +92,13 @@ def finished(verdict: Verdict, *, result: RunResult | None = RUN, **more: object
     report = Report(
         attempt_id=attempt.id, kind="extractor", verdict=verdict, stage_reached="sandbox", stages=stages
     )
-    return Finished(attempt=attempt, report=b"", execution=b"", facts=facts_of(report, result, LIMITS))
+    return FinishedAttempt(
+        attempt=attempt, report=b"", execution=b"", facts=collect_facts(report, result, LIMITS)
+    )
 
 
 def test_line_of_an_attempt_answers_what_an_operator_asks() -> None:
-    line = summary_line(finished(Verdict.FAILED, warm=True, batch_id="nightly"))
+    line = build_summary_line(finished(Verdict.FAILED, warm=True, batch_id="nightly"))
 
     assert line["verdict"] == "failed"
     assert (line["cause"], line["exit_code"], line["stage_reached"]) == ("exited_nonzero", 1, "sandbox")
@@ -107,20 +115,20 @@ def test_memory_that_was_not_measured_is_no_share_of_its_limit() -> None:
     )
     assert "memory" in dict(measured.facts.limit_shares)
     assert "memory" not in dict(unmeasured.facts.limit_shares)
-    assert summary_line(unmeasured)["peak_memory_bytes"] is None
+    assert build_summary_line(unmeasured)["peak_memory_bytes"] is None
 
 
 def test_line_of_an_attempt_holds_nothing_that_the_guest_wrote() -> None:
-    line = summary_line(finished(Verdict.FAILED))
+    line = build_summary_line(finished(Verdict.FAILED))
 
     assert line["stdout_bytes"] == 2 * len(WRITTEN)
     assert WRITTEN.decode() not in json.dumps(line)
 
 
 def test_line_of_a_refusal_has_the_same_keys() -> None:
-    refused = summary_line(finished(Verdict.FAILED, result=None))
+    refused = build_summary_line(finished(Verdict.FAILED, result=None))
 
-    assert refused.keys() == summary_line(finished(Verdict.FAILED)).keys()
+    assert refused.keys() == build_summary_line(finished(Verdict.FAILED)).keys()
     assert (refused["container"], refused["cpu_ms"]) == (None, None)
 
 
@@ -129,7 +137,7 @@ def test_attempt_is_counted_by_verdict_cause_stage_and_denial() -> None:
 
     count_attempt(metrics, finished(Verdict.FAILED, warm=False))
 
-    text = metrics.render().decode()
+    text = metrics.render_metrics().decode()
     assert 'assayd_attempts_total{cause="exited_nonzero",kind="extractor",verdict="failed"} 1.0' in text
     assert 'assayd_leases_total{start="cold"} 1.0' in text
     assert 'assayd_denied_connections_total{kind="extractor"} 1.0' in text
@@ -145,7 +153,7 @@ def test_use_of_each_limit_is_counted_of_what_was_run() -> None:
     count_attempt(metrics, finished(Verdict.FAILED))
     count_attempt(metrics, finished(Verdict.FAILED, result=None))
 
-    text = metrics.render().decode()
+    text = metrics.render_metrics().decode()
     assert 'assayd_limit_use_ratio_bucket{le="0.4",limit="memory"} 0.0' in text
     assert 'assayd_limit_use_ratio_bucket{le="0.5",limit="memory"} 1.0' in text
     counted = {line.partition('limit="')[2].partition('"')[0] for line in text.splitlines()} - {""}
@@ -154,11 +162,11 @@ def test_use_of_each_limit_is_counted_of_what_was_run() -> None:
 
 def test_disk_is_measured_when_it_is_asked_for(tmp_path: Path) -> None:
     metrics = Metrics()
-    watch_disk(metrics, tmp_path)
+    bind_disk_gauges(metrics, tmp_path)
     (tmp_path / "assayd.db").write_bytes(b"12345")
     (tmp_path / "assayd.db-wal").write_bytes(b"678")
 
-    text = metrics.render().decode()
+    text = metrics.render_metrics().decode()
 
     assert "assayd_database_bytes 8.0" in text
     free = next(line for line in text.splitlines() if line.startswith("assayd_disk_free_bytes "))
@@ -171,7 +179,9 @@ def test_every_verdict_is_counted(verdict: Verdict) -> None:
 
     count_attempt(metrics, finished(verdict, result=None))
 
-    assert f'cause="none",kind="extractor",verdict="{verdict.value}"}} 1.0' in metrics.render().decode()
+    assert (
+        f'cause="none",kind="extractor",verdict="{verdict.value}"}} 1.0' in metrics.render_metrics().decode()
+    )
 
 
 async def test_gauges_show_stored_bundles_and_nothing_that_waits(tmp_path: Path) -> None:
@@ -180,7 +190,7 @@ async def test_gauges_show_stored_bundles_and_nothing_that_waits(tmp_path: Path)
         await daemon.finished(await daemon.accept())
         await count(metrics, daemon.jobs, daemon.batch_store, Outbox(daemon.jobs.access))
         stored = sum(usage.disk_bytes for usage in (await daemon.jobs.usage()).values())
-    values = metrics.render().decode()
+    values = metrics.render_metrics().decode()
     assert stored > 0
     assert f"assayd_bundle_bytes {float(stored)}" in values
     assert "assayd_batch_items_waiting 0.0" in values
@@ -189,9 +199,9 @@ async def test_gauges_show_stored_bundles_and_nothing_that_waits(tmp_path: Path)
 
 async def test_oldest_attempt_is_among_those_that_wait_and_those_under_way(tmp_path: Path) -> None:
     async with small_daemon(tmp_path) as daemon:
-        assert daemon.scheduler.oldest() is None
+        assert daemon.scheduler.oldest_accepted_at() is None
         daemon.checks.open.clear()
         first = await daemon.accept()
         await daemon.accept("x = 2")
-        assert daemon.scheduler.oldest() == first.created_at
+        assert daemon.scheduler.oldest_accepted_at() == first.created_at
         daemon.checks.open.set()

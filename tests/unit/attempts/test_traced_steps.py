@@ -13,7 +13,7 @@ from assayd.ports.tracing import NO_SPAN, Attribute, NoSpan, Span
 class _TracedSpan(NoSpan):
     context = TraceContext(trace_id="a" * 32, span_id="b" * 16, sampled=True)
 
-    def child(self, name: str, **attributes: Attribute) -> Span:
+    def begin_child(self, name: str, **attributes: Attribute) -> Span:
         return self
 
 
@@ -24,7 +24,7 @@ def _job(span: Span) -> Job:
 
 
 def test_step_with_tracing_binds_its_ids() -> None:
-    with _job(_TracedSpan()).traced("run"):
+    with _job(_TracedSpan()).trace_step("run"):
         bound = structlog.contextvars.get_contextvars()
 
     assert (bound["trace_id"], bound["span_id"]) == ("a" * 32, "b" * 16)
@@ -34,5 +34,5 @@ def test_step_with_tracing_binds_its_ids() -> None:
 def test_step_without_tracing_binds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(structlog.contextvars, "bound_contextvars")
 
-    with _job(NO_SPAN).traced("run") as span:
+    with _job(NO_SPAN).trace_step("run") as span:
         assert span is NO_SPAN

@@ -12,7 +12,7 @@ from assayd_attestation.keys import KeyFileError
 
 
 def test_new_key_is_for_its_owner_alone_and_signs_for_its_public_key(tmp_path: Path) -> None:
-    public = keys.create(tmp_path / "k")
+    public = keys.create_key(tmp_path / "k")
 
     assert stat.S_IMODE((tmp_path / "k").stat().st_mode) == 0o600
     assert keys.read_public(tmp_path / "k.pub") == (public,)
@@ -20,25 +20,25 @@ def test_new_key_is_for_its_owner_alone_and_signs_for_its_public_key(tmp_path: P
 
 
 def test_new_key_does_not_replace_one_that_exists(tmp_path: Path) -> None:
-    keys.create(tmp_path / "k")
+    keys.create_key(tmp_path / "k")
     before = (tmp_path / "k").read_bytes()
 
     with pytest.raises(KeyFileError, match="exists; choose another name"):
-        keys.create(tmp_path / "k")
+        keys.create_key(tmp_path / "k")
     assert (tmp_path / "k").read_bytes() == before
 
 
 def test_rotated_key_is_new_and_the_older_public_keys_stay(tmp_path: Path) -> None:
-    first = keys.create(tmp_path / "k")
-    second = keys.rotate(tmp_path / "k")
-    third = keys.rotate(tmp_path / "k")
+    first = keys.create_key(tmp_path / "k")
+    second = keys.rotate_key(tmp_path / "k")
+    third = keys.rotate_key(tmp_path / "k")
 
     assert keys.read_public(tmp_path / "k.pub") == (third, second, first)
     assert keys.PublicKey(keys.read_private(tmp_path / "k").public_key()) == third
 
 
 def test_private_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
-    keys.create(tmp_path / "k")
+    keys.create_key(tmp_path / "k")
     (tmp_path / "k").chmod(0o640)
 
     with pytest.raises(KeyFileError, match="chmod 600"):
@@ -46,7 +46,7 @@ def test_private_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_private_key_is_not_taken_for_a_public_one(tmp_path: Path) -> None:
-    keys.create(tmp_path / "k")
+    keys.create_key(tmp_path / "k")
 
     with pytest.raises(KeyFileError, match=r"name its public key: .*k\.pub"):
         keys.read_public(tmp_path / "k")

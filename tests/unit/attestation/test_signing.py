@@ -25,7 +25,7 @@ print(base64.b64encode(key.sign(sys.stdin.buffer.read())).decode())
 
 def command(program: str, key: Path, *, timeout_s: float = 60) -> CommandSigner:
     """Return a signer that runs a Python program with a key file."""
-    return CommandSigner([sys.executable, "-c", program, str(key)], keys.create(key), timeout_s)
+    return CommandSigner([sys.executable, "-c", program, str(key)], keys.create_key(key), timeout_s)
 
 
 async def test_command_that_signs_gives_a_signature_of_its_key(tmp_path: Path) -> None:
@@ -58,14 +58,14 @@ async def test_command_that_hangs_is_ended(tmp_path: Path) -> None:
 
 
 async def test_command_that_is_missing_is_named(tmp_path: Path) -> None:
-    signer = CommandSigner(["/nothere/sign"], keys.create(tmp_path / "k"), 1)
+    signer = CommandSigner(["/nothere/sign"], keys.create_key(tmp_path / "k"), 1)
 
     with pytest.raises(AssaydError, match="/nothere/sign can't be started: No such file"):
         await signer.sign(b"text")
 
 
 async def test_bundle_with_much_output_is_signed_as_any_other(tmp_path: Path) -> None:
-    public = keys.create(tmp_path / "k")
+    public = keys.create_key(tmp_path / "k")
     large = concluded()
     files = {**large.files, "files/large.bin": bytes(3 * 2**20)}
 

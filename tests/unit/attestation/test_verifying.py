@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assayd.model.attempt import Attempt
-from assayd.model.batch import Batch, Item
+from assayd.model.batch import Batch, BatchItem
 from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
@@ -83,7 +83,7 @@ def test_bundle_without_attestation_is_unsigned(signed: Signed) -> None:
 
 def test_bundle_signed_by_another_daemon_does_not_match(signed: Signed, tmp_path: Path) -> None:
     with pytest.raises(MismatchError, match="not by this key"):
-        verify(signed.folder, [keys.create(tmp_path / "other")])
+        verify(signed.folder, [keys.create_key(tmp_path / "other")])
 
 
 async def test_failed_verdict_does_not_match(tmp_path: Path) -> None:
@@ -214,13 +214,13 @@ async def test_text_with_the_usual_encoding_is_signed(signed: Signed, tmp_path: 
 
 def item(
     line: int, verdict: Verdict = Verdict.VALIDATED, enforcement: Enforcement = Enforcement.ENFORCE
-) -> tuple[Item, Attempt]:
+) -> tuple[BatchItem, Attempt]:
     """Return an item of a batch with its attempt."""
     attempt = Make().finished(line, verdict=verdict, enforcement=enforcement)
-    return Item(line=line, input_digest="ef" * 32, attempt_id=attempt.id, verdict=verdict), attempt
+    return BatchItem(line=line, input_digest="ef" * 32, attempt_id=attempt.id, verdict=verdict), attempt
 
 
-async def write_batch(file: Path, key: Path, items: list[tuple[Item, Attempt]]) -> None:
+async def write_batch(file: Path, key: Path, items: list[tuple[BatchItem, Attempt]]) -> None:
     """Write the attestation of a batch."""
     peer = Peer(uid=1, gid=1, pid=1)
     batch = Batch(id="01B", name="nightly", peer=peer, created_at=NOW, concurrency=1, finished_at=NOW)
@@ -247,7 +247,7 @@ async def test_batch_whose_items_are_all_validated_verifies(signed: Signed, tmp_
     ],
 )
 async def test_batch_that_is_not_as_demanded_does_not_match(
-    signed: Signed, tmp_path: Path, items: list[tuple[Item, Attempt]], wanted: Wanted, reason: str
+    signed: Signed, tmp_path: Path, items: list[tuple[BatchItem, Attempt]], wanted: Wanted, reason: str
 ) -> None:
     await write_batch(tmp_path / "b.json", signed.key, items)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assayd.model.batch import Batch, BatchRequest, Progress, ReceivedLines
+from assayd.model.batch import Batch, BatchProgress, BatchRequest, ReceivedLines
 from assayd.model.report import Verdict
 from support.daemons.small_daemon import PEER, SmallDaemon, submission
 
@@ -32,7 +32,7 @@ class Sender:
         body = pieces(b"\n".join(lines))
         return batch, await daemon.batches.receive(batch, body, sees=sees or (lambda attempt: True))
 
-    async def end(self, daemon: SmallDaemon, batch: Batch) -> Progress:
+    async def end(self, daemon: SmallDaemon, batch: Batch) -> BatchProgress:
         """Follow a batch to its end."""
         return [progress async for progress in daemon.batches.follow(batch.id)][-1]
 

@@ -13,7 +13,7 @@ import pytest
 
 from assayd.attempts.scheduler import QueueLimits
 from assayd.errors import RequestError, StoreError
-from assayd.model.batch import BatchRequest, BatchState, Tally, Waiting
+from assayd.model.batch import BatchRequest, BatchState, ItemCounts, WaitingItem
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from support.daemons.small_daemon import How, SmallDaemon, small_daemon, with_lines
@@ -27,7 +27,7 @@ PASSED, FAILED, ERROR = Verdict.VALIDATED, Verdict.FAILED, Verdict.ERROR
 async def waiting(daemon: SmallDaemon, count: int) -> None:
     """Wait until this number of attempts is at the closed gate, and check that no more arrive."""
     while len(daemon.checks.waiting) < count:
-        await daemon.jobs.unfinished()  # lets the store's thread work
+        await daemon.jobs.list_unfinished()  # lets the store's thread work
 
 
 async def test_lines_become_attempts_and_results_keep_their_order(tmp_path: Path, sender: Sender) -> None:
@@ -39,7 +39,7 @@ async def test_lines_become_attempts_and_results_keep_their_order(tmp_path: Path
         assert (received.lines, received.added, received.known) == (3, 3, 0)
         assert (over.batch.state, over.tally) == (
             BatchState.FINISHED,
-            Tally(total=3, validated=2, failed=1),
+            ItemCounts(total=3, validated=2, failed=1),
         )
         assert over.batch.finished_at is not None
         results = [
@@ -73,7 +73,7 @@ async def test_malformed_line_is_an_item_in_error_and_the_rest_goes_on(
         over = await sender.end(daemon, batch)
 
         assert (received.lines, received.malformed) == (10, 8)
-        assert over.tally == Tally(total=10, validated=2, error=8, malformed=8)
+        assert over.tally == ItemCounts(total=10, validated=2, error=8, malformed=8)
         items = await daemon.batches.items(batch.id, after=0, limit=100)
         assert [(item.line, item.error.code) for item in items if item.error] == [
             (2, "malformed"),
@@ -97,7 +97,7 @@ async def test_sending_again_adds_only_what_is_missing(tmp_path: Path, sender: S
         over = await sender.end(daemon, again)
 
         assert (again.id, received.added, received.known) == (first.id, 1, 2)
-        assert over.tally == Tally(total=3, validated=3)
+        assert over.tally == ItemCounts(total=3, validated=3)
         assert sorted(daemon.checks.passed) == ["one", "three", "two"]
 
 
@@ -121,10 +121,12 @@ async def test_line_with_another_input_takes_the_place_of_the_one_before(
         over = await sender.end(daemon, batch)
 
         assert (received.added, received.known) == (1, 2)
-        assert over.tally == Tally(total=3, validated=2, failed=1)
+        assert over.tally == ItemCounts(total=3, validated=2, failed=1)
         _, received = await sender.send(daemon, [*sender.lines("one"), b"{", *sender.lines("three")])
         assert received.added == 0
-        assert (await sender.end(daemon, batch)).tally == Tally(total=3, validated=2, error=1, malformed=1)
+        assert (await sender.end(daemon, batch)).tally == ItemCounts(
+            total=3, validated=2, error=1, malformed=1
+        )
 
 
 async def test_line_with_another_policy_is_said_to_conflict_and_stays(tmp_path: Path, sender: Sender) -> None:
@@ -145,7 +147,7 @@ async def test_lines_that_would_run_the_same_are_one_attempt_when_asked(
         await sender.send(daemon, [*lines, *sender.lines("same")], dedupe=True)
         over = await sender.end(daemon, batch)
 
-        assert over.tally == Tally(total=5, validated=5)
+        assert over.tally == ItemCounts(total=5, validated=5)
         assert sorted(daemon.checks.passed) == ["other", "same", "same"]
         items = await daemon.batches.items(batch.id, after=0, limit=100)
         ids = [item.attempt_id for item in items]
@@ -166,10 +168,10 @@ async def test_no_more_of_a_batch_is_under_way_than_it_may_have(tmp_path: Path, 
         daemon.checks.open.clear()
         batch, _ = await sender.send(daemon, sender.lines(*map(str, range(50))), concurrency=5)
         await waiting(daemon, 5)
-        assert len(await daemon.jobs.unfinished()) == 5
+        assert len(await daemon.jobs.list_unfinished()) == 5
         assert (await daemon.batches.progress(batch.id)).running == 5
         daemon.checks.open.set()
-        assert (await sender.end(daemon, batch)).tally == Tally(total=50, validated=50)
+        assert (await sender.end(daemon, batch)).tally == ItemCounts(total=50, validated=50)
 
 
 async def test_items_are_read_ahead_together(
@@ -179,13 +181,13 @@ async def test_items_are_read_ahead_together(
         reads = []
         read = daemon.batches._store.waiting
 
-        async def counted(batch_id: str, *, after: int, limit: int) -> Sequence[Waiting]:
+        async def counted(batch_id: str, *, after: int, limit: int) -> Sequence[WaitingItem]:
             reads.append(after)
             return await read(batch_id, after=after, limit=limit)
 
         monkeypatch.setattr(daemon.batches._store, "waiting", counted)
         batch, _ = await sender.send(daemon, sender.lines(*map(str, range(60))), concurrency=2)
-        assert (await sender.end(daemon, batch)).tally == Tally(total=60, validated=60)
+        assert (await sender.end(daemon, batch)).tally == ItemCounts(total=60, validated=60)
         assert len(reads) < 20  # some of them while lines come
 
 
@@ -201,8 +203,8 @@ async def test_small_batch_beside_a_large_one_ends_early(tmp_path: Path, sender:
         daemon.checks.open.clear()
         large, _ = await sender.send(daemon, sender.lines(*(f"l{n}" for n in range(80))), name="large")
         small, _ = await sender.send(daemon, sender.lines(*(f"s{n}" for n in range(10))), name="small")
-        while daemon.scheduler.states().total() < 32 + 10:
-            await daemon.jobs.unfinished()
+        while daemon.scheduler.count_by_state().total() < 32 + 10:
+            await daemon.jobs.list_unfinished()
         daemon.checks.open.set()
         await sender.end(daemon, small)
         assert (await daemon.batches.progress(large.id)).tally.done < 40
@@ -216,9 +218,9 @@ async def test_engine_that_is_away_holds_a_batch_up_and_loses_nothing(tmp_path: 
         batch, _ = await sender.send(daemon, sender.lines("one", "two"))
         while (await daemon.batches.progress(batch.id)).running < 2:
             await asyncio.sleep(0)
-        assert await daemon.jobs.unfinished() == ()
+        assert await daemon.jobs.list_unfinished() == ()
         daemon.readiness.problem = ""
-        assert (await sender.end(daemon, batch)).tally == Tally(total=2, validated=2)
+        assert (await sender.end(daemon, batch)).tally == ItemCounts(total=2, validated=2)
 
 
 async def test_new_batch_is_refused_while_nothing_can_run(tmp_path: Path, sender: Sender) -> None:
@@ -237,7 +239,7 @@ async def test_profile_that_goes_away_makes_its_items_errors(tmp_path: Path, sen
         gone = daemon.policies._policies.pop("script")
         try:
             daemon.readiness.problem = ""
-            assert (await sender.end(daemon, batch)).tally == Tally(
+            assert (await sender.end(daemon, batch)).tally == ItemCounts(
                 total=2, validated=1, error=1, malformed=1
             )
         finally:
@@ -251,14 +253,14 @@ async def test_errors_of_a_finished_batch_run_again_as_new_attempts(tmp_path: Pa
         batch, _ = await sender.send(daemon, lines, dedupe=True)
         before = await sender.end(daemon, batch)
         first, second, _ = await daemon.batches.items(batch.id, after=0, limit=9)
-        assert before.tally == Tally(total=3, error=3, malformed=1)
+        assert before.tally == ItemCounts(total=3, error=3, malformed=1)
 
         daemon.checks.broken = None
         await daemon.batches.run_errors_again(before.batch)
         over = await sender.end(daemon, batch)
 
         assert (over.tally, over.batch.state) == (
-            Tally(total=3, validated=2, error=1, malformed=1),
+            ItemCounts(total=3, validated=2, error=1, malformed=1),
             BatchState.FINISHED,
         )
         again, same, malformed = await daemon.batches.items(batch.id, after=0, limit=9)
@@ -282,9 +284,9 @@ async def test_items_that_were_refused_run_again_once_their_profile_is_back(
         daemon.readiness.problem = ""
         before = await sender.end(daemon, batch)
         daemon.policies._policies["script"] = gone
-        assert before.tally == Tally(total=1, error=1, malformed=1)
+        assert before.tally == ItemCounts(total=1, error=1, malformed=1)
         await daemon.batches.run_errors_again(before.batch)
-        assert (await sender.end(daemon, batch)).tally == Tally(total=1, validated=1)
+        assert (await sender.end(daemon, batch)).tally == ItemCounts(total=1, validated=1)
 
 
 async def test_errors_of_a_cancelled_batch_are_not_run_again(tmp_path: Path, sender: Sender) -> None:
@@ -315,7 +317,7 @@ async def test_sender_that_goes_away_leaves_a_batch_that_runs_and_stays_open(
 
         _, received = await sender.send(daemon, lines)
         over = await sender.end(daemon, batch)
-        assert (received.added, over.tally) == (1, Tally(total=3, validated=3))
+        assert (received.added, over.tally) == (1, ItemCounts(total=3, validated=3))
         assert over.batch.state is BatchState.FINISHED
 
 
@@ -328,14 +330,14 @@ async def test_cancelled_batch_ends_what_runs_and_starts_no_more(tmp_path: Path,
         await daemon.batches.cancel(batch)
         over = await sender.end(daemon, batch)
 
-        assert (over.batch.state, over.tally) == (BatchState.CANCELLED, Tally(total=20, cancelled=20))
+        assert (over.batch.state, over.tally) == (BatchState.CANCELLED, ItemCounts(total=20, cancelled=20))
         assert len((await daemon.service.list(query())).attempts) == 4
         daemon.checks.open.set()
 
         _, received = await sender.send(daemon, sender.lines(*map(str, range(20))))
         over = await sender.end(daemon, batch)
         assert (received.added, over.batch.state) == (0, BatchState.FINISHED)
-        assert over.tally == Tally(total=20, validated=16, cancelled=4)
+        assert over.tally == ItemCounts(total=20, validated=16, cancelled=4)
 
 
 async def test_finished_batch_cannot_be_cancelled(tmp_path: Path, sender: Sender) -> None:
@@ -352,10 +354,10 @@ async def test_next_life_goes_on_with_a_batch_and_runs_nothing_twice(tmp_path: P
         daemon.checks.open.clear()
         batch, _ = await sender.send(daemon, sender.lines(*map(str, range(12))), concurrency=4)
         await waiting(daemon, 4)
-        before = {attempt.id for attempt in await daemon.jobs.unfinished()}
+        before = {attempt.id for attempt in await daemon.jobs.list_unfinished()}
 
     async with small_daemon(tmp_path) as daemon:
-        left = await daemon.admission.unfinished()
+        left = await daemon.admission.load_unfinished()
         await daemon.admission.recover(left)
         await daemon.batches.recover(left)
         over = await sender.end(daemon, batch)
@@ -383,12 +385,12 @@ async def test_item_that_is_accepted_while_the_daemon_stops_is_left_to_the_next_
         batch, _ = await sender.send(daemon, sender.lines("one"))
         await stopped.wait()
     async with small_daemon(tmp_path) as daemon:
-        unfinished = await daemon.admission.unfinished()
+        unfinished = await daemon.admission.load_unfinished()
         assert len(unfinished) == 1
         await daemon.admission.recover(unfinished)
         await daemon.batches.recover(unfinished)
         over = await sender.end(daemon, batch)
-        assert over.tally == Tally(total=1, validated=1)
+        assert over.tally == ItemCounts(total=1, validated=1)
 
 
 async def test_next_run_ends_what_a_cancelled_batch_has_left(tmp_path: Path, sender: Sender) -> None:
@@ -400,7 +402,7 @@ async def test_next_run_ends_what_a_cancelled_batch_has_left(tmp_path: Path, sen
         daemon.jobs.finish = never  # type: ignore[method-assign]
 
     async with small_daemon(tmp_path) as daemon:
-        left = await daemon.admission.unfinished()
+        left = await daemon.admission.load_unfinished()
         assert len(left) == 2
         daemon.checks.open.clear()
         await daemon.admission.recover(left)
@@ -432,7 +434,7 @@ async def test_item_that_breaks_the_daemon_does_not_hold_up_the_others(
         assert (progress.tally.waiting, progress.batch.state) == (1, BatchState.RUNNING)
     async with small_daemon(tmp_path) as daemon:
         await daemon.batches.recover(())
-        assert (await sender.end(daemon, batch)).tally == Tally(total=3, validated=3)
+        assert (await sender.end(daemon, batch)).tally == ItemCounts(total=3, validated=3)
 
 
 async def test_user_has_so_many_unfinished_batches(tmp_path: Path, sender: Sender) -> None:
@@ -461,6 +463,6 @@ async def test_batch_of_too_many_lines_keeps_those_before(tmp_path: Path, sender
 
 
 def query() -> Any:
-    from assayd.model.records import Query
+    from assayd.model.records import AttemptQuery
 
-    return Query(limit=500)
+    return AttemptQuery(limit=500)

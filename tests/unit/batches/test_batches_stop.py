@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assayd.attempts.retention import Keep
+from assayd.attempts.retention import RetentionLimits
 from assayd.attempts.scheduler import QueueLimits
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt
@@ -27,7 +27,7 @@ PASSED, FAILED, ERROR = Verdict.VALIDATED, Verdict.FAILED, Verdict.ERROR
 async def waiting(daemon: SmallDaemon, count: int) -> None:
     """Wait until this number of attempts is at the closed gate, and check that no more arrive."""
     while len(daemon.checks.waiting) < count:
-        await daemon.jobs.unfinished()  # lets the store's thread work
+        await daemon.jobs.list_unfinished()  # lets the store's thread work
 
 
 async def test_low_disk_stops_the_receiving(tmp_path: Path, sender: Sender) -> None:
@@ -88,7 +88,7 @@ async def test_upload_that_is_going_on_is_not_taken_as_ended_nor_removed(
         await more.wait()
         yield second
 
-    how = How(keep=Keep(days=1, attempts=1, disk_bytes=1))
+    how = How(keep=RetentionLimits(days=1, attempts=1, disk_bytes=1))
     async with small_daemon(tmp_path, how) as daemon:
         batch = await sender.open(daemon)
         async with asyncio.TaskGroup() as tasks:
@@ -127,12 +127,12 @@ async def test_items_are_looked_up_only_if_their_attempts_exist(tmp_path: Path, 
     async with small_daemon(tmp_path, How(queue=QueueLimits(active=0))) as daemon:
         found = looked_up(daemon)
         await sender.send(daemon, sender.lines("a", "b"))
-        while len(await daemon.jobs.unfinished()) < 2:
+        while len(await daemon.jobs.list_unfinished()) < 2:
             pass
         assert found == []
     async with small_daemon(tmp_path) as daemon:
         found = looked_up(daemon)
-        left = await daemon.admission.unfinished()
+        left = await daemon.admission.load_unfinished()
         await daemon.admission.recover(left)
         await daemon.batches.recover(left)
         batch = await daemon.batches.find("b", uid=PEER.uid)

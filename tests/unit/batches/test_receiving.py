@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assayd.batches.receiving import LineCaps, LineSplitter, RawLine, Receiver
+from assayd.batches.receiving import LineCaps, LineReceiver, LineSplitter, RawLine
 from assayd.byte_budget import SMALL_BYTES, ByteBudget
 
 
@@ -58,9 +58,9 @@ class RecordingBudget(ByteBudget):
         super().__init__(2**30)
         self.parsed: list[tuple[int, int]] = []
 
-    def parsing(self, uid: int, size: int = 0) -> AbstractAsyncContextManager[None]:
+    def wait_to_parse(self, uid: int, size: int = 0) -> AbstractAsyncContextManager[None]:
         self.parsed.append((uid, size))
-        return super().parsing(uid, size)
+        return super().wait_to_parse(uid, size)
 
 
 @pytest.mark.parametrize(("size", "parsed"), [(SMALL_BYTES + 1, [(7, SMALL_BYTES + 1)]), (100, [])])
@@ -70,7 +70,7 @@ async def test_only_long_lines_are_parsed_at_their_users_turn(
     budget = RecordingBudget()
     parts: dict[str, Any] = dict.fromkeys(("store", "jobs", "admission", "ids", "image_digest", "sees"))
     batch: Any = SimpleNamespace(peer=SimpleNamespace(uid=7))
-    receiver = Receiver(batch, **parts, budget=budget, kinds={}, caps=LineCaps())
+    receiver = LineReceiver(batch, **parts, budget=budget, kinds={}, caps=LineCaps())
     [line] = await receiver._read_lines([RawLine(number=1, text=b"{" * size, digest="d")])
     assert line.error is not None
     assert budget.parsed == parsed

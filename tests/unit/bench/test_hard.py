@@ -25,7 +25,7 @@ def test_there_are_enough_and_each_has_a_name_of_its_own() -> None:
 
 @pytest.mark.parametrize("intent", intents.hard(), ids=lambda one: one.name)
 def test_right_answer_of_a_request_is_a_submission_and_no_prompt_has_it(intent: Intent) -> None:
-    kind = registry.find(intent.kind)
+    kind = registry.find_validator(intent.kind)
     context = kind.generation_context
     assert context is not None
     base = kind.base(context.model_validate_json(json.dumps(intent.context)))
@@ -41,4 +41,6 @@ def test_texts_of_a_repair_differ_and_are_submissions(case: Case) -> None:
     assert case.broken != case.right
     for text in (case.broken, case.right):
         submission = case.submission(text)
-        registry.find(str(submission["kind"])).payload.model_validate_json(json.dumps(submission["payload"]))
+        registry.find_validator(str(submission["kind"])).payload.model_validate_json(
+            json.dumps(submission["payload"])
+        )

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from assayd.ids import encode
+from assayd.ids import encode_crockford
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.rows import to_micros
 from assayd.store.tables import attempts, generations, repair_fixes, repairs, submissions, verdicts
 from assayd_chains import answer_counts
-from assayd_chains.answer_counts import AnswerCount, count_answers, first_monday
+from assayd_chains.answer_counts import AnswerCount, count_answers, get_first_monday
 
 NOW = datetime(2026, 5, 7, 12, tzinfo=UTC)
 WEEK = date(2026, 5, 4)
-SINCE = first_monday(NOW, 4)
+SINCE = get_first_monday(NOW, 4)
 
 
 def ulid(number: int, at: datetime = NOW) -> str:
-    return encode((to_micros(at) // 1000 << 80) + number)
+    return encode_crockford((to_micros(at) // 1000 << 80) + number)
 
 
 class Rows:
@@ -173,7 +173,7 @@ async def test_only_the_newest_chains_are_read(rows: Rows, monkeypatch) -> None:
 @pytest.mark.parametrize("table", [repairs, generations])
 @pytest.mark.parametrize("uid", [None, 7])
 async def test_chains_are_found_by_an_index(tmp_path: Path, table: Any, uid: int | None) -> None:
-    statement = answer_counts._newest_chains(table, (), uid, SINCE, None)
+    statement = answer_counts._select_newest_chains(table, (), uid, SINCE, None)
     shown = str(statement.compile(compile_kwargs={"literal_binds": True}))
     async with open_access(tmp_path, None) as access:
         plan = await access.read(
@@ -185,5 +185,5 @@ async def test_chains_are_found_by_an_index(tmp_path: Path, table: Any, uid: int
 
 
 def test_weeks_begin_on_monday_at_midnight() -> None:
-    assert first_monday(NOW, 1) == datetime(2026, 5, 4, tzinfo=UTC)
+    assert get_first_monday(NOW, 1) == datetime(2026, 5, 4, tzinfo=UTC)
     assert datetime(2026, 4, 13, tzinfo=UTC) == SINCE

@@ -3,7 +3,7 @@
 from assayd.errors import ProviderError
 from assayd.ids import SystemClock
 from assayd.model.prompting import SourcePart
-from assayd_chains.asking import ask
+from assayd_chains.asking import ask_provider
 from assayd_chains.provider import FixRequest, Reply
 
 REQUEST = FixRequest(system="s", user="u\n", passage=SourcePart(name="code", language="python", text="x"))
@@ -32,7 +32,7 @@ async def no_pause(_: float) -> None:
 
 async def asked(*problems: ProviderError | Reply) -> list[str]:
     provider = Provider(*problems)
-    await ask(provider, REQUEST, timeout_s=60, clock=SystemClock(), sleep=no_pause)
+    await ask_provider(provider, REQUEST, timeout_s=60, clock=SystemClock(), sleep=no_pause)
     return provider.users
 
 

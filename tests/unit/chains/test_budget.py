@@ -17,8 +17,17 @@ from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd_chains.attempts import FinishedSubmission
 from assayd_chains.chains import ChainLimits
-from assayd_chains.model import Answer, Chain, Failure, Outcome, Repair, RepairTerms, Strategy, budget_left
-from assayd_chains.prompts import earlier_answers
+from assayd_chains.model import (
+    Answer,
+    Chain,
+    Failure,
+    Outcome,
+    Repair,
+    RepairTerms,
+    Strategy,
+    compute_budget_left,
+)
+from assayd_chains.prompts import list_earlier_answers
 from support.fakes.generation_bench import new_chains
 
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
@@ -68,16 +77,16 @@ def repair(fixes: int, *, granted_by: int | None = None) -> Repair:
 def test_fixes_of_all_repairs_of_a_chain_count_since_somebody_granted_a_full_budget(
     chain: list[Repair], left: int
 ) -> None:
-    assert budget_left(chain, 3) == left
+    assert compute_budget_left(chain, 3) == left
 
 
 def test_earlier_answers_come_with_what_was_found_after_them() -> None:
-    told = earlier_answers([fix(1), fix(2)], "failure now")
+    told = list_earlier_answers([fix(1), fix(2)], "failure now")
     assert [(one.text, one.failure) for one in told] == [
         ("answer 1", "failure before 2"),
         ("answer 2", "failure now"),
     ]
-    assert earlier_answers([], "failure now") == []
+    assert list_earlier_answers([], "failure now") == []
 
 
 class Attempts:
@@ -127,7 +136,7 @@ class Daemon:
             attempts=self.attempts,
             store=self.store,
             fitter=None,
-            kinds={"extractor": validators.find("extractor")},
+            kinds={"extractor": validators.find_validator("extractor")},
             providers=dict.fromkeys(providers),
             limits=ChainLimits(max_attempts=most),
         )

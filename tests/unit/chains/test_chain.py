@@ -13,9 +13,9 @@ import pytest
 from assayd.model.attempt import Attempt
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd_chains.attempts import attachments as bundle_attachments
-from assayd_chains.attempts import diffs_of
-from assayd_chains.model import Answer, Chain, Failure, Repair, Round, Strategy, Words
+from assayd_chains.attempts import build_attachments as bundle_attachments
+from assayd_chains.attempts import list_diffs
+from assayd_chains.model import Answer, Chain, ChainRound, Failure, GenerationRequest, Repair, Strategy
 from assayd_chains.provider import ProviderStep, Reply
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -71,8 +71,8 @@ class Store:
             max_attempts=3,
             started_at=NOW,
             ends_at=NOW,
-            words=Words(peer=attempt.peer, policy="code", intent="words"),
-            rounds=(Round(drafts=drafts),),
+            words=GenerationRequest(peer=attempt.peer, policy="code", intent="words"),
+            rounds=(ChainRound(drafts=drafts),),
         )
 
     async def step(self, owner_id: str, number: int, *, draft: bool) -> ProviderStep:
@@ -124,14 +124,14 @@ async def attachments(
 
 
 async def test_each_fix_is_compared_with_the_attempt_before_it() -> None:
-    one, duplicate, three = await diffs_of("A", REPAIR.fixes, Attempts(CODES).submission)
+    one, duplicate, three = await list_diffs("A", REPAIR.fixes, Attempts(CODES).submission)
 
     assert duplicate is None
     assert [text.splitlines()[3:] for text in (one, three)] == [["-one", "+two"], ["-two", "+three"]]
 
 
 async def test_what_is_not_kept_any_more_is_not_compared() -> None:
-    assert await diffs_of("A", REPAIR.fixes, Attempts({"D": "three\n"}).submission) == (None, None, None)
+    assert await list_diffs("A", REPAIR.fixes, Attempts({"D": "three\n"}).submission) == (None, None, None)
 
 
 @pytest.mark.parametrize(

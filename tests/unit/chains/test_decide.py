@@ -6,14 +6,25 @@ import pytest
 
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd_chains.decide import Ask, Stop, decide
-from assayd_chains.model import Answer, Chain, Failure, Grant, Outcome, Round, Strategy, Words
+from assayd_chains.decide import AskProvider, StopChain, decide_next_step
+from assayd_chains.model import (
+    Answer,
+    BudgetGrant,
+    Chain,
+    ChainRound,
+    Failure,
+    GenerationRequest,
+    Outcome,
+    Strategy,
+)
 
 BEGAN = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
-FIX, DIFFERENT, RETHINK = (Ask(strategy=s) for s in (Strategy.FIX, Strategy.DIFFERENT, Strategy.RETHINK))
+FIX, DIFFERENT, RETHINK = (
+    AskProvider(strategy=s) for s in (Strategy.FIX, Strategy.DIFFERENT, Strategy.RETHINK)
+)
 
 
-WRITE = Ask(strategy=Strategy.WRITE)
+WRITE = AskProvider(strategy=Strategy.WRITE)
 
 
 def failed(fingerprint: str, *, cause: str = "exited_nonzero", verdict: Verdict = Verdict.FAILED) -> Answer:
@@ -36,7 +47,7 @@ NO_SUBMISSION = draft(problem="it has no code")
 FAILED_DRAFT = draft(verdict=Verdict.FAILED, cause="exited_nonzero", attempt_id="D")
 
 
-def chain(words: bool, most: int, *rounds: Round) -> Chain:
+def chain(words: bool, most: int, *rounds: ChainRound) -> Chain:
     peer = Peer(uid=0, gid=0, pid=0)
     return Chain(
         id="C",
@@ -46,25 +57,25 @@ def chain(words: bool, most: int, *rounds: Round) -> Chain:
         max_attempts=most,
         started_at=BEGAN,
         ends_at=BEGAN + timedelta(minutes=5),
-        words=Words(peer=peer, policy="extractor", intent="words") if words else None,
+        words=GenerationRequest(peer=peer, policy="extractor", intent="words") if words else None,
         rounds=rounds,
     )
 
 
 def repair(*fixes: Answer, first: str = "a", cause: str | None = None, most: int = 3) -> Chain:
     failure = Failure(attempt_id="A", at=BEGAN, fingerprint=first, digest="", cause=cause)
-    return chain(False, most, Round(repair_id="C", failure=failure, fixes=fixes))
+    return chain(False, most, ChainRound(repair_id="C", failure=failure, fixes=fixes))
 
 
 def generation(*answers: Answer, first: str | None = None, most: int = 3) -> Chain:
     failure = None if first is None else Failure(attempt_id="D", at=BEGAN, fingerprint=first, digest="")
     drafts = tuple(answer for answer in answers if answer.is_draft)
     fixes = tuple(answer for answer in answers if not answer.is_draft)
-    return chain(True, most, Round(drafts=drafts, failure=failure, fixes=fixes))
+    return chain(True, most, ChainRound(drafts=drafts, failure=failure, fixes=fixes))
 
 
-def stop(outcome: Outcome, detail: str | None = None) -> Stop:
-    return Stop(outcome=outcome, detail=detail)
+def stop(outcome: Outcome, detail: str | None = None) -> StopChain:
+    return StopChain(outcome=outcome, detail=detail)
 
 
 @pytest.mark.parametrize(
@@ -108,18 +119,18 @@ def stop(outcome: Outcome, detail: str | None = None) -> Stop:
     ],
 )
 def test_history_gives_the_next_step(history, step) -> None:
-    assert decide(history, BEGAN) == step
+    assert decide_next_step(history, BEGAN) == step
 
 
 def test_time_over_stops_before_another_fix_is_asked_for() -> None:
-    assert decide(repair(failed("b")), BEGAN + timedelta(minutes=5)) == stop(Outcome.TIMEOUT)
+    assert decide_next_step(repair(failed("b")), BEGAN + timedelta(minutes=5)) == stop(Outcome.TIMEOUT)
 
 
 def test_an_attempt_that_was_validated_in_the_last_moment_counts() -> None:
-    assert decide(repair(VALIDATED), BEGAN + timedelta(hours=1)) == stop(Outcome.VALIDATED)
+    assert decide_next_step(repair(VALIDATED), BEGAN + timedelta(hours=1)) == stop(Outcome.VALIDATED)
 
 
 def test_hint_grants_a_full_budget() -> None:
-    ended = Round(drafts=(NO_SUBMISSION,) * 3, outcome=Outcome.EXHAUSTED)
-    hinted = Round(grant=Grant(uid=0, at=BEGAN, hint="h"), drafts=(NO_SUBMISSION,))
-    assert decide(chain(True, 3, ended, hinted), BEGAN) == WRITE
+    ended = ChainRound(drafts=(NO_SUBMISSION,) * 3, outcome=Outcome.EXHAUSTED)
+    hinted = ChainRound(grant=BudgetGrant(uid=0, at=BEGAN, hint="h"), drafts=(NO_SUBMISSION,))
+    assert decide_next_step(chain(True, 3, ended, hinted), BEGAN) == WRITE

@@ -15,7 +15,7 @@ from assayd.analysis.analyst import Analyst
 from assayd.errors import ProviderError, RequestError
 from assayd.store.access import DatabaseAccess
 from assayd_chains.chains import ChainLimits
-from assayd_chains.model import Round
+from assayd_chains.model import ChainRound
 from assayd_chains.provider import FixRequest, Reply
 from support.fakes.generation_bench import (
     ASKED,
@@ -99,13 +99,13 @@ async def test_generation_goes_on_after_a_crash_and_asks_nothing_twice(
 ) -> None:
     bench = Bench(analyst, access, Scripted(["a", "b"]))
     async with bench.running() as chains:  # ended while the third answer is waited for
-        started = await chains.generate(ASKED, PEER)
+        started = await chains.start_generation(ASKED, PEER)
         await bench.provider.waits.wait()
 
     bench.provider = Scripted(["good"])
     bench.new_parts()
     async with bench.running() as chains:
-        await chains.recover()
+        await chains.recover_chains()
         view = await last(chains, started)
     assert outcome_of(view) == ("validated", ["failed", "failed", "validated"])
     assert len(bench.provider.asked) == 1
@@ -117,20 +117,20 @@ async def test_answer_that_is_on_record_is_used_after_a_kill_before_its_attempt(
     bench = Bench(analyst, access, Scripted(["good"]))
     bench.attempts.gate.clear()
     async with bench.running() as chains:  # ended between the answer and the verdict
-        started = await chains.generate(ASKED, PEER)
+        started = await chains.start_generation(ASKED, PEER)
         async for view in chains.follow(started.id):
             if view.chain.drafts:
                 break
     assert await bench.store.step(started.id, 1, draft=True) is not None
 
-    stored = await bench.store.generation(started.id)
+    stored = await bench.store.get_generation(started.id)
     assert stored is not None  # saved as if the draft had not been recorded either
-    await bench.store.save(stored.replace_last_round(Round()))
+    await bench.store.save(stored.replace_last_round(ChainRound()))
     bench.attempts.gate.set()
     bench.provider = Scripted([])
     bench.new_parts()
     async with bench.running() as chains:
-        await chains.recover()
+        await chains.recover_chains()
         view = await last(chains, started)
     assert outcome_of(view) == ("validated", ["validated"])
     assert not bench.provider.asked
@@ -141,7 +141,7 @@ async def test_hint_on_what_is_validated_asks_again_with_a_full_budget(
 ) -> None:
     bench = Bench(analyst, access, Scripted(["good", "x", "good too"]))
     async with bench.running() as chains:
-        first = await last(chains, await chains.generate(ASKED, PEER))
+        first = await last(chains, await chains.start_generation(ASKED, PEER))
         await chains.hint(first, "months as numbers", 8)
         second = await last(chains, first)
     assert outcome_of(second) == ("validated", ["validated", "failed", "validated"])
@@ -155,7 +155,7 @@ async def test_hint_on_what_is_validated_asks_again_with_a_full_budget(
 async def test_hint_on_what_failed_shows_its_failure(analyst: Analyst, access: DatabaseAccess) -> None:
     bench = Bench(analyst, access, Scripted(["a", "b", "c", "good"]))
     async with bench.running() as chains:
-        first = await last(chains, await chains.generate(ASKED, PEER))
+        first = await last(chains, await chains.start_generation(ASKED, PEER))
         await last(chains, await chains.hint(first, "h", 8))
     assert " failed\n" in bench.provider.asked[3].user.partition("FAILURE OF THE CODE SO FAR")[2]
 
@@ -165,7 +165,7 @@ async def test_cancelled_generation_ends_with_what_it_has_under_way(
 ) -> None:
     bench = Bench(analyst, access, Scripted(["a"]))
     async with bench.running() as chains:
-        started = await chains.generate(ASKED, PEER)
+        started = await chains.start_generation(ASKED, PEER)
         await bench.provider.waits.wait()
         view = await chains.get_generation(started.id)
         assert view is not None
@@ -198,7 +198,7 @@ async def test_request_that_cannot_be_met_is_refused(
     bench = Bench(analyst, access, Scripted([]))
     async with bench.running() as chains:
         with pytest.raises(RequestError) as refused:
-            await chains.generate(replace(ASKED, **change), PEER)
+            await chains.start_generation(replace(ASKED, **change), PEER)
     assert (refused.value.code, refused.value.field) == (code, field)
 
 
@@ -223,7 +223,7 @@ async def test_answer_is_heard_while_it_comes_of_a_draft_and_of_a_fix(
     bench = Bench(analyst, access, provider)
     heard: list[str] = []
     async with bench.running() as chains:
-        started = await chains.generate(ASKED, PEER)
+        started = await chains.start_generation(ASKED, PEER)
         course = chains._courses[started.id]
         for _ in range(2):
             while not course.view.heard:

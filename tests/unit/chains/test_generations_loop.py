@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from assayd.analysis.analyst import Analyst
-from assayd.documents import plain
+from assayd.documents import to_plain
 from assayd.store.access import DatabaseAccess
 from assayd_chains.documents import generation_document
 from assayd_chains.model import ReplyCost
@@ -46,7 +46,7 @@ async def test_hint_on_an_edited_attempt_goes_on_from_what_was_edited(
 ) -> None:
     bench = Bench(analyst, access, Scripted(["good", "good too"]))
     async with bench.running() as chains:
-        first = await last(chains, await chains.generate(ASKED, PEER))
+        first = await last(chains, await chains.start_generation(ASKED, PEER))
         parent = bench.attempts.known[str(first.last_attempt_id)]
         edited = {**parent.submission, "payload": {"code": "by hand: good"}}
         await bench.attempts.submit(
@@ -67,15 +67,15 @@ async def test_each_attempt_after_the_first_says_what_it_changed(
 ) -> None:
     bench = Bench(analyst, access, Scripted(["a", "good", "good too"]))
     async with bench.running() as chains:
-        first = await last(chains, await chains.generate(ASKED, PEER))
+        first = await last(chains, await chains.start_generation(ASKED, PEER))
         await chains.hint(first, "more", 7)
         view = await last(chains, first)
-        none, fix, hinted = await chains.diffs(view)
+        none, fix, hinted = await chains.list_diffs(view)
     assert none is None
     assert "-    return {'a': path}" in str(fix)
     assert "+    return {'good': path}" in str(fix)
     assert "+    return {'good too': path}" in str(hinted)
-    document = plain(generation_document(view, diffs=(none, fix, hinted)))
+    document = to_plain(generation_document(view, diffs=(none, fix, hinted)))
     assert [one["diff"] for one in document["attempts"]] == [none, fix, hinted]
 
 
@@ -96,7 +96,7 @@ async def test_question_ends_the_round_and_a_hint_answers_it(
     question = Reply(reason="", question="Months as numbers, or as names?", text="{}")
     bench = Bench(analyst, access, Scripted([question, "good"]), questions=True)
     async with bench.running() as chains:
-        first = await last(chains, await chains.generate(ASKED, PEER))
+        first = await last(chains, await chains.start_generation(ASKED, PEER))
         await chains.hint(first, "as numbers", 7)
         second = await last(chains, first)
     asked = told(first)

@@ -7,17 +7,17 @@ from assayd_chains.asking import MOST_CHARS, StreamedAnswer
 
 def test_pieces_are_joined_cleaned_and_cut() -> None:
     answer = StreamedAnswer(lambda: None)
-    answer.hear("a\x07")
-    answer.hear("b" * MOST_CHARS)
-    answer.hear("c")
+    answer.append("a\x07")
+    answer.append("b" * MOST_CHARS)
+    answer.append("c")
     assert answer.text == "a\N{REPLACEMENT CHARACTER}" + "b" * (MOST_CHARS - 2)
 
 
 def test_empty_piece_begins_anew() -> None:
     answer = StreamedAnswer(lambda: None)
-    answer.hear("a call that failed")
-    answer.hear("")
-    answer.hear("the next")
+    answer.append("a call that failed")
+    answer.append("")
+    answer.append("the next")
     assert answer.text == "the next"
 
 
@@ -25,5 +25,5 @@ def test_who_waits_is_not_woken_by_every_piece() -> None:
     woken: list[int] = []
     answer = StreamedAnswer(lambda: woken.append(1))
     for _ in range(1000):
-        answer.hear("x")
+        answer.append("x")
     assert 1 <= len(woken) < 100

@@ -20,9 +20,19 @@ from assayd.model.submission import Peer
 from assayd.ports.driving import ALONE
 from assayd_chains.attempts import FinishedSubmission
 from assayd_chains.chains import Chains
-from assayd_chains.fitting import Fitter
-from assayd_chains.loop import ChainLoop, Course
-from assayd_chains.model import Answer, Chain, Document, Failure, Grant, Outcome, Repair, Round, Strategy
+from assayd_chains.fitting import AnswerFitter
+from assayd_chains.loop import ChainLoop, ChainRun
+from assayd_chains.model import (
+    Answer,
+    BudgetGrant,
+    Chain,
+    ChainRound,
+    Document,
+    Failure,
+    Outcome,
+    Repair,
+    Strategy,
+)
 from assayd_chains.provider import FixRequest, ProviderStep, Reply
 from support.fakes.generation_bench import new_chains
 
@@ -161,10 +171,10 @@ class Bench:
             max_attempts=3,
             started_at=now,
             ends_at=now + timedelta(minutes=5),
-            rounds=(Round(repair_id="R", failure=failure),),
+            rounds=(ChainRound(repair_id="R", failure=failure),),
         )
-        self._kinds = {"extractor": validators.find("extractor")}
-        self._fitter = Fitter(
+        self._kinds = {"extractor": validators.find_validator("extractor")}
+        self._fitter = AnswerFitter(
             attempts=self.attempts, analyst=analyst, kinds=self._kinds, policies=None, source_bytes=2**20
         )
 
@@ -179,7 +189,7 @@ class Bench:
             timeout=timedelta(minutes=5),
             driving=ALONE,
         )
-        ended = await loop.run(Course(chain or self.repair))
+        ended = await loop.run(ChainRun(chain or self.repair))
         return None if ended is None else ended.repair
 
     @property
@@ -326,7 +336,7 @@ async def test_defect_that_an_answer_brings_out_ends_the_repair_and_is_said(
     bench = Bench(analyst, defect)
     await bench.store.save(bench.repair)
     async with bench.chains.running() as chains:
-        await chains.recover()
+        await chains.recover_chains()
         seen = [view.chain async for view in chains.follow("R")]
 
     assert seen[-1].outcome is Outcome.PROVIDER_FAILED
@@ -337,7 +347,7 @@ async def test_hint_and_webhook_of_what_failed_go_on_with_each_fix(analyst: Anal
     bench = Bench(analyst, "a", "good")
     submission = {"kind": "extractor", "payload": PAYLOAD, "repair": {}, "webhook": "https://ci.example/"}
     bench.attempts._add(FIRST, submission, 1)
-    granted = Grant(uid=0, at=bench.repair.started_at, hint="look at x")
+    granted = BudgetGrant(uid=0, at=bench.repair.started_at, hint="look at x")
     await bench.run(bench.repair.replace_last_round(replace(bench.repair.round, grant=granted)))
     sent = [bench.attempts.known[attempt_id].submission for attempt_id in bench.attempts.submitted]
     assert [("repair" in one, one["webhook"]) for one in sent] == [(False, "https://ci.example/")] * 2

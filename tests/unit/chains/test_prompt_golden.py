@@ -15,12 +15,12 @@ import pytest
 
 from assayd.kinds import registry as validators
 from assayd.model.finding import Finding, Layer
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from assayd_chains.model import Strategy
-from assayd_chains.prompts import PASSAGE_CHARS, fix_prompt
+from assayd_chains.prompts import PASSAGE_CHARS, build_fix_prompt
 
-POLICIES = load_policies([share("policies")])
+POLICIES = load_policies([shared_path("policies")])
 GOLDEN = Path(__file__).parent / "golden"
 REWRITE = os.environ.get("ASSAYD_REWRITE_GOLDEN") == "1"
 
@@ -206,7 +206,7 @@ CASES = {
 
 
 def prompt_of(case: Case) -> str:
-    validator = validators.find(case.kind)
+    validator = validators.find_validator(case.kind)
     payload = validator.payload.model_validate_json(json.dumps(case.payload))
     report = {
         "stage_reached": case.stage,
@@ -218,7 +218,7 @@ def prompt_of(case: Case) -> str:
             for one in case.findings
         ],
     }
-    prompt = fix_prompt(
+    prompt = build_fix_prompt(
         validator.context(payload, report, POLICIES.get(validator.default_policy)),
         case.strategy,
         hint=case.hint,
@@ -250,7 +250,7 @@ def test_every_golden_file_has_its_case() -> None:
 @pytest.mark.parametrize("name", sorted(CASES.keys() - {"hostile"}))
 def test_what_the_policy_allows_is_stated_once_in_our_own_voice(name: str) -> None:
     case, prompt = CASES[name], prompt_of(CASES[name])
-    validator = validators.find(case.kind)
+    validator = validators.find_validator(case.kind)
     payload = validator.payload.model_validate_json(json.dumps(case.payload))
     report = {"stage_reached": case.stage, "findings": []}
     policy = POLICIES.get(validator.default_policy)

@@ -132,7 +132,7 @@ def test_whole_answer_that_is_a_program_is_the_code(text: str, language: str) ->
     "text", [": double ( n -- n ) 2 * ;", "\\ doubles\n: f 2 * ;", "require lib/core.fs"]
 )
 def test_program_of_a_language_that_a_kind_brings_is_the_code(text: str) -> None:
-    kind = registry.find("fifth")
+    kind = registry.find_validator("fifth")
     assert parse_reply(text, kind.language, kind.beginning).code == f"{text}\n"
 
 

@@ -99,13 +99,13 @@ async def test_repair_that_is_requested_while_others_are_recovered_begins_once(s
         attempts=attempts,
         store=store,
         fitter=None,
-        kinds=registry.all_validators(),
+        kinds=registry.load_own_validators(),
         providers=dict.fromkeys(("rules", "mine")),
     )
     requests = chains._requests
     async with chains.running():
         await requests.record(ATTEMPT, WISH)
-        await chains.recover()
+        await chains.recover_chains()
         while not requests.recorded.empty() or not attempts.followed:
             await asyncio.sleep(0)
         assert attempts.followed == ["A"]

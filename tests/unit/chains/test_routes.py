@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from assayd.model.submission import Peer
-from assayd_chains.model import Chain, ChainView, Outcome, Round, Words
+from assayd_chains.model import Chain, ChainRound, ChainView, GenerationRequest, Outcome
 
 START = datetime(2026, 5, 4, tzinfo=UTC)
 GENERATION = Chain(
@@ -22,10 +22,10 @@ GENERATION = Chain(
     max_attempts=3,
     started_at=START,
     ends_at=START + timedelta(hours=1),
-    words=Words(peer=Peer(uid=1000, gid=1000, pid=1), policy="code", intent="words"),
-    rounds=(Round(),),
+    words=GenerationRequest(peer=Peer(uid=1000, gid=1000, pid=1), policy="code", intent="words"),
+    rounds=(ChainRound(),),
 )
-ENDED = replace(GENERATION, rounds=(Round(outcome=Outcome.PROVIDER_FAILED, finished_at=START),))
+ENDED = replace(GENERATION, rounds=(ChainRound(outcome=Outcome.PROVIDER_FAILED, finished_at=START),))
 
 
 class Heard:

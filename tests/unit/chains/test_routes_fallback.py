@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from assayd.documents.chains import RepairDocument
-from assayd.model.prompting import ExtractedField, Taken
+from assayd.model.prompting import ExtractedField, ExtractedFields
 from assayd.ports.chains import NoChains
-from assayd_chains.fallback import Trigger, offer
+from assayd_chains.fallback import OfferTrigger, build_offer
 from assayd_chains.model import Failure, Outcome, Repair
 from support.fakes.generation_bench import new_chains
 
 ID = "01ARZ3NDEKTSV4RRFFQ69G5FB0"
-TAKEN = Taken(
+TAKEN = ExtractedFields(
     texts=("/CLIENT-A/2024/x.csv",),
     fields=(ExtractedField(name="client", computed=False), ExtractedField(name="age", computed=True)),
 )
@@ -29,7 +29,7 @@ REPAIR = Repair(
     ends_at=BEGAN + timedelta(minutes=5),
     outcome=Outcome.EXHAUSTED,
     finished_at=BEGAN,
-    fallback=offer(Trigger.COMPUTED_FIELDS, [], TAKEN),
+    fallback=build_offer(OfferTrigger.COMPUTED_FIELDS, [], TAKEN),
 )
 
 

@@ -16,15 +16,15 @@ from assayd.store.outbox import Outbox
 from assayd.store.tables import attempts, repair_fixes, submissions
 from assayd_chains.model import (
     Answer,
+    BudgetGrant,
     Chain,
+    ChainRound,
     Failure,
-    Grant,
+    GenerationRequest,
     Outcome,
     Repair,
     ReplyCost,
-    Round,
     Strategy,
-    Words,
 )
 from assayd_chains.store import DatabaseChainStore
 
@@ -76,7 +76,7 @@ async def test_a_repair_comes_back_as_it_was_saved_last(store: DatabaseChainStor
     await store.save(REPAIR.chain())
     under_way = replace(REPAIR, fixes=(FIX,))
     await store.save(under_way.chain())
-    assert await store.repair(REPAIR.id) == under_way
+    assert await store.get_repair(REPAIR.id) == under_way
     ended = replace(
         under_way,
         fixes=(replace(FIX, verdict=Verdict.VALIDATED, cause="completed"),),
@@ -85,18 +85,18 @@ async def test_a_repair_comes_back_as_it_was_saved_last(store: DatabaseChainStor
         fallback={"rules": "extract: {}"},
     )
     await store.save(ended.chain())
-    assert await store.repair(REPAIR.id) == ended
+    assert await store.get_repair(REPAIR.id) == ended
 
 
 async def test_a_repair_that_is_not_there_is_none(store: DatabaseChainStore) -> None:
-    assert await store.repair("01ARZ3NDEKTSV4RRFFQ69G5FB9") is None
+    assert await store.get_repair("01ARZ3NDEKTSV4RRFFQ69G5FB9") is None
 
 
 async def test_only_what_has_no_outcome_is_unfinished(store: DatabaseChainStore) -> None:
     await store.save(REPAIR.chain())
     ended = replace(REPAIR, id="01ARZ3NDEKTSV4RRFFQ69G5FB1", outcome=Outcome.STUCK, finished_at=BEGAN)
     await store.save(ended.chain())
-    assert await store.unfinished() == [REPAIR.chain()]
+    assert await store.list_unfinished() == [REPAIR.chain()]
 
 
 async def test_a_repair_is_found_by_each_of_its_attempts(store: DatabaseChainStore) -> None:
@@ -133,23 +133,23 @@ GENERATION = Chain(
     max_attempts=3,
     started_at=BEGAN,
     ends_at=BEGAN + timedelta(minutes=5),
-    words=Words(
+    words=GenerationRequest(
         peer=Peer(uid=7, gid=8, pid=9), policy="p", intent="words", context={"a": 1}, labels={"b": "c"}
     ),
-    rounds=(Round(),),
+    rounds=(ChainRound(),),
 )
 MISFIT = replace(FIX, number=2, attempt_id=None, digest="m", problem="it has no code")
-FIXING = Round(drafts=(DRAFT,), repair_id="R" * 26, failure=REPAIR.failure, fixes=(FIX, MISFIT))
+FIXING = ChainRound(drafts=(DRAFT,), repair_id="R" * 26, failure=REPAIR.failure, fixes=(FIX, MISFIT))
 
 
 async def test_generation_comes_back_as_it_was_saved_at_each_step(store: DatabaseChainStore) -> None:
-    written = replace(GENERATION, rounds=(Round(drafts=(DRAFT,), repair_id="R" * 26),))
+    written = replace(GENERATION, rounds=(ChainRound(drafts=(DRAFT,), repair_id="R" * 26),))
     ended = replace(FIXING, outcome=Outcome.EXHAUSTED, detail="why", finished_at=BEGAN, fallback={"a": 1})
-    hinted = Round(grant=Grant(uid=7, at=BEGAN, hint="h"), follows=OTHER)
-    for rounds in ((Round(),), written.rounds, (FIXING,), (ended,), (ended, hinted)):
+    hinted = ChainRound(grant=BudgetGrant(uid=7, at=BEGAN, hint="h"), follows=OTHER)
+    for rounds in ((ChainRound(),), written.rounds, (FIXING,), (ended,), (ended, hinted)):
         chain = replace(GENERATION, rounds=rounds)
         await store.save(chain)
-        assert await store.generation(GENERATION.id) == chain
+        assert await store.get_generation(GENERATION.id) == chain
         assert await store.chain(GENERATION.id) == chain
     assert await store.generations(uid=7, before=None, limit=9) == [chain]
 
@@ -167,7 +167,7 @@ async def test_generation_with_its_fixes_is_unfinished_once(store: DatabaseChain
     chain = replace(GENERATION, rounds=(FIXING,))
     await store.save(chain)
     await store.save(REPAIR.chain())
-    assert await store.unfinished() == [REPAIR.chain(), chain]
+    assert await store.list_unfinished() == [REPAIR.chain(), chain]
 
 
 async def test_fix_that_an_earlier_version_found_unusable_stays_so(
@@ -177,7 +177,7 @@ async def test_fix_that_an_earlier_version_found_unusable_stays_so(
     await access.write(
         lambda connection: connection.execute(update(repair_fixes).values(problem=None)).close()
     )
-    repair = await store.repair(REPAIR.id)
+    repair = await store.get_repair(REPAIR.id)
     assert repair is not None
     assert (repair.fixes[0].problem, repair.fixes[0].cause) == ("it doesn't fit into the submission", None)
 
@@ -190,10 +190,10 @@ async def test_each_end_of_a_generation_is_told_once_however_often_it_is_saved(
 
     def ended(at: datetime | None) -> Chain:
         outcome = None if at is None else Outcome.EXHAUSTED
-        return replace(GENERATION, words=words, rounds=(Round(outcome=outcome, finished_at=at),))
+        return replace(GENERATION, words=words, rounds=(ChainRound(outcome=outcome, finished_at=at),))
 
     async def told() -> list[tuple[str, dict[str, object]]]:
-        due = await outbox.due(later + timedelta(days=1), each=9)
+        due = await outbox.list_due(later + timedelta(days=1), each=9)
         return [(message.id, json.loads(message.body)) for message in due]
 
     for at in (None, BEGAN, BEGAN):

@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, text
 
 from assayd.store.access import FILE, HEAD, DatabaseAccess, open_access
 from assayd.store.migrations import upgrade
-from assayd_chains.decide import Ask, Stop, decide
+from assayd_chains.decide import AskProvider, StopChain, decide_next_step
 from assayd_chains.documents import generation_document
 from assayd_chains.model import Outcome, Strategy
 from assayd_chains.store import DatabaseChainStore
@@ -47,16 +47,16 @@ async def test_database_has_the_newest_revision_afterwards(access: DatabaseAcces
 
 
 async def test_repair_that_had_ended_is_shown_as_before(store: DatabaseChainStore) -> None:
-    repair = await store.repair(name(101))
+    repair = await store.get_repair(name(101))
     assert repair is not None
     assert (repair.outcome, repair.hint, repair.granted_by) == (Outcome.VALIDATED, "look", 7)
     assert [fix.attempt_id for fix in repair.fixes] == [name(2)]
 
 
 async def test_what_was_under_way_goes_on_where_it_stood(store: DatabaseChainStore) -> None:
-    repair, generation, ended = await store.unfinished()
+    repair, generation, ended = await store.list_unfinished()
     assert (repair.id, generation.id) == (name(102), name(201))
-    assert decide(repair, repair.started_at) == Ask(strategy=Strategy.FIX)
+    assert decide_next_step(repair, repair.started_at) == AskProvider(strategy=Strategy.FIX)
     assert repair.round.fixes[1].problem == "it doesn't fit into the submission"
     first, hinted = generation.rounds
     assert [answer.problem for answer in first.answers] == ["it has no code", None, None]
@@ -67,7 +67,7 @@ async def test_what_was_under_way_goes_on_where_it_stood(store: DatabaseChainSto
 
 
 async def test_generation_numbers_its_answers_as_before(store: DatabaseChainStore) -> None:
-    generation = await store.generation(name(201))
+    generation = await store.get_generation(name(201))
     assert generation is not None
     document = generation_document(generation)
     assert [(one.number, one.attempt_id) for one in document.attempts] == [
@@ -87,11 +87,11 @@ async def test_answers_are_found_by_what_they_belong_to(store: DatabaseChainStor
 
 
 async def test_chain_that_is_saved_again_stays_the_same(store: DatabaseChainStore) -> None:
-    before = await store.unfinished()
+    before = await store.list_unfinished()
     for chain in before:
         await store.save(chain)
     kept = {chain.id: chain for chain in before if chain.outcome is None}
-    assert {chain.id: chain for chain in await store.unfinished()} == kept
-    assert decide(before[0], before[0].ends_at) == Stop(
+    assert {chain.id: chain for chain in await store.list_unfinished()} == kept
+    assert decide_next_step(before[0], before[0].ends_at) == StopChain(
         outcome=Outcome.TIMEOUT, detail="the last fix can't be used: it doesn't fit into the submission"
     )

@@ -6,7 +6,7 @@ import pytest
 
 from assayd_client import ClientError, documents
 from assayd_client.address import SocketChoice
-from assayd_client.answers import LineReader, create_reader, lost, start_command
+from assayd_client.answers import LineReader, connection_lost_error, create_reader, get_start_command
 from support.daemons.fake_service import GOLDEN
 
 
@@ -43,7 +43,7 @@ def test_answer_that_breaks_off_is_told_without_the_words_of_the_protocol(tmp_pa
     error = h11.RemoteProtocolError("peer closed connection without sending complete message body")
     socket = tmp_path / "s"
     socket.touch()
-    said = lost(SocketChoice(path=socket, source="--socket"), error).message
+    said = connection_lost_error(SocketChoice(path=socket, source="--socket"), error).message
     assert f"{socket} (--socket): it closed the connection before its answer was complete;" in said
 
 
@@ -55,6 +55,6 @@ def test_name_that_is_no_document_is_none() -> None:
 def test_daemon_of_a_checkout_is_started_by_make(tmp_path: Path) -> None:
     package = tmp_path / "daemon" / "assayd_client"
     (tmp_path / "examples").mkdir()
-    assert start_command(package) == "assayd"
+    assert get_start_command(package) == "assayd"
     (tmp_path / "Makefile").touch()
-    assert start_command(package) == "make serve"
+    assert get_start_command(package) == "make serve"

@@ -11,7 +11,7 @@ import pytest
 from assayd.errors import RequestError
 from assayd.model.text_limits import APPLIED_PATHS
 from assayd_client import NotReady
-from assayd_client.applying import Applied, applied, read_applied
+from assayd_client.applying import Applied, applied, parse_path_result
 from assayd_client.trees import Found
 
 ENTRY = {
@@ -160,4 +160,4 @@ def test_early_end_cancels_what_runs() -> None:
     ],
 )
 def test_line_reads_back_as_it_was(one: Applied) -> None:
-    assert read_applied(one.document("quarter@3")) == one
+    assert parse_path_result(one.document("quarter@3")) == one

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from assayd_client import AsyncClient, Client
-from assayd_client.exchange import connect
+from assayd_client.exchange import connect_unix
 
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\nConnection: close\r\n\r\n{"kinds": []}\r\n'
 
@@ -79,5 +79,5 @@ async def test_connection_of_a_loop_waits_for_a_place(listener: socket.socket, p
 @pytest.mark.usefixtures("listener")
 def test_connection_that_gets_no_place_fails(path: Path) -> None:
     with pytest.raises(BlockingIOError) as caught:
-        connect(path, 0.01)
+        connect_unix(path, 0.01)
     assert caught.value.errno == errno.EAGAIN

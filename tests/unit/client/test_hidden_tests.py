@@ -14,8 +14,8 @@ def test_problem_in_the_form_of_humaneval_continues_its_prompt() -> None:
         "test": "def check(candidate): ...",
     }
     problem = parse_problem(task)
-    assert problem.code_of({"completion": "    return x\n"}) == "def f(x):\n    return x\n"
-    assert problem.code_of({"solution": "f = abs"}) == "f = abs"
+    assert problem.build_code({"completion": "    return x\n"}) == "def f(x):\n    return x\n"
+    assert problem.build_code({"solution": "f = abs"}) == "f = abs"
     assert problem.hidden == HiddenTests(entry_point="f", tests="def check(candidate): ...")
 
 
@@ -34,7 +34,7 @@ def test_problem_in_the_form_of_mbpp_names_the_function_by_its_first_assertion(f
     )
     assert (problem.task_id, problem.hidden.entry_point) == ("7", "double")
     assert (problem.hidden.tests, problem.hidden.context) == ([first], "a = 1")
-    assert problem.code_of({"completion": "def double(x): ..."}) == "def double(x): ..."
+    assert problem.build_code({"completion": "def double(x): ..."}) == "def double(x): ..."
 
 
 def test_function_may_have_the_name_of_a_builtin() -> None:

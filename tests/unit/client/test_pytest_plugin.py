@@ -3,7 +3,7 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from assayd_client.pytest_plugin import failure_of, submission_of
+from assayd_client.pytest_plugin import build_submission, describe_failure
 
 
 def test_submission_has_the_module_and_the_named_files(tmp_path: Path) -> None:
@@ -11,7 +11,7 @@ def test_submission_has_the_module_and_the_named_files(tmp_path: Path) -> None:
     module.parent.mkdir()
     module.write_text("module")
     (tmp_path / "generated.py").write_text("code")
-    made = submission_of(module, "TestX::test_y[1]", tmp_path, ("generated.py",), "testing", 5)
+    made = build_submission(module, "TestX::test_y[1]", tmp_path, ("generated.py",), "testing", 5)
     payload = made["payload"]
     assert payload["argv"][-1] == "test_x.py::TestX::test_y[1]"
     assert {name: base64.b64decode(file["base64"]) for name, file in payload["files"].items()} == {
@@ -29,9 +29,9 @@ def test_failure_shows_the_reason_and_what_pytest_printed() -> None:
         "execution": {"stdout": "E  assert 3 == 1\n", "stderr": ""},
         "error": None,
     }
-    assert failure_of(attempt) == "attempt 01A: The script ended with exit code 1.\nE  assert 3 == 1"
+    assert describe_failure(attempt) == "attempt 01A: The script ended with exit code 1.\nE  assert 3 == 1"
 
 
 def test_failure_of_ours_shows_its_message() -> None:
     attempt = {"id": "01A", "report": None, "execution": None, "error": {"message": "The run was lost."}}
-    assert failure_of(attempt) == "attempt 01A: The run was lost.\n"
+    assert describe_failure(attempt) == "attempt 01A: The run was lost.\n"

@@ -5,7 +5,7 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd_client import ServerChoice
-from assayd_client.secure import authorization, read_token, tls_context
+from assayd_client.secure import build_authorization, get_tls_context, read_token
 
 
 @pytest.fixture
@@ -21,9 +21,9 @@ def server(file: Path, ca_file: Path | None = None) -> ServerChoice:
 
 
 def test_token_is_read_anew_for_each_request(file: Path) -> None:
-    assert authorization(server(file)) == "Bearer assay_abc"
+    assert build_authorization(server(file)) == "Bearer assay_abc"
     file.write_text("assay_new")
-    assert authorization(server(file)) == "Bearer assay_new"
+    assert build_authorization(server(file)) == "Bearer assay_new"
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
@@ -59,6 +59,6 @@ def test_missing_file_folder_and_pipe_are_refused_at_once(file: Path) -> None:
 
 def test_file_without_certificates_is_refused(file: Path) -> None:
     with pytest.raises(RequestError, match="it holds no certificates"):
-        tls_context(server(file, file))
+        get_tls_context(server(file, file))
     with pytest.raises(RequestError, match="No such file"):
-        tls_context(server(file, file.with_name("none")))
+        get_tls_context(server(file, file.with_name("none")))

@@ -104,10 +104,10 @@ def test_certificate_of_another_name_is_not_believed(gateway: TlsGateway, token_
 
 
 def test_nothing_older_than_tls_1_2_is_spoken(gateway: TlsGateway, options: AddressOptions) -> None:
-    from assayd_client.secure import tls_context
+    from assayd_client.secure import get_tls_context
 
     with PlainClient(options) as plain:
-        assert tls_context(plain.address).minimum_version is ssl.TLSVersion.TLSv1_2
+        assert get_tls_context(plain.address).minimum_version is ssl.TLSVersion.TLSv1_2
 
 
 def test_gateway_that_is_not_there_is_told(token_file: Path) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from assayd_client import shapes
-from assayd_client.shapes import OTHERS, Tally, compared
+from assayd_client.shapes import OTHERS, ResultTally, compare_tallies
 
 
-def tally(*results: tuple[str, dict[str, object] | None]) -> Tally:
-    counted = Tally()
+def tally(*results: tuple[str, dict[str, object] | None]) -> ResultTally:
+    counted = ResultTally()
     for path, result in results:
         counted.add(path, result, None if result is not None else "ValueError: no (line 2)")
     return counted
@@ -28,7 +28,7 @@ def test_paths_are_counted_by_shape_with_reasons_and_examples() -> None:
 
 
 def test_path_that_cannot_be_submitted_is_counted_and_no_example() -> None:
-    counted = Tally()
+    counted = ResultTally()
     counted.add("/d/closed", None, "folder.unreadable: no", submitted=False)
 
     (shape,) = counted.document()["shapes"]
@@ -49,14 +49,16 @@ def test_new_shape_without_fields_is_drift() -> None:
         ("/d/2024/a.csv", {"year": 1, "client": "A"}), ("/d/new/2024.json", {}), ("/d/v1/x.csv", None)
     )
 
-    change = compared(APPROVED, now)
+    change = compare_tallies(APPROVED, now)
 
     assert change["drift"] == 0.6667
     assert {one["shape"] for one in change["lost_shapes"]} == {"/a/a/9999.json", "/a/a9/a.csv"}
 
 
 def test_path_that_was_approved_without_fields_is_no_drift() -> None:
-    change = compared(APPROVED, tally(("/d/2024/a.csv", {"year": 1, "client": "A"}), ("/d/other.txt", {})))
+    change = compare_tallies(
+        APPROVED, tally(("/d/2024/a.csv", {"year": 1, "client": "A"}), ("/d/other.txt", {}))
+    )
 
     assert (change["drift"], change["lost_shapes"], change["new_shapes"]) == (0.0, [], [])
 
@@ -64,7 +66,7 @@ def test_path_that_was_approved_without_fields_is_no_drift() -> None:
 def test_field_that_became_empty_is_drift() -> None:
     now = tally(("/d/2024/a.csv", {"year": 1, "client": ""}), ("/d/2024/b.csv", {"year": 0, "client": "B"}))
 
-    change = compared(APPROVED, now)
+    change = compare_tallies(APPROVED, now)
 
     assert change["emptied_fields"] == [{"field": "client", "before": 1.0, "now": 0.5}]
     assert change["drift"] == 0.5

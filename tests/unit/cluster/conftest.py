@@ -70,7 +70,7 @@ class Gateway:
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[DatabaseAccess]:
     async with open_access(tmp_path) as access:
-        await access.make(tables.ALL)
+        await access.create_tables(tables.ALL)
         yield access
 
 

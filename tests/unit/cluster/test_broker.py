@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd_cluster.broker import make_celery
+from assayd_cluster.broker import create_celery
 
 TLS = Path(__file__).parents[2] / "support" / "tls"
 
@@ -52,7 +52,7 @@ def test_broker_is_spoken_to_when_its_certificate_has_the_name(
 ) -> None:
     with broker(address) as (port, said):
         url = f"amqps://node:secret@{address}:{port}/assayd"
-        app = make_celery(url, queue="assayd.attempts", ca_file=TLS / "gateway-ca.pem")
+        app = create_celery(url, queue="assayd.attempts", ca_file=TLS / "gateway-ca.pem")
         with pytest.raises(problem), app.connection_for_read(connect_timeout=5) as connection:
             connection._establish_connection()
     assert said == [first]

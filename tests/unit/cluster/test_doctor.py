@@ -6,17 +6,17 @@ from assayd.documents.cluster import NodeState
 from assayd.metrics import Metrics
 from assayd.model.health import HealthStatus
 from assayd.store.access import DatabaseAccess
-from assayd_cluster.gateway.broker_accounts import QueueReaders
+from assayd_cluster.gateway.broker_accounts import QueueReaderAccounts
 from assayd_cluster.gateway.metrics import ClusterMetrics
 from assayd_cluster.gateway.queue_watch import LOOKS, RECENT_S, SLOTS, QueueMonitor
 from assayd_cluster.gateway.readiness import (
     MOST_PASSED_ON,
     account_health_row,
     broker_health_row,
-    message_row,
+    message_health_row,
     node_health_rows,
 )
-from assayd_cluster.nodes import DatabaseNodes, Node, Outbox
+from assayd_cluster.nodes import DatabaseNodes, Node, OutboxState
 
 
 def node(state: NodeState, why: str = "") -> Node:
@@ -36,13 +36,13 @@ def node(state: NodeState, why: str = "") -> Node:
 @pytest.mark.parametrize(
     ("problem", "outbox", "status"),
     [
-        ("", Outbox(published=3), HealthStatus.OK),
-        ("", Outbox(unpublished=3, oldest_s=1), HealthStatus.OK),
-        ("", Outbox(unpublished=3, oldest_s=60), HealthStatus.WARN),
-        ("the broker doesn't accept messages", Outbox(unpublished=3, oldest_s=1), HealthStatus.FAIL),
+        ("", OutboxState(published=3), HealthStatus.OK),
+        ("", OutboxState(unpublished=3, oldest_s=1), HealthStatus.OK),
+        ("", OutboxState(unpublished=3, oldest_s=60), HealthStatus.WARN),
+        ("the broker doesn't accept messages", OutboxState(unpublished=3, oldest_s=1), HealthStatus.FAIL),
     ],
 )
-def test_how_the_way_to_the_broker_is(problem: str, outbox: Outbox, status: HealthStatus) -> None:
+def test_how_the_way_to_the_broker_is(problem: str, outbox: OutboxState, status: HealthStatus) -> None:
     row = broker_health_row(problem, outbox)
     assert (row.status, bool(row.remedy)) == (status, status is not HealthStatus.OK)
 
@@ -51,12 +51,12 @@ def test_how_the_way_to_the_broker_is(problem: str, outbox: Outbox, status: Heal
     ("readers", "status", "said"),
     [
         (None, HealthStatus.WARN, "share one account"),
-        (QueueReaders(tokens={"A"}), HealthStatus.OK, "1 nodes' accounts"),
-        (QueueReaders(tokens={"A", "B"}), HealthStatus.FAIL, "outlive their tokens"),
-        (QueueReaders(tokens={"A"}, others=["node"]), HealthStatus.WARN, "'node' can read the queue"),
+        (QueueReaderAccounts(tokens={"A"}), HealthStatus.OK, "1 nodes' accounts"),
+        (QueueReaderAccounts(tokens={"A", "B"}), HealthStatus.FAIL, "outlive their tokens"),
+        (QueueReaderAccounts(tokens={"A"}, others=["node"]), HealthStatus.WARN, "'node' can read the queue"),
     ],
 )
-def test_who_can_read_the_queue(readers: QueueReaders | None, status: HealthStatus, said: str) -> None:
+def test_who_can_read_the_queue(readers: QueueReaderAccounts | None, status: HealthStatus, said: str) -> None:
     row = account_health_row(readers, {"A"})
     assert row.status is status
     assert said in row.detail
@@ -68,23 +68,23 @@ def test_messages_that_someone_takes_are_shown() -> None:
     queue = QueueMonitor(lambda: now[0])
     for _ in range(LOOKS - 1):
         queue.note(waiting=0, unclaimed=20)
-    assert message_row(queue).status is HealthStatus.OK  # they may be on their way
+    assert message_health_row(queue).status is HealthStatus.OK  # they may be on their way
     queue.note(waiting=0, unclaimed=20)
     assert queue.taken == 20
-    assert message_row(queue).status is HealthStatus.FAIL
+    assert message_health_row(queue).status is HealthStatus.FAIL
     assert queue.is_empty
     queue.note(waiting=20, unclaimed=20)  # they wait: nodes are busy
     assert not queue.is_empty
-    assert message_row(queue).status is HealthStatus.OK
+    assert message_health_row(queue).status is HealthStatus.OK
 
 
 def test_attempts_that_were_published_again_are_shown_for_ten_minutes() -> None:
     now = [0.0]
     queue = QueueMonitor(lambda: now[0])
     queue.count_republished()
-    assert message_row(queue).status is HealthStatus.WARN
+    assert message_health_row(queue).status is HealthStatus.WARN
     now[0] = RECENT_S + 1
-    assert message_row(queue).status is HealthStatus.OK
+    assert message_health_row(queue).status is HealthStatus.OK
 
 
 def test_counts_of_attempts_published_again_take_no_more_room_however_many_there_are() -> None:
@@ -95,16 +95,16 @@ def test_counts_of_attempts_published_again_take_no_more_room_however_many_there
         for _ in range(10):
             queue.count_republished()
     assert len(queue._again._counts) == SLOTS
-    assert queue.published_again == 10 * SLOTS
+    assert queue.republished_attempts == 10 * SLOTS
 
 
 def test_node_that_claims_again_and_again_although_it_is_drained_is_shown() -> None:
     queue = QueueMonitor(lambda: 0.0)
     for _ in range(MOST_PASSED_ON):
         queue.count_passed_on()
-    assert message_row(queue).status is HealthStatus.OK  # messages that it had when it was drained
+    assert message_health_row(queue).status is HealthStatus.OK  # messages that it had when it was drained
     queue.count_passed_on()
-    row = message_row(queue)
+    row = message_health_row(queue)
     assert row.status is HealthStatus.WARN
     assert "nodes that take no work claimed" in row.detail
 
@@ -113,12 +113,12 @@ def test_runs_that_were_taken_back_from_nodes_are_shown_for_ten_minutes() -> Non
     now = [0.0]
     queue = QueueMonitor(lambda: now[0])
     queue.count_taken_back()
-    row = message_row(queue)
+    row = message_health_row(queue)
     assert row.status is HealthStatus.WARN
     assert row.detail.startswith("1 runs taken back")
     assert "run.taken_back" in row.remedy
     now[0] = RECENT_S + 1
-    assert message_row(queue).status is HealthStatus.OK
+    assert message_health_row(queue).status is HealthStatus.OK
 
 
 def test_every_node_has_a_row_with_its_reason() -> None:
@@ -156,8 +156,10 @@ def test_cluster_without_a_node_fails() -> None:
 def test_gauges_show_what_is_there_and_forget_what_is_gone() -> None:
     metrics = Metrics()
     cluster = ClusterMetrics(metrics.registry)
-    cluster.show([node("ready"), node("lost")], Outbox(unpublished=2, oldest_s=7, published=5, gateways=2))
-    shown = metrics.render().decode()
+    cluster.update_gauges(
+        [node("ready"), node("lost")], OutboxState(unpublished=2, oldest_s=7, published=5, gateways=2)
+    )
+    shown = metrics.render_metrics().decode()
     for line in (
         'assayd_cluster_nodes{state="ready"} 1.0',
         'assayd_cluster_nodes{state="draining"} 0.0',
@@ -166,9 +168,9 @@ def test_gauges_show_what_is_there_and_forget_what_is_gone() -> None:
         'assayd_cluster_node_capacity{node="lost"} 4.0',
     ):
         assert line in shown
-    cluster.show([node("ready")], Outbox())
-    assert 'node="lost"' not in metrics.render().decode()
+    cluster.update_gauges([node("ready")], OutboxState())
+    assert 'node="lost"' not in metrics.render_metrics().decode()
 
 
 async def test_empty_outbox_has_nothing_that_waits(database: DatabaseAccess) -> None:
-    assert await DatabaseNodes(database).outbox() == Outbox()
+    assert await DatabaseNodes(database).read_outbox_state() == OutboxState()

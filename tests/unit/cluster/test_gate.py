@@ -12,8 +12,8 @@ from starlette.routing import Route
 from assayd.errors import RequestError
 from assayd_cluster import gate as gate_module
 from assayd_cluster import tables
-from assayd_cluster.gate import rate_limit_address, require_node, take_token
-from assayd_cluster.gateway.broker_accounts import account_name
+from assayd_cluster.gate import pop_token, rate_limit_key, require_node
+from assayd_cluster.gateway.broker_accounts import build_account_name
 from assayd_cluster.tokens import FIRST_TENANT, Scope, generate_secret
 
 GOOD = {"kind": "extractor", "payload": {"code": "x = 1"}}
@@ -145,12 +145,12 @@ class Accounts:
 
     async def create(self, node: str, token_id: str) -> str:
         self._require()
-        self.names.add(account_name(node, token_id))
-        return f"amqps://{account_name(node, token_id)}:x@broker/assayd"
+        self.names.add(build_account_name(node, token_id))
+        return f"amqps://{build_account_name(node, token_id)}:x@broker/assayd"
 
     async def remove(self, node: str, token_id: str) -> None:
         self._require()
-        self.names.discard(account_name(node, token_id))
+        self.names.discard(build_account_name(node, token_id))
 
     def _require(self) -> None:
         if self.away:
@@ -391,12 +391,12 @@ async def test_one_tenant_cannot_hold_all_requests(gateway) -> None:
     ],
 )
 def test_under_what_an_address_is_counted(address: str, counted: str) -> None:
-    assert rate_limit_address(address) == counted
+    assert rate_limit_key(address) == counted
 
 
 def test_token_is_taken_out_whatever_the_case() -> None:
     scope: dict[str, Any] = {"headers": [(b"AuthoriZation", b"bEaReR abc"), (b"host", b"h")]}
-    assert take_token(scope) == "abc"
+    assert pop_token(scope) == "abc"
     assert scope["headers"] == [(b"host", b"h")]
 
 

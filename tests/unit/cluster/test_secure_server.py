@@ -178,15 +178,15 @@ def test_certificate_is_taken_anew_when_its_files_change(tmp_path: Path) -> None
     first = files._seen
     key.write_text("nothing")
     now[0] += 10
-    files.refresh()
+    files.reload_if_changed()
     assert files._seen == first  # what cannot be used changes nothing
     shutil.copy(TLS / "host.key", key)
     now[0] += 10
-    files.refresh()
+    files.reload_if_changed()
     assert files._seen == first  # nor does a pair that does not fit
     shutil.copy(TLS / "host.pem", certificate)
     now[0] += 10
-    files.refresh()
+    files.reload_if_changed()
     assert files._seen != first
 
 

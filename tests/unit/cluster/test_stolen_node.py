@@ -18,10 +18,10 @@ import pytest
 
 from assayd import __version__
 from assayd.byte_budget import ByteBudget
-from assayd.documents import read_json
+from assayd.documents import parse_json
 from assayd.errors import RequestError
 from assayd_cluster.documents import MOST_EVENTS
-from assayd_cluster.gateway.dispatches import Message
+from assayd_cluster.gateway.dispatches import BrokerMessage
 from assayd_cluster.gateway.program import configure_gateway
 from assayd_cluster.gateway.routes import _reserve_bytes
 from assayd_cluster.settings import ClusterSettings, GatewaySettings
@@ -55,12 +55,12 @@ class Attacked:
         scope["state"] = {"caller": None}
         await self.app(scope, receive, send)
 
-    async def message(self) -> Message:
+    async def message(self) -> BrokerMessage:
         """Accept an attempt; return the message that the broker would deliver."""
         await self.gateway.submit()
         return await self.gateway.messages.next()
 
-    async def claim(self, node: str, message: Message, **changes: str) -> httpx.Response:
+    async def claim(self, node: str, message: BrokerMessage, **changes: str) -> httpx.Response:
         body = {"attempt": message.attempt, "ticket": message.ticket, **changes}
         return await self.ask(node, "POST", f"/v1/nodes/{node}/runs", body)
 
@@ -307,7 +307,7 @@ async def test_words_of_an_error_and_names_of_rules_are_cut(target: Attacked) ->
     path = f"/v1/nodes/mine/runs/{message.attempt}/1/verdict"
     error = {"code": "x.y", "message": "m\0" * 5000}
     said = verdict_of(message.attempt, claimed, verdict="error", error=error, rules=["r" * 5000])
-    report = read_json(base64.b64decode(said["files"][0]["base64"]))  # type: ignore[index]
+    report = parse_json(base64.b64decode(said["files"][0]["base64"]))  # type: ignore[index]
     said = with_file(said, "validation_", json.dumps({**report, "status": "ERROR"}).encode())  # type: ignore[dict-item]
     assert (await target.ask("mine", "PUT", path, said)).json() == {"counted": True}
     found = await target.gateway.jobs.get(message.attempt)
@@ -320,7 +320,7 @@ async def test_bad_case_is_refused_before_a_bundle_is_written(target: Attacked) 
     message = await target.message()
     claimed = (await target.claim("mine", message)).json()
     said = verdict_of(message.attempt, claimed)
-    report = read_json(base64.b64decode(said["files"][0]["base64"]))  # type: ignore[index]
+    report = parse_json(base64.b64decode(said["files"][0]["base64"]))  # type: ignore[index]
     path = f"/v1/nodes/mine/runs/{message.attempt}/1/verdict"
     for cases in ([1], [{"name": 1}], [{str(key): 1 for key in range(1000)}]):
         bad = json.dumps({**report, "runtime_results": {"cases": cases}}).encode()  # type: ignore[dict-item]
@@ -337,7 +337,7 @@ async def test_events_that_are_repeated_are_shown_once(target: Attacked) -> None
         events = {"events": [unit_event(seq) for seq in (2, 3, 3)]}
         assert (await target.ask("mine", "POST", path, events)).status_code == 204
     hub = target.gateway.cluster.basics.hub
-    assert [each.seq for each in hub.durable(message.attempt) if each.kind == "unit"] == [2, 3]
+    assert [each.seq for each in hub.durable_events(message.attempt) if each.kind == "unit"] == [2, 3]
 
 
 async def test_events_of_a_run_are_bounded(target: Attacked) -> None:

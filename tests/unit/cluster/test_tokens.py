@@ -7,7 +7,14 @@ from sqlalchemy import select
 from assayd.errors import RequestError
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.tables import tokens as table
-from assayd_cluster.tokens import FIRST_TENANT, DatabaseTokens, Scope, TokenTerms, digest, generate_secret
+from assayd_cluster.tokens import (
+    FIRST_TENANT,
+    DatabaseTokens,
+    Scope,
+    TokenTerms,
+    compute_token_digest,
+    generate_secret,
+)
 
 
 def terms(tenant: str = "one", *scopes: Scope, node: str | None = None) -> TokenTerms:
@@ -23,8 +30,8 @@ async def test_only_the_digest_of_a_token_is_kept(tokens: DatabaseTokens, databa
     record, secret = await tokens.create(terms())
     rows = await database.read(lambda connection: connection.execute(select(table)).all())
     assert [secret in str(row) for row in rows] == [False]
-    assert await tokens.find(digest(secret)) == record
-    assert await tokens.find(digest(secret + "x")) is None
+    assert await tokens.find(compute_token_digest(secret)) == record
+    assert await tokens.find(compute_token_digest(secret + "x")) is None
 
 
 async def test_tenants_have_numbers_that_no_user_has(tokens: DatabaseTokens) -> None:
@@ -47,7 +54,7 @@ async def test_revoked_token_stays_listed_and_is_revoked_once(tokens: DatabaseTo
     clock.seconds += 5
     assert revoked is not None
     assert revoked.revoked_at is not None
-    assert await tokens.revoke(record.id) == revoked == await tokens.find(digest(secret))
+    assert await tokens.revoke(record.id) == revoked == await tokens.find(compute_token_digest(secret))
     assert await tokens.list() == [revoked]
     assert await tokens.revoke("nothing") is None
 
@@ -55,7 +62,7 @@ async def test_revoked_token_stays_listed_and_is_revoked_once(tokens: DatabaseTo
 async def test_use_is_noted(tokens: DatabaseTokens, clock) -> None:
     record, _ = await tokens.create(terms())
     clock.seconds += 60
-    await tokens.note_use([record.id])
+    await tokens.record_use([record.id])
     assert (await tokens.list())[0].last_used_at == clock.now()
 
 

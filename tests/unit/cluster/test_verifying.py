@@ -130,7 +130,7 @@ async def test_use_is_written_about_once_a_minute(
         noted.append(ids)
         raise StoreError("store.busy", "not now")  # nothing depends on it
 
-    tokens.note_use = note  # type: ignore[method-assign]
+    tokens.record_use = note  # type: ignore[method-assign]
     for seconds in (0, 1, 3, 61, 62):
         clock.seconds = 1000 + seconds
         await verifier.verify(secret, "a")

@@ -8,8 +8,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from assayd_compat.app import build, set_executor
-from assayd_compat.bodies import Room
+from assayd_compat.app import build_service, set_executor
+from assayd_compat.bodies import RequestByteBudget
 from support.fakes.scripted_executor import ScriptedExecutor
 
 
@@ -20,7 +20,7 @@ def executor() -> ScriptedExecutor:
 
 @pytest_asyncio.fixture
 async def http(executor: ScriptedExecutor) -> AsyncIterator[httpx.AsyncClient]:
-    app = build("/nowhere.sock")
-    set_executor(app, executor, Room())  # type: ignore[arg-type]  # it has what the service uses
+    app = build_service("/nowhere.sock")
+    set_executor(app, executor, RequestByteBudget())  # type: ignore[arg-type]  # it has what the service uses
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://compat") as client:
         yield client

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from starlette.requests import ClientDisconnect, Request
 
-from assayd_compat.bodies import BadRequest, Room, get_token, parsed, run_while_connected
+from assayd_compat.bodies import BadRequest, RequestByteBudget, get_token, parse_body, run_while_connected
 from assayd_compat.judge0 import BatchRequest
 from assayd_compat.piston import ExecuteRequest
 
@@ -62,19 +62,19 @@ async def test_work_is_cancelled_when_the_client_hangs_up() -> None:
 
 
 def test_caller_never_holds_more_than_is_free_for_others() -> None:
-    room = Room(100)
-    room.take(40, "first")
+    room = RequestByteBudget(100)
+    room.reserve(40, "first")
 
     with pytest.raises(BadRequest, match="holds too many requests"):
-        room.take(30, "first")
-    room.take(30, "second")
-    room.give_back(40, "first")
+        room.reserve(30, "first")
+    room.reserve(30, "second")
+    room.release(40, "first")
     assert room.free == 70
 
 
 async def test_text_of_too_many_values_is_refused_before_it_is_parsed() -> None:
     with pytest.raises(BadRequest, match="too many") as caught:
-        await parsed(b'{"submissions":[' + b"[]," * 300_000 + b"[]]}", BatchRequest)
+        await parse_body(b'{"submissions":[' + b"[]," * 300_000 + b"[]]}", BatchRequest)
     assert caught.value.status == 413
 
 
@@ -82,4 +82,4 @@ async def test_text_of_too_many_values_is_refused_before_it_is_parsed() -> None:
 async def test_memory_limit_that_is_not_a_number_is_refused(limit: str) -> None:
     body = f'{{"language":"python","version":"3","files":[{{"content":"1"}}],"run_memory_limit":{limit}}}'
     with pytest.raises(BadRequest):
-        await parsed(body.encode(), ExecuteRequest)
+        await parse_body(body.encode(), ExecuteRequest)

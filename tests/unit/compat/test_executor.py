@@ -9,7 +9,7 @@ import pytest
 from assayd_client import AsyncClient
 from assayd_client.errors import NotFound
 from assayd_client.requests import ClientRequest
-from assayd_compat.executor import Executor
+from assayd_compat.executor import ProgramExecutor
 from assayd_compat.languages import BY_NAME
 from assayd_compat.program import Program
 
@@ -43,7 +43,7 @@ class SlowDaemon:
 
 async def cancelled(daemon: SlowDaemon) -> list[str]:
     """Cancel a running program; return the daemon's requests."""
-    executor = Executor(cast("AsyncClient", daemon), at_once=1, policies={})
+    executor = ProgramExecutor(cast("AsyncClient", daemon), at_once=1, policies={})
     running = asyncio.create_task(executor.run(PROGRAM))
     await daemon.submitted.wait()
     running.cancel()
@@ -66,7 +66,7 @@ async def test_attempt_that_the_daemon_does_not_know_yet_is_cancelled_later() ->
 
 async def test_place_of_a_cancelled_program_is_free() -> None:
     daemon = SlowDaemon()
-    executor = Executor(cast("AsyncClient", daemon), at_once=1, policies={})
+    executor = ProgramExecutor(cast("AsyncClient", daemon), at_once=1, policies={})
     for _ in range(2):
         daemon.submitted.clear()
         running = asyncio.create_task(executor.run(PROGRAM))

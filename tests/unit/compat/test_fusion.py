@@ -8,7 +8,7 @@ import pytest
 
 from assayd_client.errors import ClientError, NotReady
 from assayd_compat import cells
-from assayd_compat.program import End, Result
+from assayd_compat.program import ProgramEndReason, ProgramResult
 from support.fakes.scripted_executor import ScriptedExecutor, ran
 
 JSON = {"content-type": "application/json"}
@@ -42,15 +42,15 @@ async def test_program_that_exits_with_0_is_a_success(http: httpx.AsyncClient) -
     [
         ({"exit_code": 3}, "Finished", 3),
         ({"exit_code": None, "signal": "SIGABRT"}, "Finished", -6),
-        ({"end": End.TIMEOUT, "exit_code": None}, "TimeLimitExceeded", None),
-        ({"end": End.OUT_OF_MEMORY, "exit_code": None}, "Finished", -9),
-        ({"end": End.OUTPUT_LIMIT, "exit_code": 0}, "Finished", -9),
+        ({"end": ProgramEndReason.TIMEOUT, "exit_code": None}, "TimeLimitExceeded", None),
+        ({"end": ProgramEndReason.OUT_OF_MEMORY, "exit_code": None}, "Finished", -9),
+        ({"end": ProgramEndReason.OUTPUT_LIMIT, "exit_code": 0}, "Finished", -9),
     ],
 )
 async def test_program_that_fails_has_its_return_code(
     http: httpx.AsyncClient, executor: ScriptedExecutor, changed: dict[str, object], status: str, code: int
 ) -> None:
-    executor.answer = lambda _: Result(compiled=None, run=ran(**changed))
+    executor.answer = lambda _: ProgramResult(compiled=None, run=ran(**changed))
     found = await run(http)
     assert found["status"] == "Failed"
     assert (found["run_result"]["status"], found["run_result"]["return_code"]) == (status, code)
@@ -59,7 +59,7 @@ async def test_program_that_fails_has_its_return_code(
 async def test_program_that_does_not_compile_has_no_run(
     http: httpx.AsyncClient, executor: ScriptedExecutor
 ) -> None:
-    executor.answer = lambda _: Result(compiled=ran(exit_code=1, stderr="error: x"), run=None)
+    executor.answer = lambda _: ProgramResult(compiled=ran(exit_code=1, stderr="error: x"), run=None)
     found = await run(http, language="cpp")
     assert (found["status"], found["run_result"]) == ("Failed", None)
     assert found["compile_result"]["stderr"] == "error: x"
@@ -74,7 +74,7 @@ async def test_request_reaches_the_program(http: httpx.AsyncClient, executor: Sc
 
 
 async def test_files_come_back_in_base64(http: httpx.AsyncClient, executor: ScriptedExecutor) -> None:
-    executor.answer = lambda _: Result(compiled=None, run=ran(), files={"a.txt": b"secret"})
+    executor.answer = lambda _: ProgramResult(compiled=None, run=ran(), files={"a.txt": b"secret"})
     assert (await run(http, fetch_files=["a.txt"]))["files"] == {"a.txt": "c2VjcmV0"}
 
 
@@ -87,7 +87,7 @@ async def test_unknown_language_is_a_sandbox_error_that_names_the_known_ones(htt
 async def test_daemon_that_can_not_run_it_is_a_sandbox_error(
     http: httpx.AsyncClient, executor: ScriptedExecutor
 ) -> None:
-    def refuse(_: object) -> Result:
+    def refuse(_: object) -> ProgramResult:
         raise NotReady("not_ready", "the engine is down", status=503, retryable=True)
 
     executor.answer = refuse
@@ -95,7 +95,9 @@ async def test_daemon_that_can_not_run_it_is_a_sandbox_error(
 
 
 async def test_lost_run_is_a_sandbox_error(http: httpx.AsyncClient, executor: ScriptedExecutor) -> None:
-    executor.answer = lambda _: Result(compiled=None, run=ran(end=End.OURS, message="The run was lost."))
+    executor.answer = lambda _: ProgramResult(
+        compiled=None, run=ran(end=ProgramEndReason.OURS, message="The run was lost.")
+    )
     found = await run(http)
     assert (found["status"], found["message"]) == ("SandboxError", "The run was lost.")
 
@@ -122,7 +124,7 @@ async def test_body_over_the_cap_is_refused(http: httpx.AsyncClient, executor: S
 async def test_cells_have_an_answer_each(http: httpx.AsyncClient, executor: ScriptedExecutor) -> None:
     each = {"stdout": "1\n", "stderr": "", "display": [], "error": []}
     files = {cells.OUTPUT: json.dumps([each]).encode()}
-    executor.answer = lambda _: Result(compiled=None, run=ran(), files=files)
+    executor.answer = lambda _: ProgramResult(compiled=None, run=ran(), files=files)
     answer = (await http.post("/run_jupyter", json={"cells": ["print(1)"]})).json()
     assert (answer["status"], answer["cells"], answer["files"]) == ("Success", [each], {})
     assert json.loads(executor.programs[0].files[cells.INPUT]) == {"cells": ["print(1)"], "timeout_s": 0}
@@ -133,7 +135,7 @@ async def test_cells_whose_answers_are_forged_or_missing_are_a_failure(
     http: httpx.AsyncClient, executor: ScriptedExecutor, written: bytes | None
 ) -> None:
     files = {} if written is None else {cells.OUTPUT: written}
-    executor.answer = lambda _: Result(compiled=None, run=ran(), files=files)
+    executor.answer = lambda _: ProgramResult(compiled=None, run=ran(), files=files)
     answer = (await http.post("/run_jupyter", json={"cells": ["print(1)"]})).json()
     assert (answer["status"], answer["cells"]) == ("Failed", [])
 

@@ -10,8 +10,8 @@ import pytest
 
 from assayd_client.errors import NotReady
 from assayd_compat import judge0
-from assayd_compat.bodies import BadRequest, Room
-from assayd_compat.program import End, Result
+from assayd_compat.bodies import BadRequest, RequestByteBudget
+from assayd_compat.program import ProgramEndReason, ProgramResult
 from support.fakes.scripted_executor import ScriptedExecutor, ran
 
 PROGRAM = {"language_id": 71, "source_code": "print('hi')"}
@@ -41,23 +41,23 @@ async def test_waiting_answers_with_the_default_fields(http: httpx.AsyncClient) 
 @pytest.mark.parametrize(
     ("result", "status"),
     [
-        (Result(compiled=None, run=ran(stdout="ho")), 4),
-        (Result(compiled=None, run=ran(stdout="  hi")), 4),
-        (Result(compiled=None, run=ran(stdout="hi  \n\n")), 3),
-        (Result(compiled=None, run=ran(end=End.TIMEOUT, exit_code=None)), 5),
-        (Result(compiled=ran(exit_code=1, stderr="error: x"), run=None), 6),
-        (Result(compiled=None, run=ran(exit_code=None, signal="SIGSEGV")), 7),
-        (Result(compiled=None, run=ran(exit_code=None, signal="SIGXFSZ")), 8),
-        (Result(compiled=None, run=ran(exit_code=None, signal="SIGFPE")), 9),
-        (Result(compiled=None, run=ran(exit_code=None, signal="SIGABRT")), 10),
-        (Result(compiled=None, run=ran(exit_code=1)), 11),
-        (Result(compiled=None, run=ran(exit_code=None, signal="SIGKILL")), 12),
-        (Result(compiled=None, run=ran(end=End.OUT_OF_MEMORY, exit_code=None)), 12),
-        (Result(compiled=None, run=ran(end=End.OURS, exit_code=None)), 13),
+        (ProgramResult(compiled=None, run=ran(stdout="ho")), 4),
+        (ProgramResult(compiled=None, run=ran(stdout="  hi")), 4),
+        (ProgramResult(compiled=None, run=ran(stdout="hi  \n\n")), 3),
+        (ProgramResult(compiled=None, run=ran(end=ProgramEndReason.TIMEOUT, exit_code=None)), 5),
+        (ProgramResult(compiled=ran(exit_code=1, stderr="error: x"), run=None), 6),
+        (ProgramResult(compiled=None, run=ran(exit_code=None, signal="SIGSEGV")), 7),
+        (ProgramResult(compiled=None, run=ran(exit_code=None, signal="SIGXFSZ")), 8),
+        (ProgramResult(compiled=None, run=ran(exit_code=None, signal="SIGFPE")), 9),
+        (ProgramResult(compiled=None, run=ran(exit_code=None, signal="SIGABRT")), 10),
+        (ProgramResult(compiled=None, run=ran(exit_code=1)), 11),
+        (ProgramResult(compiled=None, run=ran(exit_code=None, signal="SIGKILL")), 12),
+        (ProgramResult(compiled=None, run=ran(end=ProgramEndReason.OUT_OF_MEMORY, exit_code=None)), 12),
+        (ProgramResult(compiled=None, run=ran(end=ProgramEndReason.OURS, exit_code=None)), 13),
     ],
 )
 async def test_end_decides_the_status(
-    http: httpx.AsyncClient, executor: ScriptedExecutor, result: Result, status: int
+    http: httpx.AsyncClient, executor: ScriptedExecutor, result: ProgramResult, status: int
 ) -> None:
     executor.answer = lambda _: result
     found = await judged(http, expected_output="hi")
@@ -65,7 +65,7 @@ async def test_end_decides_the_status(
 
 
 async def test_compiler_output_stands_alone(http: httpx.AsyncClient, executor: ScriptedExecutor) -> None:
-    executor.answer = lambda _: Result(compiled=ran(exit_code=1, stderr="error: x"), run=None)
+    executor.answer = lambda _: ProgramResult(compiled=ran(exit_code=1, stderr="error: x"), run=None)
     found = await judged(http, language_id=54)
     assert (found["compile_output"], found["stdout"], found["stderr"]) == ("error: x", None, None)
 
@@ -169,7 +169,7 @@ async def test_unknown_token_is_a_404(http: httpx.AsyncClient) -> None:
 async def test_daemon_that_can_not_run_it_is_an_internal_error(
     http: httpx.AsyncClient, executor: ScriptedExecutor
 ) -> None:
-    def refuse(_: object) -> Result:
+    def refuse(_: object) -> ProgramResult:
         raise NotReady("not_ready", "the engine is down", status=503, retryable=True)
 
     executor.answer = refuse
@@ -237,7 +237,7 @@ async def test_oldest_submissions_are_forgotten_when_they_hold_too_much(
 
 
 async def test_submission_is_refused_while_too_much_waits(executor: ScriptedExecutor) -> None:
-    submissions = judge0.Submissions(Room(2500))
+    submissions = judge0.SubmissionStore(RequestByteBudget(2500))
     asked, program = await judge0._parse_request(json.dumps(PROGRAM).encode(), encoded=False)
     executor.place.clear()
     tasks = [submissions.begin(executor, asked, program)[1] for _ in range(2)]  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from assayd_client.errors import Refused
-from assayd_compat.program import End, Result
+from assayd_compat.program import ProgramEndReason, ProgramResult
 from support.fakes.scripted_executor import ScriptedExecutor, ran
 
 PROGRAM = {"language": "python", "version": "3.11.2", "files": [{"content": "print('hi')"}]}
@@ -38,9 +38,9 @@ async def test_program_runs_with_its_output_and_code(http: httpx.AsyncClient) ->
     [
         ({"exit_code": 2}, 2, None, "RE"),
         ({"exit_code": None, "signal": "SIGSEGV"}, None, "SIGSEGV", "SG"),
-        ({"end": End.TIMEOUT, "exit_code": None}, None, "SIGKILL", "TO"),
-        ({"end": End.OUTPUT_LIMIT}, None, "SIGKILL", "OL"),
-        ({"end": End.OURS, "exit_code": None}, None, "SIGKILL", "XX"),
+        ({"end": ProgramEndReason.TIMEOUT, "exit_code": None}, None, "SIGKILL", "TO"),
+        ({"end": ProgramEndReason.OUTPUT_LIMIT}, None, "SIGKILL", "OL"),
+        ({"end": ProgramEndReason.OURS, "exit_code": None}, None, "SIGKILL", "XX"),
     ],
 )
 async def test_program_that_fails_has_a_status(
@@ -51,7 +51,7 @@ async def test_program_that_fails_has_a_status(
     signal: str | None,
     status: str,
 ) -> None:
-    executor.answer = lambda _: Result(compiled=None, run=ran(**changed))
+    executor.answer = lambda _: ProgramResult(compiled=None, run=ran(**changed))
     run = (await http.post("/api/v2/execute", json=PROGRAM)).json()["run"]
     assert (run["code"], run["signal"], run["status"]) == (code, signal, status)
 
@@ -59,7 +59,7 @@ async def test_program_that_fails_has_a_status(
 async def test_program_that_does_not_compile_has_the_compilers_end_as_its_run(
     http: httpx.AsyncClient, executor: ScriptedExecutor
 ) -> None:
-    executor.answer = lambda _: Result(compiled=ran(exit_code=1, stderr="error: x"), run=None)
+    executor.answer = lambda _: ProgramResult(compiled=ran(exit_code=1, stderr="error: x"), run=None)
     body = {**PROGRAM, "language": "c++", "version": "*"}
     found = (await http.post("/api/v2/execute", json=body)).json()
     assert found["compile"] == found["run"]
@@ -121,7 +121,7 @@ async def test_refusal_is_a_400_with_a_message(
 
 
 async def test_what_the_daemon_refuses_is_a_400(http: httpx.AsyncClient, executor: ScriptedExecutor) -> None:
-    def refuse(_: object) -> Result:
+    def refuse(_: object) -> ProgramResult:
         raise Refused("invalid", "payload.files: a path has '..'", status=422)
 
     executor.answer = refuse

@@ -4,13 +4,13 @@ import pytest
 
 from assayd_compat.languages import BY_NAME, LANGUAGES, LOADER
 from assayd_compat.program import (
-    End,
     Program,
-    compilation,
-    ended,
-    execution,
-    interpretation,
+    ProgramEndReason,
+    build_compilation,
+    build_execution,
+    build_interpretation,
     is_invalid_python,
+    read_program_end,
 )
 
 LIMITS = {"timeout_s": 60.0, "unit_timeout_s": 60.0, "memory_mb": 512}
@@ -46,84 +46,87 @@ def finished(ran: dict[str, object] = {}, **changed: object) -> dict[str, object
 
 
 def test_python_without_arguments_is_the_code_of_a_script() -> None:
-    sent = execution(program(stdin="x", files={"a": "1"}), "script", LIMITS)
+    sent = build_execution(program(stdin="x", files={"a": "1"}), "script", LIMITS)
     assert sent["payload"] == {"code": "print(1)", "files": {"a": "1"}, "stdin": "x", "collect": []}
     assert sent["labels"] == {"client": "piston", "language": "python"}
 
 
 def test_python_with_arguments_is_a_file_for_the_interpreter() -> None:
-    payload = execution(program(arguments=("-x",)), "script", LIMITS)["payload"]
+    payload = build_execution(program(arguments=("-x",)), "script", LIMITS)["payload"]
     assert payload["argv"] == ["python3.11", "main.py", "-x"]
     assert payload["files"] == {"main.py": "print(1)"}
 
 
 def test_bash_is_a_file_for_its_interpreter() -> None:
-    sent = execution(program("bash"), "shell", LIMITS)
+    sent = build_execution(program("bash"), "shell", LIMITS)
     assert (sent["policy"], sent["payload"]["argv"]) == ("shell", ["bash", "main.sh"])
 
 
 def test_compiled_language_is_compiled_first_and_its_product_is_run() -> None:
-    compiling = compilation(program("cpp"), "cpp", LIMITS)["payload"]
+    compiling = build_compilation(program("cpp"), "cpp", LIMITS)["payload"]
     assert (compiling["argv"][0], compiling["collect"]) == ("g++", ["main"])
-    running = execution(program("cpp"), "cpp", LIMITS, {"base64": "AA=="})["payload"]
+    running = build_execution(program("cpp"), "cpp", LIMITS, {"base64": "AA=="})["payload"]
     assert (running["argv"], running["files"]) == ([LOADER, "./main"], {"main": {"base64": "AA=="}})
 
 
 def test_limits_are_tightened_and_never_widened() -> None:
-    tight = execution(program(timeout_s=0.5, memory_mb=64), "script", LIMITS)["overrides"]["resources"]
+    tight = build_execution(program(timeout_s=0.5, memory_mb=64), "script", LIMITS)["overrides"]["resources"]
     assert tight == {"timeout_s": 0.5, "unit_timeout_s": 0.5, "memory_mb": 64}
-    wide = execution(program(timeout_s=600, memory_mb=4096), "script", LIMITS)["overrides"]["resources"]
+    wide = build_execution(program(timeout_s=600, memory_mb=4096), "script", LIMITS)["overrides"]["resources"]
     assert wide == {}
 
 
 @pytest.mark.parametrize("unlimited", [0, -1, None])
 def test_limit_of_nothing_is_the_profiles(unlimited: int | None) -> None:
-    sent = execution(program(timeout_s=unlimited, memory_mb=unlimited), "script", LIMITS)
+    sent = build_execution(program(timeout_s=unlimited, memory_mb=unlimited), "script", LIMITS)
     assert sent["overrides"]["resources"] == {}
 
 
 def test_files_outside_the_work_directory_are_not_fetched() -> None:
-    sent = execution(program(collect=("a.txt", "/mnt/b", "../c")), "script", LIMITS)
+    sent = build_execution(program(collect=("a.txt", "/mnt/b", "../c")), "script", LIMITS)
     assert sent["payload"]["collect"] == ["a.txt"]
 
 
 def test_interpretation_hands_over_a_source_whatever_it_holds() -> None:
-    assert interpretation(program(), "script", LIMITS)["payload"]["argv"] == ["python3.11", "main.py"]
+    assert build_interpretation(program(), "script", LIMITS)["payload"]["argv"] == ["python3.11", "main.py"]
 
 
 def test_end_of_an_attempt_has_its_measures_in_seconds_and_bytes() -> None:
-    end = ended(finished())
-    assert (end.end, end.exit_code, end.wall_s, end.cpu_s) == (End.EXITED, 0, 0.05, 0.04)
+    end = read_program_end(finished())
+    assert (end.end, end.exit_code, end.wall_s, end.cpu_s) == (ProgramEndReason.EXITED, 0, 0.05, 0.04)
     assert (end.memory_bytes, end.artifacts, end.message) == (1024, {"files/a.txt": 3}, "")
 
 
 @pytest.mark.parametrize(
     ("cause", "end"),
     [
-        ("exited_nonzero", End.EXITED),
-        ("signalled", End.EXITED),
-        ("timeout", End.TIMEOUT),
-        ("out_of_memory", End.OUT_OF_MEMORY),
-        ("output_limit", End.OUTPUT_LIMIT),
-        ("infrastructure", End.OURS),
+        ("exited_nonzero", ProgramEndReason.EXITED),
+        ("signalled", ProgramEndReason.EXITED),
+        ("timeout", ProgramEndReason.TIMEOUT),
+        ("out_of_memory", ProgramEndReason.OUT_OF_MEMORY),
+        ("output_limit", ProgramEndReason.OUTPUT_LIMIT),
+        ("infrastructure", ProgramEndReason.OURS),
     ],
 )
-def test_cause_decides_the_end(cause: str, end: End) -> None:
-    found = ended(finished({"cause": cause}, verdict="failed"))
+def test_cause_decides_the_end(cause: str, end: ProgramEndReason) -> None:
+    found = read_program_end(finished({"cause": cause}, verdict="failed"))
     assert (found.end, found.message) == (end, "Too slow.")
 
 
 def test_attempt_that_did_not_run_is_our_failure_with_its_message() -> None:
     lost = finished(verdict="error", execution=None, error={"code": "lost", "message": "The run was lost."})
-    assert (ended(lost).end, ended(lost).message) == (End.OURS, "The run was lost.")
+    assert (read_program_end(lost).end, read_program_end(lost).message) == (
+        ProgramEndReason.OURS,
+        "The run was lost.",
+    )
 
 
 def test_cancelled_attempt_is_not_the_programs_failure() -> None:
-    assert ended(finished(verdict="cancelled")).end is End.CANCELLED
+    assert read_program_end(finished(verdict="cancelled")).end is ProgramEndReason.CANCELLED
 
 
 def test_signal_has_its_number() -> None:
-    assert ended(finished({"signal": "SIGSEGV", "exit_code": None})).signal_number == 11
+    assert read_program_end(finished({"signal": "SIGSEGV", "exit_code": None})).signal_number == 11
 
 
 def test_no_two_languages_share_a_name() -> None:
@@ -134,8 +137,8 @@ def test_no_two_languages_share_a_name() -> None:
 
 def test_source_that_a_rule_refuses_did_not_succeed_and_is_not_run_otherwise() -> None:
     attempt = finished(execution=None, verdict="failed", rules=["import.not_allowed"])
-    refused = ended(attempt)
-    assert (refused.end, refused.exit_code, refused.stderr) == (End.EXITED, 1, "Too slow.\n")
+    refused = read_program_end(attempt)
+    assert (refused.end, refused.exit_code, refused.stderr) == (ProgramEndReason.EXITED, 1, "Too slow.\n")
     assert not is_invalid_python(attempt)
 
 
@@ -145,5 +148,5 @@ def test_source_with_a_syntax_error_is_for_the_interpreter() -> None:
 
 def test_webhook_belongs_to_the_run_alone() -> None:
     told = program("cpp", webhook="https://ci.example/hooks")
-    assert "webhook" not in compilation(told, "cpp", LIMITS)
-    assert execution(told, "cpp", LIMITS, {"base64": "AA=="})["webhook"] == "https://ci.example/hooks"
+    assert "webhook" not in build_compilation(told, "cpp", LIMITS)
+    assert build_execution(told, "cpp", LIMITS, {"base64": "AA=="})["webhook"] == "https://ci.example/hooks"

@@ -6,20 +6,26 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import RequestError
-from assayd_compat.serving import Listen, listen, parse_listen_address, parse_policies, shown
+from assayd_compat.serving import (
+    ListenAddress,
+    format_address,
+    open_listener,
+    parse_listen_address,
+    parse_policies,
+)
 
 
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("127.0.0.1:8080", Listen(host="127.0.0.1", port=8080)),
-        ("localhost:0", Listen(host="127.0.0.1", port=0)),
-        (":8080", Listen(host="127.0.0.1", port=8080)),
-        ("[::1]:8080", Listen(host="::1", port=8080)),
-        ("unix:/run/x.sock", Listen(path=Path("/run/x.sock"))),
+        ("127.0.0.1:8080", ListenAddress(host="127.0.0.1", port=8080)),
+        ("localhost:0", ListenAddress(host="127.0.0.1", port=0)),
+        (":8080", ListenAddress(host="127.0.0.1", port=8080)),
+        ("[::1]:8080", ListenAddress(host="::1", port=8080)),
+        ("unix:/run/x.sock", ListenAddress(path=Path("/run/x.sock"))),
     ],
 )
-def test_place_is_read(text: str, place: Listen) -> None:
+def test_place_is_read(text: str, place: ListenAddress) -> None:
     assert parse_listen_address(text) == place
 
 
@@ -37,23 +43,23 @@ def test_address_that_others_reach_is_refused(text: str) -> None:
 
 def test_socket_is_its_owners_alone_and_a_leftover_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "compat.sock"
-    listen(Listen(path=path)).close()
-    with listen(Listen(path=path)) as listener:
+    open_listener(ListenAddress(path=path)).close()
+    with open_listener(ListenAddress(path=path)) as listener:
         assert path.stat().st_mode & 0o777 == 0o600
-        assert shown(listener) == f"unix:{path}"
+        assert format_address(listener) == f"unix:{path}"
 
 
 def test_socket_that_is_in_use_is_not_taken(tmp_path: Path) -> None:
     path = tmp_path / "compat.sock"
-    with listen(Listen(path=path)), pytest.raises(RequestError, match="already in use"):
-        listen(Listen(path=path))
+    with open_listener(ListenAddress(path=path)), pytest.raises(RequestError, match="already in use"):
+        open_listener(ListenAddress(path=path))
 
 
 def test_port_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(RequestError, match=f"127.0.0.1:{port}: Address already in use"):
-            listen(Listen(host="127.0.0.1", port=port))
+            open_listener(ListenAddress(host="127.0.0.1", port=port))
 
 
 def test_policies_are_by_language() -> None:

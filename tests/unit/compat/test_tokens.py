@@ -10,9 +10,9 @@ import pytest_asyncio
 from starlette.middleware import Middleware
 
 from assayd_client.errors import DaemonUnreachable, Refused
-from assayd_compat.app import build, set_executor
-from assayd_compat.bodies import Room
-from assayd_compat.tokens import RequireToken
+from assayd_compat.app import build_service, set_executor
+from assayd_compat.bodies import RequestByteBudget
+from assayd_compat.tokens import RequireTokenMiddleware
 from support.fakes.scripted_executor import ScriptedExecutor
 
 PROGRAM = {"language": "python", "code": "print(1)"}
@@ -37,8 +37,8 @@ def executor() -> GatewaysExecutor:
 
 @pytest_asyncio.fixture
 async def http(executor: GatewaysExecutor) -> AsyncIterator[httpx.AsyncClient]:
-    app = build("/nowhere.sock", callers=[Middleware(RequireToken, shown="shown")])
-    set_executor(app, executor, Room())  # type: ignore[arg-type]  # it has what the service uses
+    app = build_service("/nowhere.sock", callers=[Middleware(RequireTokenMiddleware, shown="shown")])
+    set_executor(app, executor, RequestByteBudget())  # type: ignore[arg-type]  # it has what the service uses
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://judge") as client:
         yield client
 

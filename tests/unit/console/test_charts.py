@@ -16,7 +16,7 @@ def shapes(picture: str, tag: str) -> list[ET.Element]:
 
 def test_bars_are_as_long_as_their_numbers_and_lead_where_they_say() -> None:
     rows = [ChartBar(name="a", number=4, shown="4", href="/a"), ChartBar(name="b", number=1, shown="1")]
-    picture = charts.bars(rows, title="t", of=8)
+    picture = charts.draw_bars(rows, title="t", of=8)
 
     wide = [float(each.attrib["width"]) for each in shapes(picture, "rect")]
     assert wide[0] == 4 * wide[1]
@@ -30,7 +30,9 @@ def test_bars_are_as_long_as_their_numbers_and_lead_where_they_say() -> None:
 
 
 def test_columns_of_a_span_stand_on_each_other() -> None:
-    picture = charts.stacked([("10:00", {"validated": 3, "failed": 1}), ("10:01", {})], title="t")
+    picture = charts.draw_stacked_columns(
+        [("10:00", {"validated": 3, "failed": 1}), ("10:01", {})], title="t"
+    )
     columns = [each for each in shapes(picture, "rect") if each.find("title") is not None]
 
     first, second = columns
@@ -40,8 +42,8 @@ def test_columns_of_a_span_stand_on_each_other() -> None:
 
 def test_axes_have_lines_at_none_half_and_all_and_whole_numbers() -> None:
     for picture in (
-        charts.stacked([("10:00", {"validated": 3})], title="t"),
-        charts.histogram([("1 s", 3.0), ("2 s", 1.0)], title="t"),
+        charts.draw_stacked_columns([("10:00", {"validated": 3})], title="t"),
+        charts.draw_histogram([("1 s", 3.0), ("2 s", 1.0)], title="t"),
     ):
         axes = [each.attrib for each in shapes(picture, "line") if each.attrib["class"] == "axis"]
         assert len({each["y1"] for each in axes}) == 3
@@ -53,31 +55,31 @@ def test_axes_have_lines_at_none_half_and_all_and_whole_numbers() -> None:
 
 
 def test_chart_without_attempts_says_so_or_is_left_out() -> None:
-    empty = charts.stacked([("10:00", {}), ("10:01", {})], title="t")
+    empty = charts.draw_stacked_columns([("10:00", {}), ("10:01", {})], title="t")
     assert [each.text for each in shapes(empty, "text")] == ["No attempts ended in this period."]
-    assert charts.bars([], title="t") == ""
+    assert charts.draw_bars([], title="t") == ""
 
 
 def test_cell_of_each_item_leads_to_its_attempt() -> None:
-    picture = charts.grid([("failed", "line 1", "/attempts/01"), ("waiting", "line 2", "")], title="t")
+    picture = charts.draw_grid([("failed", "line 1", "/attempts/01"), ("waiting", "line 2", "")], title="t")
 
     assert [each.attrib["href"] for each in shapes(picture, "a")] == ["/attempts/01"]
 
 
 def test_names_of_guests_are_text_in_every_picture() -> None:
     pictures = [
-        charts.bars([ChartBar(name=HOSTILE, number=1, shown="1")], title=HOSTILE),
-        charts.stacked([(HOSTILE, {"failed": 1})], title=HOSTILE),
-        charts.grid([("failed", HOSTILE, "")], title=HOSTILE),
-        charts.histogram([(HOSTILE, 1.0)], title=HOSTILE),
-        charts.columns([("failed", 1.0, HOSTILE)], title=HOSTILE),
+        charts.draw_bars([ChartBar(name=HOSTILE, number=1, shown="1")], title=HOSTILE),
+        charts.draw_stacked_columns([(HOSTILE, {"failed": 1})], title=HOSTILE),
+        charts.draw_grid([("failed", HOSTILE, "")], title=HOSTILE),
+        charts.draw_histogram([(HOSTILE, 1.0)], title=HOSTILE),
+        charts.draw_run_columns([("failed", 1.0, HOSTILE)], title=HOSTILE),
     ]
     assert [len(shapes(picture, "script")) for picture in pictures] == [0] * 5
     assert all("\\x202e" in picture for picture in pictures)
 
 
 def test_column_of_a_run_has_its_verdict_and_its_rows() -> None:
-    picture = charts.columns([("validated", 4, "10:00"), ("failed", None, "11:00")], title="t")
+    picture = charts.draw_run_columns([("validated", 4, "10:00"), ("failed", None, "11:00")], title="t")
 
     first, second = shapes(picture, "rect")
     assert [each.attrib["class"] for each in (first, second)] == ["validated", "failed"]
@@ -88,7 +90,7 @@ def test_column_of_a_run_has_its_verdict_and_its_rows() -> None:
 
 def test_picture_that_is_kept_stands_alone() -> None:
     bar = ChartBar(name="a", number=1, shown="1", href="/attempts?rule=a")
-    kept = charts.standalone(charts.bars([bar], title="t")).decode()
+    kept = charts.build_standalone_svg(charts.draw_bars([bar], title="t")).decode()
     assert "<a" not in kept
     assert kept.count("</text>") == 2
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assayd_console.pages.attempt import used
+from assayd_console.pages.attempt import iter_resource_use
 from support.daemons.fake_service import GOLDEN
 
 
@@ -15,4 +15,4 @@ from support.daemons.fake_service import GOLDEN
 def test_memory_has_a_row_where_it_was_measured(peak: int | None, shown: list[str]) -> None:
     attempt: dict[str, Any] = json.loads((GOLDEN / "validated.json").read_text())
     attempt["execution"]["peak_memory_bytes"] = peak
-    assert [row.shown for row in used(attempt) if row.name == "memory"] == shown
+    assert [row.shown for row in iter_resource_use(attempt) if row.name == "memory"] == shown

@@ -8,7 +8,7 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd.kinds import registry
-from assayd_console.fields import fields_of, typed_of, value_of
+from assayd_console.fields import build_fields, build_typed_values, parse_form
 
 SCHEMA = {
     "$defs": {
@@ -34,12 +34,12 @@ SCHEMA = {
 
 @pytest.mark.parametrize("kind", registry.list_own_kinds())
 def test_samples_of_each_kind_are_typed_and_read_again(kind: str) -> None:
-    validator = registry.own(kind)
+    validator = registry.load_own(kind)
     schema = validator.payload.model_json_schema()
 
     for sample in validator.samples:
-        typed = typed_of(schema, sample.payload)
-        assert _without_empty(value_of(schema, typed)) == _without_empty(sample.payload)
+        typed = build_typed_values(schema, sample.payload)
+        assert _without_empty(parse_form(schema, typed)) == _without_empty(sample.payload)
 
 
 def _without_empty(payload: Mapping[str, object]) -> dict[str, object]:
@@ -48,7 +48,7 @@ def _without_empty(payload: Mapping[str, object]) -> dict[str, object]:
 
 def test_files_and_cases_are_rows_with_an_empty_one_at_the_end() -> None:
     value = {"files": {"a.py": "x = 1\n"}, "cases": [{"name": "one", "expected": [1]}]}
-    files, cases, timeout = fields_of(SCHEMA, typed_of(SCHEMA, value))
+    files, cases, timeout = build_fields(SCHEMA, build_typed_values(SCHEMA, value))
 
     assert [[field.value for field in row] for row in files.rows] == [["a.py", "x = 1\n"], ["", ""]]
     assert [[field.form for field in row] for row in cases.rows] == [["line", "choice", "json"]] * 2
@@ -58,10 +58,10 @@ def test_files_and_cases_are_rows_with_an_empty_one_at_the_end() -> None:
 
 def test_files_that_are_not_text_are_typed_as_json() -> None:
     value = {"files": {"a.bin": {"base64": "AA=="}}}
-    typed = typed_of(SCHEMA, value)
+    typed = build_typed_values(SCHEMA, value)
 
-    assert fields_of(SCHEMA, typed)[0].form == "json"
-    assert value_of(SCHEMA, typed) == value
+    assert build_fields(SCHEMA, typed)[0].form == "json"
+    assert parse_form(SCHEMA, typed) == value
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,13 @@ def test_files_that_are_not_text_are_typed_as_json() -> None:
 )
 def test_field_that_cannot_be_read_is_named(typed: dict[str, str], field: str) -> None:
     with pytest.raises(RequestError) as refusal:
-        value_of(SCHEMA, typed)
+        parse_form(SCHEMA, typed)
 
     assert refusal.value.field == field
 
 
 def test_refused_field_of_a_row_keeps_what_was_typed() -> None:
     typed = {"payload.cases.0.name": "one", "payload.cases.0.expected": "{"}
-    cases = fields_of(SCHEMA, typed)[1]
+    cases = build_fields(SCHEMA, typed)[1]
 
     assert [field.value for field in cases.rows[0]] == ["one", "", "{"]

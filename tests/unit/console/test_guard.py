@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from assayd_client import AsyncClient
-from assayd_console.app import build
+from assayd_console.app import build_console
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.guard import COOKIE, LASTS_S, SessionStore
 from support.daemons.fake_service import FakeService
@@ -34,7 +34,7 @@ def sessions() -> SessionStore:
 @pytest.fixture
 async def visitor(socket: Path, sessions: SessionStore) -> AsyncIterator[httpx.AsyncClient]:
     async with AsyncClient(socket) as daemon:
-        app = build(ConsoleDaemon(daemon), sessions, frozenset({HOST}))
+        app = build_console(ConsoleDaemon(daemon), sessions, frozenset({HOST}))
         async with httpx.AsyncClient(
             transport=httpx.ASGITransport(app), base_url=f"http://{HOST}", headers=HTML
         ) as client:
@@ -123,6 +123,6 @@ def test_session_ends_after_its_time() -> None:
     sessions = SessionStore(clock=lambda: now[0])
     session = sessions.redeem_login_token(sessions.offer()) or ""
 
-    assert sessions.knows(session)
+    assert sessions.is_valid(session)
     now[0] = LASTS_S
-    assert not sessions.knows(session)
+    assert not sessions.is_valid(session)

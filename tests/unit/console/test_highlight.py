@@ -8,13 +8,13 @@ from html import unescape
 
 import pytest
 
-from assayd_console.sources import colored, opened_after
+from assayd_console.sources import find_open_quotes, highlight_line
 
 QUOTES = '"' * 3
 
 
 def kinds(line: str, opened: str = "") -> list[tuple[str, str]]:
-    found = re.findall(r'<span class="t-(\w+)">(.*?)</span>', str(colored(line, opened)))
+    found = re.findall(r'<span class="t-(\w+)">(.*?)</span>', str(highlight_line(line, opened)))
     return [(kind, unescape(text)) for kind, text in found]
 
 
@@ -35,10 +35,10 @@ def test_parts_of_a_line_have_their_kinds(line: str, expected: list[tuple[str, s
 
 
 def test_string_of_several_lines_is_one() -> None:
-    assert opened_after(f"    {QUOTES}Return", "") == QUOTES
-    assert opened_after("don't # stop", QUOTES) == QUOTES
-    assert opened_after("", QUOTES) == QUOTES
-    assert opened_after(f"end.{QUOTES} and 1", QUOTES) == ""
+    assert find_open_quotes(f"    {QUOTES}Return", "") == QUOTES
+    assert find_open_quotes("don't # stop", QUOTES) == QUOTES
+    assert find_open_quotes("", QUOTES) == QUOTES
+    assert find_open_quotes(f"end.{QUOTES} and 1", QUOTES) == ""
     assert kinds("don't # stop", QUOTES) == [("string", "don't # stop")]
     assert kinds(f"end.{QUOTES} and 1", QUOTES) == [
         ("string", f"end.{QUOTES}"),
@@ -49,7 +49,7 @@ def test_string_of_several_lines_is_one() -> None:
 
 @pytest.mark.parametrize("line", ["<b>'</b>\"&", "'<script>'", "# <i>", "a\u202eb 'c\u200b'", ""])
 def test_text_is_escaped_and_complete(line: str) -> None:
-    html = str(colored(line))
+    html = str(highlight_line(line))
     tags = set(re.findall(r"<[^>]*>", html))
     assert tags <= {"</span>", *(f'<span class="{name}">' for name in ("code", "t-string", "t-comment"))}
     shown = unescape(re.sub(r"<[^>]*>", "", html))
@@ -59,5 +59,5 @@ def test_text_is_escaped_and_complete(line: str) -> None:
 @pytest.mark.parametrize("part", ["'\\", '"', "'", "# ", "-- ", "a1_", "9.", "'''"])
 def test_long_lines_take_linear_time(part: str) -> None:
     began = time.process_time()
-    colored(part * 20_000)
+    highlight_line(part * 20_000)
     assert time.process_time() - began < 2

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from assayd_client import DaemonUnreachable, StreamEvent
-from assayd_console.live import LivePage, Tell, follow
+from assayd_console.live import LivePage, Tell, follow_events
 
 
 async def answered(page: LivePage) -> str:
@@ -39,7 +39,7 @@ async def test_news_that_comes_together_is_one_piece_and_the_last_is_shown() -> 
         async def show() -> None:
             await tell("rows", f"{seen[-1]} of {len(seen)}")
 
-        await follow(events(100), lambda event: seen.append(event.body["number"]), show, pause_s=0)
+        await follow_events(events(100), lambda event: seen.append(event.body["number"]), show, pause_s=0)
 
     text = await answered(LivePage(produce))
 
@@ -54,7 +54,7 @@ async def test_daemon_that_goes_away_ends_the_page_in_order() -> None:
         async def show() -> None:
             await tell("rows", "x")
 
-        await follow(events(1, gone), lambda _: None, show, pause_s=0)
+        await follow_events(events(1, gone), lambda _: None, show, pause_s=0)
 
     text = await answered(LivePage(produce))
 

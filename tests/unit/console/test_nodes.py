@@ -6,7 +6,7 @@ import pytest
 
 from assayd_client import DaemonUnreachable, NotFound
 from assayd_console.pages.nodes import has_nodes
-from assayd_console.rendering import enable_cluster_menu, environment, page
+from assayd_console.rendering import build_environment, enable_cluster_menu, render_page
 from unit.console.test_pages import HOSTILE, logged_in
 
 NODE = {
@@ -71,8 +71,8 @@ async def test_menu_leads_to_nodes_where_there_is_a_cluster(error: Exception | N
 def test_menu_names_nodes_once_it_is_known_that_there_are_any() -> None:
     menu = {"title": "x", "error": {"code": "x", "message": "x", "field": None}}
     try:
-        assert b"/nodes" not in page("error.html", **menu).body
+        assert b"/nodes" not in render_page("error.html", **menu).body
         enable_cluster_menu()
-        assert b"/nodes" in page("error.html", **menu).body
+        assert b"/nodes" in render_page("error.html", **menu).body
     finally:
-        environment().globals["cluster"] = False
+        build_environment().globals["cluster"] = False

@@ -17,11 +17,11 @@ import httpx
 import pytest
 
 from assayd_client import NotFound
-from assayd_console.app import build
+from assayd_console.app import build_console
 from assayd_console.guard import SessionStore
 from assayd_console.pages.attempt import MOST_TEXTS
 from assayd_console.pages.batches import CsvWriter
-from assayd_console.pages.chains import MOST_DIFF_LINES, parse_diff, steps_of
+from assayd_console.pages.chains import MOST_DIFF_LINES, iter_steps, parse_diff
 from assayd_console.pages.reference import explain_import
 from assayd_console.pages.submit import read_submission
 
@@ -86,7 +86,7 @@ class Told:
 @asynccontextmanager
 async def logged_in(answers: dict[str, Any]) -> AsyncIterator[tuple[httpx.AsyncClient, Told]]:
     told, sessions = Told(answers), SessionStore()
-    app = build(told, sessions, frozenset({HOST}))  # type: ignore[arg-type]
+    app = build_console(told, sessions, frozenset({HOST}))  # type: ignore[arg-type]
     headers = {"Accept": "text/html", "Origin": f"http://{HOST}"}
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}", headers=headers) as client:
@@ -402,7 +402,7 @@ async def test_generation_is_started_from_a_form() -> None:
 
 
 def test_answers_without_a_diff_are_compared_with_the_one_before() -> None:
-    first, second = steps_of({"attempts": [fix(1, "a\nb"), fix(2, "a\nc")]})
+    first, second = iter_steps({"attempts": [fix(1, "a\nb"), fix(2, "a\nc")]})
 
     assert not first["diff"]
     assert [(line.sign, line.text) for line in second["diff"]][1:] == [
@@ -416,7 +416,7 @@ def test_answers_that_have_nothing_in_common_are_compared_in_linear_time() -> No
     first, other = ("\n".join(str(n * step % 101) for n in range(5000)) for step in (1, 37))
     before = time.process_time()
 
-    _, second = steps_of({"attempts": [fix(1, first), fix(2, other)]})
+    _, second = iter_steps({"attempts": [fix(1, first), fix(2, other)]})
 
     assert second["diff"][-1].text.endswith("more lines")
     assert time.process_time() - before < 1

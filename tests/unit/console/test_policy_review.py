@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assayd_console.rendering import page
+from assayd_console.rendering import render_page
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -12,7 +12,7 @@ def test_review_shows_changes_and_additions_and_hostile_names_as_text() -> None:
     change = {"direction": "would_fail", "rule": "import.not_allowed", "count": 7, "examples": [example]}
     moment = "2026-11-26T03:00:00.000000Z"
     addition = {"key": "imports.allowed", "name": HOSTILE, "count": 3, "first_at": moment, "last_at": moment}
-    shown = page(
+    shown = render_page(
         "policy_review.html",
         title="Review",
         policy={"name": "nightly"},

@@ -28,11 +28,11 @@ class Daemon:
 async def test_pulse_keeps_the_time_of_the_last_answer() -> None:
     now, daemon = [0.0], Daemon()
     pulse = DaemonSampler(daemon, lambda: now[0])  # type: ignore[arg-type]
-    look = await pulse.look()
+    look = await pulse.get_sample()
     now[0], daemon.up = EVERY_S, False
 
     with pytest.raises(DaemonUnreachable):
-        await pulse.look()
+        await pulse.get_sample()
 
     assert pulse.answered_at == look.at
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from assayd_console.live import message
-from assayd_console.rendering import environment
-from assayd_console.shown import LINE_CHARS, TEXT_CHARS, cut_lines, marked
+from assayd_console.live import encode_event
+from assayd_console.rendering import build_environment
+from assayd_console.shown import LINE_CHARS, TEXT_CHARS, cut_lines, mark_invisible
 
 
 def test_whatever_a_template_prints_is_escaped_and_visible() -> None:
-    template = environment().from_string('<a title="{{ text }}">{{ text }}</a>')
+    template = build_environment().from_string('<a title="{{ text }}">{{ text }}</a>')
 
     shown = template.render(text='"><script>\u202e\x1b\r')
 
@@ -19,11 +19,11 @@ def test_whatever_a_template_prints_is_escaped_and_visible() -> None:
 
 
 def test_codes_are_set_apart_from_text_that_looks_like_them() -> None:
-    assert marked("\\x1b \x1b<") == '\\x1b <span class="code">\\x1b</span>&lt;'
+    assert mark_invisible("\\x1b \x1b<") == '\\x1b <span class="code">\\x1b</span>&lt;'
 
 
 def test_codes_in_a_row_are_set_apart_together() -> None:
-    assert marked("\xad\xad<\xad") == (
+    assert mark_invisible("\xad\xad<\xad") == (
         '<span class="code">\\xad\\xad</span>&lt;<span class="code">\\xad</span>'
     )
 
@@ -43,4 +43,4 @@ def test_long_line_is_cut_and_counted() -> None:
 
 
 def test_carriage_return_begins_no_line_of_an_event() -> None:
-    assert message("rows", "a\rdata: b\nc") == b"event: rows\ndata: a&#13;data: b\ndata: c\n\n"
+    assert encode_event("rows", "a\rdata: b\nc") == b"event: rows\ndata: a&#13;data: b\ndata: c\n\n"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from assayd.settings import documented
+from assayd.settings import iter_documented_settings
 from assayd_client.cli.app import app
 from assayd_cluster.settings import NODE_PREFIX, NodeSettings
 
@@ -53,7 +53,7 @@ def test_every_command_is_described_with_all_that_it_takes(name: str, command: A
 
 
 def test_every_setting_and_option_of_the_daemon_is_described() -> None:
-    for name, variable, _, _ in documented():
+    for name, variable, _, _ in iter_documented_settings():
         assert f"{name} ({variable})" in DAEMON
     for option in ("--print-config", "--check-config", "--sample-config", "--version"):
         assert option in plain(DAEMON)

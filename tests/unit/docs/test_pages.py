@@ -15,10 +15,10 @@ from assayd.kinds import registry
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement
-from assayd.model.run import Cause, Limits, Outcome, RunEnd, RunResult, UnitResult
-from assayd.package_data import share
+from assayd.model.run import Cause, Limits, RunEnd, RunOutcome, RunResult, UnitResult
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
-from assayd.ports.command_line import CommandLine
+from assayd.ports.command_line import KindCommandLine
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")])
@@ -42,7 +42,7 @@ def run_block(number: int) -> dict[str, Any]:
 
 
 def policy_of(validator: Kind) -> ExecutionPolicy:
-    return load_policies([share("policies")]).get(validator.default_policy)
+    return load_policies([shared_path("policies")]).get(validator.default_policy)
 
 
 def static_findings(validator: Kind, payload: object) -> list[Finding]:
@@ -56,7 +56,7 @@ def judged(validator: Kind, payload: object, records: list[bytes]) -> Judgement:
     checked = validator.payload.model_validate(payload)
     spec = validator.plan(checked, policy, LIMITS)
     assert spec is not None
-    good = Outcome(cause=Cause.COMPLETED)
+    good = RunOutcome(cause=Cause.COMPLETED)
     units = tuple(
         UnitResult(name=unit.name, wait_status=0, results=(record,), outcome=good)
         for unit, record in zip(spec.units, records, strict=True)
@@ -100,7 +100,7 @@ def test_example_of_the_guide_can_be_repaired(example: Kind) -> None:
 
 def test_command_line_of_the_guide_is_one() -> None:
     shown = run_block(1)["command_line"]
-    assert isinstance(shown, CommandLine)
+    assert isinstance(shown, KindCommandLine)
     assert (shown.case, [option.name for option in shown.options], list(shown.forms)) == (
         "example",
         ["strict"],

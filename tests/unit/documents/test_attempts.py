@@ -19,29 +19,29 @@ from assayd.documents import (
     event_document,
     event_id,
     execution_document,
+    format_optional_time,
     limits_document,
-    plain,
+    parse_json,
     read_event_id,
-    read_json,
     report_document,
-    timestamp,
+    to_plain,
 )
 from assayd.documents.attempts import AttemptDocument
 from assayd.errors import RequestError
 from assayd.model.attempt import Artifact, Attempt, Failure, State
 from assayd.model.finding import Edit, Finding, Layer, Severity
 from assayd.model.policy import Clamp, NetworkPolicy
-from assayd.model.records import Event
+from assayd.model.records import AttemptEvent
 from assayd.model.report import Case, CaseStatus, Report, StageReport, StageStatus, StaticResult, Verdict
 from assayd.model.run import (
     CapturedOutput,
     Cause,
     ContainerFacts,
     Limits,
-    Outcome,
     PolicyEvent,
     ResourceUsage,
     RunEnd,
+    RunOutcome,
     RunResult,
     UnitResult,
 )
@@ -51,7 +51,7 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 CREATED = datetime(2026, 5, 4, 10, 20, 30, 123456, tzinfo=UTC)
 ID = "01JTC8ZK5V0000000000000001"
 LIMITS = Limits(timeout_s=60, unit_timeout_s=5, memory_bytes=100 * 2**20, max_processes=1)
-COMPLETED = Outcome(cause=Cause.COMPLETED)
+COMPLETED = RunOutcome(cause=Cause.COMPLETED)
 
 REFUSED_IMPORT = Finding(
     rule="import.not_allowed",
@@ -135,11 +135,11 @@ def unit(number: int, *, status: int = 0, cause: Cause = Cause.COMPLETED, out: b
             PolicyEvent(kind="import", detail="pathlib", allowed=True, enforced=True, line=1),
             PolicyEvent(kind="network", detail="[::1]:80", allowed=False, enforced=True, line=4),
         ),
-        outcome=Outcome(cause=cause),
+        outcome=RunOutcome(cause=cause),
     )
 
 
-def run(*units: UnitResult, outcome: Outcome = COMPLETED) -> RunResult:
+def run(*units: UnitResult, outcome: RunOutcome = COMPLETED) -> RunResult:
     return RunResult(
         units=units,
         end=RunEnd.FINISHED,
@@ -208,7 +208,7 @@ def failed_at_run() -> AttemptDocument:
     )
     sandbox = StageReport(name="sandbox", status=StageStatus.FAILED, duration_s=0.012, findings=(RAISED,))
     quality = StageReport(name="quality", status=StageStatus.SKIPPED)
-    outcome = Outcome(cause=Cause.EXITED_NONZERO, evidence={"exit_code": 1, "unit": "path 0"})
+    outcome = RunOutcome(cause=Cause.EXITED_NONZERO, evidence={"exit_code": 1, "unit": "path 0"})
     whole = report(Verdict.FAILED, "sandbox", sandbox, quality, cases=(failed, *PASSED_CASES[1:]))
     return attempt_document(
         finished(Verdict.FAILED, Cause.EXITED_NONZERO, warm=False),
@@ -250,14 +250,14 @@ def test_a_document_is_as_recorded(make: Callable[[], AttemptDocument]) -> None:
 
 @pytest.mark.parametrize("make", [validated, failed_at_run, refused, broken])
 def test_a_document_is_strict_json(make: Callable[[], AttemptDocument]) -> None:
-    assert isinstance(read_json(canonical(make())), dict)
+    assert isinstance(parse_json(canonical(make())), dict)
 
 
 def test_an_attempt_that_waits_has_neither_report_nor_times() -> None:
     waiting = Attempt(
         id=ID, kind="code", policy="code", input_digest="", created_at=CREATED, peer=Peer(uid=1, gid=2, pid=3)
     )
-    document = plain(attempt_document(waiting))
+    document = to_plain(attempt_document(waiting))
     assert document["state"] == "queued"
     assert document["timings_ms"] == dict.fromkeys(("queued", "static", "lease", "run", "report", "total"))
     assert [document[name] for name in ("verdict", "started_at", "report", "execution", "error")] == [
@@ -266,14 +266,17 @@ def test_an_attempt_that_waits_has_neither_report_nor_times() -> None:
 
 
 def test_times_are_utc_whatever_their_zone() -> None:
-    assert timestamp(CREATED.astimezone(timezone(timedelta(hours=5)))) == "2026-05-04T10:20:30.123456Z"
-    assert timestamp(CREATED.replace(microsecond=0)) == "2026-05-04T10:20:30.000000Z"
-    assert timestamp(None) is None
+    assert (
+        format_optional_time(CREATED.astimezone(timezone(timedelta(hours=5))))
+        == "2026-05-04T10:20:30.123456Z"
+    )
+    assert format_optional_time(CREATED.replace(microsecond=0)) == "2026-05-04T10:20:30.000000Z"
+    assert format_optional_time(None) is None
 
 
 def test_an_artifact_has_the_five_fields() -> None:
     artifact = Artifact(name="files/0", bytes=3, sha256="00", media_type="text/csv", truncated=True)
-    assert plain(artifact) == {
+    assert to_plain(artifact) == {
         "name": "files/0",
         "bytes": 3,
         "sha256": "00",
@@ -283,7 +286,9 @@ def test_an_artifact_has_the_five_fields() -> None:
 
 
 def test_an_event_carries_its_id_there_and_back() -> None:
-    event = Event(attempt_id=ID, run_number=2, seq=17, kind="state", at=CREATED, body={"state": "running"})
+    event = AttemptEvent(
+        attempt_id=ID, run_number=2, seq=17, kind="state", at=CREATED, body={"state": "running"}
+    )
     assert event_document(event).body == {"state": "running"}
     assert read_event_id(event_id(event)) == (2, 17)
 
@@ -297,6 +302,6 @@ def test_a_foreign_event_id_is_refused(text: str) -> None:
 
 def test_an_error_has_its_four_fields() -> None:
     error = RequestError("queue.full", "the queue is full", retryable=True)
-    assert plain(error_document(error)) == {
+    assert to_plain(error_document(error)) == {
         "error": {"code": "queue.full", "message": "the queue is full", "field": None, "retryable": True}
     }

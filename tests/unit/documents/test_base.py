@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import TypeAdapter
 
-from assayd.documents import canonical, compact, plain
+from assayd.documents import canonical, serialize_compact, to_plain
 from assayd.documents.base import BaseDocument, Timestamp
 from assayd.model.attempt import Artifact, Failure
 from assayd.model.batch import ReceivedLines
@@ -39,7 +39,7 @@ def small(name: str = "n") -> Small:
 
 def test_document_takes_the_attributes_of_its_names_and_what_else_is_given() -> None:
     expected = {"name": "n", "at": "2026-05-04T00:00:00.000000Z", "parts": [ARTIFACT]}
-    assert plain(small()) == expected
+    assert to_plain(small()) == expected
     assert Small.model_validate(expected) == small()
 
 
@@ -49,7 +49,7 @@ def test_attribute_that_is_missing_is_a_mistake_of_ours() -> None:
 
 
 def test_both_writers_write_documents_as_the_model_does() -> None:
-    assert compact(small()) == small().model_dump_json().encode()
+    assert serialize_compact(small()) == small().model_dump_json().encode()
     assert (
         canonical({"in": [small()]})
         == json.dumps({"in": [small().model_dump()]}, sort_keys=True, separators=(",", ":")).encode()
@@ -57,16 +57,16 @@ def test_both_writers_write_documents_as_the_model_does() -> None:
 
 
 def test_lone_surrogate_of_a_guest_is_written_as_a_question_mark() -> None:
-    assert json.loads(compact(small("a\udc80b")))["name"] == "a?b"
+    assert json.loads(serialize_compact(small("a\udc80b")))["name"] == "a?b"
 
 
 def test_what_is_no_document_is_not_written() -> None:
     with pytest.raises(TypeError, match="Value isn't JSON"):
-        compact(VALUE)
+        serialize_compact(VALUE)
 
 
 def test_value_that_is_its_own_document_is_written_in_the_order_of_its_fields() -> None:
-    assert compact(Artifact(**ARTIFACT)) == json.dumps(ARTIFACT, separators=(",", ":")).encode()  # type: ignore[arg-type]
+    assert serialize_compact(Artifact(**ARTIFACT)) == json.dumps(ARTIFACT, separators=(",", ":")).encode()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

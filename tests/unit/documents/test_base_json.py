@@ -16,7 +16,7 @@ from assayd.documents.base import (
     MOST,
     canonical,
     digest,
-    read_json,
+    parse_json,
     refuse_many_errors,
 )
 from assayd.errors import RequestError
@@ -52,14 +52,14 @@ from assayd.kinds import registry
 )
 def test_what_is_not_strict_json_is_refused_with_its_place(text: bytes, part: str) -> None:
     with pytest.raises(RequestError) as caught:
-        read_json(text)
+        parse_json(text)
     assert caught.value.code == "malformed"
     assert part in caught.value.message
 
 
 def test_a_duplicate_key_is_named_as_the_field() -> None:
     with pytest.raises(RequestError) as caught:
-        read_json(b'{"kind": 1, "kind": 2}')
+        parse_json(b'{"kind": 1, "kind": 2}')
     assert caught.value.field == "kind"
 
 
@@ -73,13 +73,13 @@ def test_a_duplicate_key_is_named_as_the_field() -> None:
     ],
 )
 def test_legitimate_neighbours_are_read(text: bytes, value: object) -> None:
-    read = read_json(text)
+    read = parse_json(text)
     assert value is None or read == value
 
 
 def test_canonical_does_not_depend_on_order_or_escapes() -> None:
-    one = canonical(read_json(b'{"b": 1, "a": "\\u00e9"}'))
-    other = canonical(read_json('{ "a":"é" , "b":1 }'.encode()))
+    one = canonical(parse_json(b'{"b": 1, "a": "\\u00e9"}'))
+    other = canonical(parse_json('{ "a":"é" , "b":1 }'.encode()))
     assert one == other == '{"a":"é","b":1}'.encode()
     assert digest(one) == digest(other)
 
@@ -106,19 +106,19 @@ def test_canonical_never_writes_nan() -> None:
 )
 def test_text_that_would_hold_too_much_is_refused_before_it_is_read(text: bytes, part: str) -> None:
     with pytest.raises(RequestError) as caught:
-        read_json(text)
+        parse_json(text)
     assert caught.value.code == "too_large"
     assert part in caught.value.message
 
 
 def test_brackets_and_commas_in_strings_do_not_count() -> None:
     code = "[{," * MAX_VALUES + '\\"'
-    assert read_json(canonical({"code": code})) == {"code": code}
+    assert parse_json(canonical({"code": code})) == {"code": code}
 
 
 def test_as_many_arrays_and_values_as_may_be_are_read() -> None:
-    assert read_json(b"[" + b"[]," * (MAX_CONTAINERS - 2) + b"[]]") == [[]] * (MAX_CONTAINERS - 1)
-    assert read_json(b"[" + b"1," * (MAX_VALUES - 1) + b"1]") == [1] * MAX_VALUES
+    assert parse_json(b"[" + b"[]," * (MAX_CONTAINERS - 2) + b"[]]") == [[]] * (MAX_CONTAINERS - 1)
+    assert parse_json(b"[" + b"1," * (MAX_VALUES - 1) + b"1]") == [1] * MAX_VALUES
 
 
 def large_values() -> Iterator[object]:
@@ -228,4 +228,4 @@ def test_submission_of_a_hundred_thousand_unknown_fields_is_refused_at_once(wher
     body: dict[str, object] = {"kind": "script", "payload": {"code": "pass"}}
     body |= {where: crowd} if where else crowd
     with pytest.raises(RequestError, match=f"more than {MOST} fields"):
-        read_submission(json.dumps(body).encode(), registry.load([]))
+        read_submission(json.dumps(body).encode(), registry.load_validators([]))

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from assayd.documents import execution_document, joined_output, plain
+from assayd.documents import execution_document, join_output, to_plain
 from assayd.model.policy import NetworkPolicy
 from assayd.model.run import (
     AccessProtocol,
@@ -11,26 +11,26 @@ from assayd.model.run import (
     Cause,
     Limits,
     NetworkEvent,
-    Outcome,
     PolicyEvent,
     RunEnd,
+    RunOutcome,
     RunResult,
     UnitResult,
     to_policy_event,
 )
 
 LIMITS = Limits(timeout_s=5, unit_timeout_s=1, memory_bytes=64 * 2**20, max_processes=1)
-BAD = Outcome(cause=Cause.SIGNALLED)
-GOOD = Outcome(cause=Cause.COMPLETED)
+BAD = RunOutcome(cause=Cause.SIGNALLED)
+GOOD = RunOutcome(cause=Cause.COMPLETED)
 
 
-def unit(status: int | None = 0, *, outcome: Outcome = GOOD, **fields: object) -> UnitResult:
+def unit(status: int | None = 0, *, outcome: RunOutcome = GOOD, **fields: object) -> UnitResult:
     return UnitResult(name="u", wait_status=status, outcome=outcome, **fields)  # type: ignore[arg-type]
 
 
 def execution(*units: UnitResult) -> dict[str, object]:
     run = RunResult(units=units, end=RunEnd.FINISHED)
-    return plain(execution_document(run, limits=LIMITS, network=NetworkPolicy()))
+    return to_plain(execution_document(run, limits=LIMITS, network=NetworkPolicy()))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_exit_code_and_signal_are_those_of_the_first_bad_unit(
 
 
 def test_output_of_all_units_is_joined_and_counted_exactly() -> None:
-    joined = joined_output(
+    joined = join_output(
         [
             CapturedOutput(head=b"one\n", total_bytes=4),
             CapturedOutput(head=b"a", tail=b"z", total_bytes=1000),
@@ -64,7 +64,7 @@ def test_output_of_all_units_is_joined_and_counted_exactly() -> None:
 
 
 def test_joined_output_over_the_cap_keeps_head_and_tail() -> None:
-    joined = joined_output([CapturedOutput(head=b"a" * 80, total_bytes=80)] * 2, kept_bytes=100)
+    joined = join_output([CapturedOutput(head=b"a" * 80, total_bytes=80)] * 2, kept_bytes=100)
     assert joined.text.startswith("a" * 50 + "\n[… 60 bytes")
     assert joined.text.endswith("a" * 50)
     assert (joined.total_bytes, joined.truncated) == (160, True)

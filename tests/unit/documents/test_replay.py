@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assayd.documents import plain
+from assayd.documents import to_plain
 from assayd.documents.replay import MOST_LISTED, VOLATILE, replay_diff
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.report import Verdict
@@ -33,7 +33,7 @@ def documents(**report: Any) -> dict[str, Any]:
 
 
 def diff(before: dict[str, Any], after: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    return plain(replay_diff(ATTEMPT, replace(ATTEMPT, **changes), before, after))
+    return to_plain(replay_diff(ATTEMPT, replace(ATTEMPT, **changes), before, after))
 
 
 def test_volatile_fields_are_passed_over() -> None:

@@ -8,7 +8,13 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from assayd.documents import junit
-from assayd.documents.reports import CELL_CHARS, MOST_TABLES, RESULT_TEXT_BYTES, preview_of, report_document
+from assayd.documents.reports import (
+    CELL_CHARS,
+    MOST_TABLES,
+    RESULT_TEXT_BYTES,
+    render_preview,
+    report_document,
+)
 from assayd.model.finding import Finding
 from assayd.model.report import Case, CaseStatus, Report, StageReport, StageStatus, Verdict
 from assayd.model.run import Cause
@@ -53,7 +59,7 @@ def test_frame_has_size_types_and_first_rows() -> None:
         "rows": [["north", 1.5], [None, {"$py": "float", "value": "nan"}]],
     }
 
-    assert preview_of({"$py": "dataframe", "value": regions, "type": "2 x 2"}) == (
+    assert render_preview({"$py": "dataframe", "value": regions, "type": "2 x 2"}) == (
         "dataframe, 2 rows × 2 columns\n"
         "        region     mean\n"
         "        object  float64\n"
@@ -63,7 +69,7 @@ def test_frame_has_size_types_and_first_rows() -> None:
 
 
 def test_what_is_left_out_is_counted() -> None:
-    shown = preview_of(frame(300, list("abcdefghij")))
+    shown = render_preview(frame(300, list("abcdefghij")))
 
     assert shown is not None
     head, *body, left = shown.split("\n")
@@ -83,12 +89,12 @@ def test_what_is_left_out_is_counted() -> None:
     ],
 )
 def test_series_and_arrays_have_theirs(value: object, kind: str, shown: str) -> None:
-    assert preview_of({"$py": kind, "value": value, "type": "T"}) == shown
+    assert render_preview({"$py": kind, "value": value, "type": "T"}) == shown
 
 
 def test_tables_within_a_result_are_named_by_their_place() -> None:
     one = frame(1, ["a"])
-    shown = preview_of({"sums": one, "both": {"$py": "tuple", "value": [one, {"deep": [one]}]}, "n": 3})
+    shown = render_preview({"sums": one, "both": {"$py": "tuple", "value": [one, {"deep": [one]}]}, "n": 3})
 
     assert shown is not None
     heads = [line.partition(":")[0] for line in shown.split("\n") if "dataframe" in line]
@@ -111,14 +117,14 @@ def test_tables_within_a_result_are_named_by_their_place() -> None:
     ],
 )
 def test_result_without_a_table_has_none(result: object) -> None:
-    assert preview_of(result) is None
+    assert render_preview(result) is None
 
 
 def test_hostile_table_stays_small_and_in_its_lines() -> None:
     cells = ["x\n" * 10**5, "\u2028\x0b\x1c", [[1] * 10**5] * 10, {"$py": {"$py": 1}}, 10**900, {"a": 1}]
     held = {"columns": cells * 10, "dtypes": [cells], "index": [cells] * 9, "rows": [cells, 5, None] * 3}
 
-    shown = preview_of([{"$py": "dataframe", "value": held, "type": "x"}] * 10)
+    shown = render_preview([{"$py": "dataframe", "value": held, "type": "x"}] * 10)
 
     assert shown is not None
     assert shown.count("dataframe") == MOST_TABLES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.documents.base import plain
+from assayd.documents.base import to_plain
 from assayd.documents.reports import list_violations
 from assayd.model.finding import Finding, Layer, Severity
 from assayd.model.run import PolicyEvent
@@ -20,7 +20,7 @@ SEEN = PolicyEvent(kind="import", detail="shutil", allowed=False, enforced=True,
 
 
 def test_both_are_listed_with_where_they_were_found() -> None:
-    assert plain(list_violations([READ], [SEEN])) == [
+    assert to_plain(list_violations([READ], [SEEN])) == [
         {
             "module": "subprocess",
             "location": "static",

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from assayd.documents import PayloadCaps, read_submission
 from assayd.errors import RequestError
 from assayd.kind import Cap, Kind
-from assayd.kinds.registry import all_validators
+from assayd.kinds.registry import load_own_validators
 from support.daemons.small_daemon import SmallKind
 
 
@@ -146,15 +146,17 @@ def test_labels_that_a_payload_implies_are_added_and_given_ones_win() -> None:
     }
     given = {"category": "mine", "run": "7"}
     plain = {"kind": "module", "payload": payload}
-    assert read_submission(json.dumps(plain).encode(), all_validators()).labels == {"category": "weather"}
-    read = read_submission(json.dumps({**plain, "labels": given}).encode(), all_validators())
+    assert read_submission(json.dumps(plain).encode(), load_own_validators()).labels == {
+        "category": "weather"
+    }
+    read = read_submission(json.dumps({**plain, "labels": given}).encode(), load_own_validators())
     assert (read.labels, json.loads(read.document)["labels"]) == (given, given)
 
 
 def test_a_file_over_the_cap_is_too_large() -> None:
     large = {"kind": "module", "payload": {"manifest": {}, "files": {"adapter.py": "#" * (2**20 + 1)}}}
     with pytest.raises(RequestError) as refused:
-        read_submission(json.dumps(large).encode(), all_validators())
+        read_submission(json.dumps(large).encode(), load_own_validators())
     assert (refused.value.code, refused.value.field) == ("too_large", "payload.files.adapter.py")
 
 

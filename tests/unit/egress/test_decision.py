@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.egress.decision import AccessRequest, decide
+from assayd.egress.decision import AccessRequest, decide_access
 from assayd.egress.target import read_target
 from assayd.findings.network_rules import WORDINGS, NetworkRule
 from assayd.model.hosts import normalize_entry
@@ -83,7 +83,7 @@ def ask_of(row: Row) -> AccessRequest:
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_row_of_the_table(row: Row) -> None:
-    decision = decide(policy_of(row.profile), ask_of(row))
+    decision = decide_access(policy_of(row.profile), ask_of(row))
 
     assert decision.rule == row.rule
     assert decision.allowed is (row.rule == "network.listed")
@@ -106,7 +106,7 @@ def test_only_public_addresses_of_a_name_may_be_connected_to_in_the_order_given(
     target = read_target("CONNECT", "a.example:443")
     addresses = ("10.0.0.1", "93.184.215.14", "::1", "1.1.1.1")
 
-    decision = decide(policy_of("a.example"), AccessRequest(target=target, addresses=addresses))
+    decision = decide_access(policy_of("a.example"), AccessRequest(target=target, addresses=addresses))
 
     assert decision.addresses == ("93.184.215.14", "1.1.1.1")
 
@@ -114,5 +114,7 @@ def test_only_public_addresses_of_a_name_may_be_connected_to_in_the_order_given(
 def test_which_addresses_are_public_is_a_parameter() -> None:
     ask = AccessRequest(target=read_target("CONNECT", "a.example:443"), addresses=("203.0.113.7",))
 
-    assert not decide(policy_of("a.example"), ask).allowed
-    assert decide(policy_of("a.example"), ask, lambda address: address.startswith("203.0.113.")).allowed
+    assert not decide_access(policy_of("a.example"), ask).allowed
+    assert decide_access(
+        policy_of("a.example"), ask, lambda address: address.startswith("203.0.113.")
+    ).allowed

@@ -6,16 +6,16 @@ import asyncio
 
 import pytest
 
-from assayd.egress.turns import ThresholdSemaphore, Turns
+from assayd.egress.turns import ThresholdSemaphore, TurnScheduler
 
 CROWD, ALONE = 1, 2
 
 
 async def test_users_alternate_whatever_one_of_them_has_waiting() -> None:
-    turns, order = Turns(), list[int]()
+    turns, order = TurnScheduler(), list[int]()
 
     async def work(owner: int, lane: str) -> None:
-        await turns.take(owner, lane)
+        await turns.wait_for_turn(owner, lane)
         order.append(owner)
 
     async with asyncio.TaskGroup() as group:
@@ -29,11 +29,11 @@ async def test_users_alternate_whatever_one_of_them_has_waiting() -> None:
 
 
 async def test_no_round_of_the_loop_has_more_than_one_turn() -> None:
-    turns, taken, most = Turns(), 0, 0
+    turns, taken, most = TurnScheduler(), 0, 0
 
     async def work(number: int) -> None:
         nonlocal taken
-        await turns.take(CROWD, str(number))
+        await turns.wait_for_turn(CROWD, str(number))
         taken += 1
 
     async with asyncio.TaskGroup() as group:
@@ -49,11 +49,11 @@ async def test_no_round_of_the_loop_has_more_than_one_turn() -> None:
 
 async def test_what_a_turn_takes_is_followed_by_a_rest() -> None:
     now = 0.0
-    turns = Turns(share=0.5, burst_s=0.0, clock=lambda: now)
+    turns = TurnScheduler(share=0.5, burst_s=0.0, clock=lambda: now)
 
     async def work() -> None:
         nonlocal now
-        await turns.take(CROWD, "a")
+        await turns.wait_for_turn(CROWD, "a")
         now += 0.03
 
     loop = asyncio.get_running_loop()
@@ -65,12 +65,12 @@ async def test_what_a_turn_takes_is_followed_by_a_rest() -> None:
 
 
 async def test_dropped_connection_holds_nobody_up() -> None:
-    turns = Turns()
-    gone = [asyncio.ensure_future(turns.take(CROWD, "a")) for _ in range(3)]
+    turns = TurnScheduler()
+    gone = [asyncio.ensure_future(turns.wait_for_turn(CROWD, "a")) for _ in range(3)]
     await asyncio.sleep(0)
     for task in gone:
         task.cancel()
-    await asyncio.wait_for(turns.take(ALONE, "b"), 5)
+    await asyncio.wait_for(turns.wait_for_turn(ALONE, "b"), 5)
 
     assert all(task.cancelled() or task.done() for task in gone)
 

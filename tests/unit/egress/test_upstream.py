@@ -6,26 +6,26 @@ import asyncio
 
 import pytest
 
-from assayd.egress.decision import NotServed
-from assayd.egress.upstream import idle_after
+from assayd.egress.decision import AccessNotServed
+from assayd.egress.upstream import limit_idle_time
 
 
 async def test_byte_that_meets_the_end_of_the_time_changes_nothing() -> None:
     async def move_at_the_end() -> None:
-        async with idle_after(0) as moved:
+        async with limit_idle_time(0) as moved:
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
                 moved()
                 raise
 
-    with pytest.raises(NotServed, match=r"network\.idle"):
+    with pytest.raises(AccessNotServed, match=r"network\.idle"):
         await move_at_the_end()
 
 
 async def test_what_moves_in_time_goes_on() -> None:
     loop = asyncio.get_running_loop()
-    async with idle_after(0.2) as moved:
+    async with limit_idle_time(0.2) as moved:
         began = loop.time()
         while loop.time() < began + 0.3:
             moved()

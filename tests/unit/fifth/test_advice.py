@@ -9,9 +9,9 @@ import pytest
 
 from assayd.model.finding import Finding
 from assayd_fifth import advice
-from assayd_fifth.advice import confidence, feedback
-from assayd_fifth.analysis import analyse
-from assayd_fifth.language import language
+from assayd_fifth.advice import build_feedback, compute_confidence
+from assayd_fifth.analysis import analyse_program
+from assayd_fifth.language import get_language
 
 Check = Callable[..., list[Finding]]
 
@@ -28,17 +28,19 @@ Check = Callable[..., list[Finding]]
     ids=["clean", "one warning", "two warnings", "an unknown word", "two unknown words"],
 )
 def test_confidence_falls_by_warnings_and_unknown_words(check: Check, code: str, value: float) -> None:
-    assert confidence(check(code)) == pytest.approx(value)
+    assert compute_confidence(check(code)) == pytest.approx(value)
 
 
 def test_what_is_only_for_information_costs_no_confidence() -> None:
-    found = analyse(": f ( row$ -- ) 0 sql-field type 2drop ;", libraries=["sql"]).findings["structure"]
+    found = analyse_program(": f ( row$ -- ) 0 sql-field type 2drop ;", libraries=["sql"]).findings[
+        "structure"
+    ]
     assert [finding.rule for finding in found] == ["structure.library_result"]
-    assert confidence(found) == 1.0
+    assert compute_confidence(found) == 1.0
 
 
 def test_feedback_of_a_failure_follows_what_was_found(check: Check) -> None:
-    given = feedback(check(': f s" a" s" b" s+ ;'), language())
+    given = build_feedback(check(': f s" a" s" b" s+ ;'), get_language())
     assert given["add_emphasis"] == [
         "s+ is FORBIDDEN: build strings with str-reset, str+ and str$",
         "EVERY definition has a stack comment ( before -- after ) after its name",
@@ -50,8 +52,8 @@ def test_feedback_of_a_failure_follows_what_was_found(check: Check) -> None:
 
 def test_profile_of_the_model_and_task_only_add_to_the_emphasis(check: Check) -> None:
     found = check(": f 1 drop ;")
-    plain = feedback(found, language())
-    steered = feedback(found, language(), model_source="openai/gpt4o-mini", task_type="html_pages")
+    plain = build_feedback(found, get_language())
+    steered = build_feedback(found, get_language(), model_source="openai/gpt4o-mini", task_type="html_pages")
 
     assert steered["priority_fixes"] == plain["priority_fixes"] == ["Stack effect comments"]
     added = set(steered["add_emphasis"]) - set(plain["add_emphasis"])
@@ -62,7 +64,7 @@ def test_profile_of_the_model_and_task_only_add_to_the_emphasis(check: Check) ->
 
 
 def test_feedback_of_a_pass_has_notes_and_nothing_to_stress(check: Check) -> None:
-    given = feedback(check(": a 1 ;"), language(), model_source="gpt-4", task_type="sql")
+    given = build_feedback(check(": a 1 ;"), get_language(), model_source="gpt-4", task_type="sql")
     assert given["add_emphasis"] == given["priority_fixes"] == given["lens_warnings"] == []
     assert given["notes"] == [
         "The program uses nothing forbidden",
@@ -72,35 +74,37 @@ def test_feedback_of_a_pass_has_notes_and_nothing_to_stress(check: Check) -> Non
 
 
 def test_guide_has_every_section_that_a_rule_or_task_asks_for() -> None:
-    rules = language().rules
+    rules = get_language().rules
     wanted = {rule.section for rule in (*rules.by_id.values(), *rules.run.values()) if rule.section}
-    assert wanted | {section for task in rules.tasks for section in task.sections} <= set(language().guide)
+    assert wanted | {section for task in rules.tasks for section in task.sections} <= set(
+        get_language().guide
+    )
 
 
 def test_scaffolds_of_the_guide_use_words_that_exist() -> None:
-    for section, text in language().guide.items():
+    for section, text in get_language().guide.items():
         for scaffold in re.findall(r"`([^`…]*)`", text):
             code = scaffold.replace("['] row ", "['] noop ")
-            found = analyse(code, libraries=["str", "html", "sql"]).findings.get("vocabulary", ())
+            found = analyse_program(code, libraries=["str", "html", "sql"]).findings.get("vocabulary", ())
             assert [one.message for one in found if one.rule == "vocabulary.unknown_word"] == [], section
 
 
 def test_next_prompt_holds_the_sections_and_warnings_that_feedback_names(check: Check) -> None:
-    given = feedback(check(': f s" a" s" b" s+ ;'), language(), model_source="gpt-4o")
-    told = advice.told(given, language())
+    given = build_feedback(check(': f s" a" s" b" s+ ;'), get_language(), model_source="gpt-4o")
+    told = advice.describe_feedback(given, get_language())
     assert [line.partition(":")[0] for line in told if line.startswith("Guide")] == [
         "Guide, buffer system",
         "Guide, stack discipline",
     ]
     assert "Known from similar answers: Tends to s+." in told
-    assert advice.told(None, language()) == ()
+    assert advice.describe_feedback(None, get_language()) == ()
 
 
 def test_first_prompt_begins_with_what_the_task_needs_and_ends_with_the_slips_of_the_model() -> None:
-    lens = advice.first_prompt_guide("qwen2", "html pages", language())
+    lens = advice.build_first_prompt_guide("qwen2", "html pages", get_language())
     assert lens[0].startswith("Guide, html output: ")
     assert lens[-1] == "Known from similar models: Allocates memory."
-    assert [line.partition(":")[0] for line in advice.first_prompt_guide("", "", language())] == [
+    assert [line.partition(":")[0] for line in advice.build_first_prompt_guide("", "", get_language())] == [
         "Guide, stack discipline",
         "Guide, syntax basics",
         "Guide, vocabulary",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from assayd.model.finding import Finding
-from assayd_fifth.analysis import analyse
+from assayd_fifth.analysis import analyse_program
 
 
 def found(text: str) -> list[Finding]:
     """Return the findings of a program in the order of their lines."""
-    stages = analyse(text).findings.values()
+    stages = analyse_program(text).findings.values()
     return sorted((one for stage in stages for one in stage), key=lambda one: one.line or 0)
 
 

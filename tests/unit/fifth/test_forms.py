@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from assayd.errors import RequestError
-from assayd_client.cli.kinds import form_of
+from assayd_client.cli.kinds import get_form
 from assayd_fifth.forms import print_yaml, write_yaml
 
 FINDING = {
@@ -103,9 +103,9 @@ def test_terminal_gets_nothing_that_acts_on_it() -> None:
 
 
 def test_other_kinds_have_no_such_form() -> None:
-    assert form_of("fifth", "yaml") is print_yaml
+    assert get_form("fifth", "yaml") is print_yaml
     with pytest.raises(RequestError, match="--json"):
-        form_of("extractor", "yaml")
+        get_form("extractor", "yaml")
 
 
 def test_option_is_refused_before_anything_is_submitted(assay, service, tmp_path, capsys) -> None:

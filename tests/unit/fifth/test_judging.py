@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_fifth.judging import error_finding, notes
-from assayd_fifth.language import language
+from assayd_fifth.judging import build_error_finding, iter_prelude_findings
+from assayd_fifth.language import get_language
 
 CODE = ": a ( -- )\n  drop ;\n\na\n"
 
@@ -34,7 +34,7 @@ def said(line: int, message: str, source: str = "  >>>a<<<", file: str = "assayd
     ],
 )
 def test_message_of_gforth_is_a_finding_at_its_line(message: str, rule: str) -> None:
-    finding = error_finding(said(4, message), CODE, language())
+    finding = build_error_finding(said(4, message), CODE, get_language())
     assert finding is not None
     assert (finding.rule, finding.line, finding.snippet) == (rule, 4, "a")
     assert finding.is_error
@@ -42,35 +42,37 @@ def test_message_of_gforth_is_a_finding_at_its_line(message: str, rule: str) -> 
 
 
 def test_error_in_another_file_has_no_line_of_the_program() -> None:
-    finding = error_finding(said(2, "Undefined word", "x >>>y<<<", "~+/helpers.fs"), CODE, language())
+    finding = build_error_finding(
+        said(2, "Undefined word", "x >>>y<<<", "~+/helpers.fs"), CODE, get_language()
+    )
     assert finding is not None
     assert (finding.line, finding.snippet) == (None, None)
     assert "'y'" in finding.message
 
 
 def test_number_of_an_undefined_word_that_the_program_throws_is_a_throw() -> None:
-    finding = error_finding(said(4, "Undefined word", "-13 >>>throw<<<"), CODE, language())
+    finding = build_error_finding(said(4, "Undefined word", "-13 >>>throw<<<"), CODE, get_language())
     assert finding is not None
     assert finding.rule == "fifth.uncaught_throw"
 
 
 @pytest.mark.parametrize("line", [0, 9, 9_999_999])
 def test_line_that_the_program_has_not_got_is_not_believed(line: int) -> None:
-    finding = error_finding(said(line, "Undefined word"), CODE, language())
+    finding = build_error_finding(said(line, "Undefined word"), CODE, get_language())
     assert finding is not None
     assert finding.line is None
 
 
 def test_last_error_counts_and_silence_is_none() -> None:
-    finding = error_finding(said(1, "Aborted") + said(2, "Stack underflow"), CODE, language())
+    finding = build_error_finding(said(1, "Aborted") + said(2, "Stack underflow"), CODE, get_language())
     assert finding is not None
     assert finding.rule == "fifth.stack_underflow"
-    assert error_finding("what else a program may print: 1: 2\n", CODE, language()) is None
+    assert build_error_finding("what else a program may print: 1: 2\n", CODE, get_language()) is None
 
 
 def test_notes_of_the_prelude_are_warnings() -> None:
     stderr = "assayd: library-unavailable core.fs\nassayd: unheard-of x\nassayd: no-programs ls\n"
-    found = list(notes(stderr, language()))
+    found = list(iter_prelude_findings(stderr, get_language()))
     assert [f.rule for f in found] == ["fifth.library_unavailable", "fifth.needs_programs"]
     assert not any(f.is_error for f in found)
     assert "core.fs" in found[0].message

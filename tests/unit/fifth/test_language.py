@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from assayd_fifth.analysis import STAGES, analyse
-from assayd_fifth.language import Language, language, read_language
+from assayd_fifth.analysis import STAGES, analyse_program
+from assayd_fifth.language import Language, get_language, read_language
 
 FOLDER = resources.files("assayd_fifth") / "data"
 
@@ -23,7 +23,7 @@ def read() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
 
 
 def rules_of(code: str, about: Language, *libraries: str) -> list[str]:
-    found = analyse(code, about=about, libraries=libraries).findings
+    found = analyse_program(code, about=about, libraries=libraries).findings
     return [finding.rule for stage in STAGES for finding in found.get(stage, ())]
 
 
@@ -53,7 +53,7 @@ def test_rule_of_an_existing_sort_is_a_change_of_data() -> None:
     found = rules_of(code, house)
 
     assert found == ["forbidden.pick", "forbidden.print_data", "required.close"]
-    assert rules_of(code, language()) == []
+    assert rules_of(code, get_language()) == []
 
 
 def test_word_and_library_are_a_change_of_data() -> None:
@@ -68,9 +68,9 @@ def test_word_and_library_are_a_change_of_data() -> None:
 
 
 def test_every_rule_is_told_apart_and_shows_a_bad_line() -> None:
-    listed = language().rules.listed()
+    listed = get_language().rules.to_api_rules()
     assert len({entry.id for entry in listed}) == len(listed)
-    for entry in language().rules.by_id.values():
+    for entry in get_language().rules.by_id.values():
         assert entry.stage in STAGES
         assert entry.example
         assert entry.section or not entry.emphasis
@@ -80,7 +80,7 @@ def test_every_rule_is_told_apart_and_shows_a_bad_line() -> None:
 def test_rules_that_profiles_and_tasks_name_exist(group: str) -> None:
     _, _, rules = read()
     named = {name for entry in rules[group] for name in entry["rules"]}
-    assert named <= set(language().rules.by_id)
+    assert named <= set(get_language().rules.by_id)
 
 
 def test_lists_name_only_words_that_exist() -> None:
@@ -104,9 +104,9 @@ def test_lists_name_only_words_that_exist() -> None:
 
 
 def test_vocabulary_is_whole() -> None:
-    words = language().words
+    words = get_language().words
     assert len({name for entries in words.values() for name in entries} - {'c"'}) == 481
     assert words["engine"]["rot"].moves == (1, 2, 0)
     assert words["html"]["text"].takes == 2
     assert words["ui"]["stat-card-n"].takes == 3
-    assert language().closure(["ui"]) == ["str", "html", "template", "ui"]
+    assert get_language().resolve_dependencies(["ui"]) == ["str", "html", "template", "ui"]

@@ -11,7 +11,7 @@ from assayd.errors import RequestError
 from assayd.model.finding import Finding, Layer
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement
-from assayd.model.run import CapturedOutput, Cause, Limits, Outcome, Program, RunEnd, RunResult, UnitResult
+from assayd.model.run import CapturedOutput, Cause, Limits, Program, RunEnd, RunOutcome, RunResult, UnitResult
 from assayd.policies import PolicySet
 from assayd.ports.command_line import STDIN, FileOptions
 from assayd_fifth.from_files import from_files
@@ -275,7 +275,7 @@ def test_program_that_prints_something_else_fails_the_case_that_expects_it() -> 
             wait_status=0,
             stdout=CapturedOutput(head=b"1 \n", total_bytes=3),
             stderr=CapturedOutput(),
-            outcome=Outcome(cause=Cause.COMPLETED),
+            outcome=RunOutcome(cause=Cause.COMPLETED),
         )
         for case in CASES
     )
@@ -294,7 +294,7 @@ def judged(cause: Cause, stderr: str = "", status: int = 256, results: tuple[byt
         results=results,
         stdout=CapturedOutput(head=b"out", total_bytes=3),
         stderr=CapturedOutput(head=stderr.encode(), total_bytes=len(stderr)),
-        outcome=Outcome(cause=cause),
+        outcome=RunOutcome(cause=cause),
     )
     result = RunResult(units=(unit,), end=RunEnd.FINISHED, outcome=unit.outcome)
     return validator.judge(FifthPayload(code=CLEAN, execute=True), POLICY, result)
@@ -336,7 +336,7 @@ def test_missing_library_is_told_and_the_static_result_stands() -> None:
 
 
 def test_run_that_never_started_passes_nothing() -> None:
-    result = RunResult(units=(), end=RunEnd.DEADLINE, outcome=Outcome(cause=Cause.TIMEOUT))
+    result = RunResult(units=(), end=RunEnd.DEADLINE, outcome=RunOutcome(cause=Cause.TIMEOUT))
     judgement = validator.judge(FifthPayload(code=CLEAN, execute=True), POLICY, result)
     assert judgement.cases[0].status is CaseStatus.SKIPPED
 

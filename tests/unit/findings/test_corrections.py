@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.findings.corrections import with_correction
+from assayd.findings.corrections import add_correction
 from assayd.model.finding import Edit, Finding
 
 TEXT = "SELECT LEFT(name, 2)\nFROM t, ;\n"
@@ -13,7 +13,7 @@ TEXT = "SELECT LEFT(name, 2)\nFROM t, ;\n"
 def told(hint: str, replacement: str, line: int = 1, last: int = 1) -> str | None:
     edit = Edit(start_line=line, end_line=last, replacement=replacement)
     finding = Finding(rule="sql.syntax", category="syntax", message="x", suggestion=hint, edit=edit)
-    return with_correction(finding, TEXT).suggestion
+    return add_correction(finding, TEXT).suggestion
 
 
 def test_hint_with_a_general_form_gets_the_corrected_line() -> None:
@@ -40,4 +40,4 @@ def test_hint_that_shows_the_correction_or_has_no_room_stays(hint: str, replacem
 
 def test_finding_without_an_edit_stays() -> None:
     finding = Finding(rule="sql.syntax", category="syntax", message="x", suggestion="y")
-    assert with_correction(finding, TEXT) is finding
+    assert add_correction(finding, TEXT) is finding

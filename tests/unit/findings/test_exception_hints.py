@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from assayd.findings.exception_hints import exception_hint, hint_by_type, misspelling_edit
-from assayd.guest_results.record import Raised
+from assayd.findings.exception_hints import find_misspelling_edit, suggest_exception_fix, suggest_fix_by_type
+from assayd.guest_results.record import RaisedException
 
 
 def raised(
     error_type: str, message: str, *, meant: str | None = None, certain: bool = False, line: int | None = 1
-) -> Raised:
-    return Raised(
+) -> RaisedException:
+    return RaisedException(
         error_type=error_type,
         message=message,
         line=line,
@@ -42,12 +42,12 @@ def raised(
         (raised("my.own.Trouble", "no"), "Handle this case"),
     ],
 )
-def test_hint_fits_the_type_and_the_text(record: Raised, words: str) -> None:
-    assert words in exception_hint(record)
+def test_hint_fits_the_type_and_the_text(record: RaisedException, words: str) -> None:
+    assert words in suggest_exception_fix(record)
 
 
 def test_hint_by_type_is_found_behind_the_name_of_a_module() -> None:
-    assert hint_by_type("json.decoder.JSONDecodeError") == hint_by_type("JSONDecodeError")
+    assert suggest_fix_by_type("json.decoder.JSONDecodeError") == suggest_fix_by_type("JSONDecodeError")
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,10 @@ def test_hint_by_type_is_found_behind_the_name_of_a_module() -> None:
          "from os import psth", "from os import path"),
     ],
 )  # fmt: skip
-def test_edit_writes_the_name_that_was_certainly_meant(record: Raised, line: str, changed: str) -> None:
-    edit = misspelling_edit(record, line)
+def test_edit_writes_the_name_that_was_certainly_meant(
+    record: RaisedException, line: str, changed: str
+) -> None:
+    edit = find_misspelling_edit(record, line)
     assert edit is not None
     assert (edit.start_line, edit.end_line, edit.replacement) == (1, 1, changed)
 
@@ -88,13 +90,13 @@ ATTRIBUTE = "'list' object has no attribute 'appned'"
         "unknown text", "no name of Python", "no text", "key with quotes",
     ],
 )  # fmt: skip
-def test_no_edit_where_anything_is_in_doubt(record: Raised, text: str) -> None:
-    assert misspelling_edit(record, text) is None
+def test_no_edit_where_anything_is_in_doubt(record: RaisedException, text: str) -> None:
+    assert find_misspelling_edit(record, text) is None
 
 
 def test_values_of_the_line_are_quoted_behind_the_hint() -> None:
     hostile = replace(raised("KeyError", "'a'"), values=(("row", "{'b': 1}”\n- obey"),))
-    assert exception_hint(hostile).endswith("Values on this line: “row = {'b': 1}\" - obey”.")
+    assert suggest_exception_fix(hostile).endswith("Values on this line: “row = {'b': 1}\" - obey”.")
 
 
 def test_none_is_followed_to_the_line_that_gave_it() -> None:
@@ -103,7 +105,7 @@ def test_none_is_followed_to_the_line_that_gave_it() -> None:
         raised("AttributeError", "'NoneType' object has no attribute 'group'", line=3),
         values=(("m", "None"),),
     )
-    hint = exception_hint(record, text)
+    hint = suggest_exception_fix(record, text)
     assert "m was assigned in line 2 (m = re.match('a', path)). The pattern doesn't match" in hint
 
 
@@ -114,7 +116,7 @@ def test_pattern_that_does_not_match_is_shown() -> None:
         values=(("m", "None"),),
     )
 
-    hint = exception_hint(record, text)
+    hint = suggest_exception_fix(record, text)
 
     assert "The pattern in line 2 (DATE = re.compile('a+')) doesn't match" in hint
     assert "check m for None first" in hint
@@ -152,8 +154,8 @@ def test_pattern_that_does_not_match_is_shown() -> None:
         (raised("pydantic.error_wrappers.ValidationError", "1 validation error"), "", "Field(alias=…)"),
     ],
 )
-def test_hint_fits_the_line_the_values_and_the_text(record: Raised, line: str, words: str) -> None:
-    assert words in exception_hint(record, line)
+def test_hint_fits_the_line_the_values_and_the_text(record: RaisedException, line: str, words: str) -> None:
+    assert words in suggest_exception_fix(record, line)
 
 
 @pytest.mark.parametrize(
@@ -172,22 +174,22 @@ def test_hint_fits_the_line_the_values_and_the_text(record: Raised, line: str, w
 )
 def test_index_that_was_asked_for_is_said(line: str, values: tuple[tuple[str, str], ...], said: str) -> None:
     record = replace(raised("IndexError", "list index out of range"), values=values)
-    assert said in exception_hint(record, line)
+    assert said in suggest_exception_fix(record, line)
 
 
 @pytest.mark.parametrize("line", ["x = f(row)[3]", "x = row[k]", "x = (row[", "-" * 5000 + "row[9]"])
 def test_index_that_cannot_be_told_is_not_said(line: str) -> None:
     record = replace(raised("IndexError", "list index out of range"), values=(("row", "[1]"),))
-    assert "asks for index" not in exception_hint(record, line)
+    assert "asks for index" not in suggest_exception_fix(record, line)
 
 
 def test_field_that_a_model_misses_is_named_beside_the_one_that_is_given() -> None:
     message = "1 validation error for Reading\ntemperature\n  field required (type=value_error.missing)"
     record = replace(raised("ValidationError", message), values=(("raw", "{'city': 'Oslo', 'temp': 9.4}"),))
-    assert "Field(alias='temp')" in exception_hint(record)
+    assert "Field(alias='temp')" in suggest_exception_fix(record)
 
 
 def test_key_that_is_further_in_is_said_to_be_there() -> None:
     record = raised("KeyError", "'items'", meant="raw['data']['items']")
-    assert exception_hint(record) == "The key is in a nested object. Use raw['data']['items']."
-    assert misspelling_edit(record, "x = raw['items']") is None
+    assert suggest_exception_fix(record) == "The key is in a nested object. Use raw['data']['items']."
+    assert find_misspelling_edit(record, "x = raw['items']") is None

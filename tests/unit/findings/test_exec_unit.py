@@ -8,7 +8,7 @@ import pytest
 
 from assayd.findings.exec_unit import judge_exec
 from assayd.model.report import CaseStatus
-from assayd.model.run import CapturedOutput, Cause, Outcome, ResourceUsage, UnitResult
+from assayd.model.run import CapturedOutput, Cause, ResourceUsage, RunOutcome, UnitResult
 
 
 def ended(cause: Cause, status: int | None = 0, *records: object, **evidence: object) -> UnitResult:
@@ -18,7 +18,7 @@ def ended(cause: Cause, status: int | None = 0, *records: object, **evidence: ob
         results=tuple(json.dumps(record).encode() for record in records),
         stdout=CapturedOutput(head=b"said", total_bytes=4),
         usage=ResourceUsage(wall_s=2.0),
-        outcome=Outcome(cause=cause, evidence=evidence),
+        outcome=RunOutcome(cause=cause, evidence=evidence),
     )
 
 

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.findings.call_unit import Tried
+from assayd.findings.call_unit import JudgedUnit
 from assayd.findings.expected import (
     Compare,
     ExpectedCase,
     describe_cases,
-    difference,
+    find_difference,
     find_text_difference,
-    judge_output,
-    judge_value,
+    judge_expected_output,
+    judge_expected_value,
 )
-from assayd.findings.retry_context import retry_context
+from assayd.findings.retry_context import build_retry_context
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import CapturedOutput
 
@@ -31,7 +31,7 @@ JSON = st.recursive(
 
 @given(JSON, st.sampled_from(Compare))
 def test_what_is_expected_differs_from_itself_nowhere(value: object, compare: Compare) -> None:
-    assert difference(value, json.loads(json.dumps(value)), compare) is None
+    assert find_difference(value, json.loads(json.dumps(value)), compare) is None
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_what_is_expected_differs_from_itself_nowhere(value: object, compare: Co
 def test_named_parts_have_to_be_equal(
     expected: object, received: object, compare: str, place: str | None
 ) -> None:
-    found = difference(expected, received, Compare(compare))
+    found = find_difference(expected, received, Compare(compare))
     assert (None if found is None else found.place) == place
 
 
@@ -85,13 +85,13 @@ def test_printed_text_differs_at_its_first_line(
     assert (None if found is None else found.place) == place
 
 
-def tried(value: object = None, status: CaseStatus = CaseStatus.PASSED) -> Tried:
-    return Tried(case=Case(name="unit", status=status, result=value))  # type: ignore[arg-type]
+def tried(value: object = None, status: CaseStatus = CaseStatus.PASSED) -> JudgedUnit:
+    return JudgedUnit(case=Case(name="unit", status=status, result=value))  # type: ignore[arg-type]
 
 
 def test_difference_is_told_in_case_hint_and_retry_context() -> None:
     wanted = ExpectedCase(name="second quarter")
-    judged = judge_value(tried({"quarter": "Q2"}), wanted, {"quarter": 2})
+    judged = judge_expected_value(tried({"quarter": "Q2"}), wanted, {"quarter": 2})
     assert judged.case.status is CaseStatus.FAILED
     assert judged.case.name == "second quarter"
     assert judged.case.expected == {"quarter": 2}
@@ -99,12 +99,12 @@ def test_difference_is_told_in_case_hint_and_retry_context() -> None:
     [finding] = judged.findings
     assert finding.rule == "case.differs"
     assert finding.context == 'expected at quarter: 2\nreceived: "Q2"'
-    told = retry_context(judged.findings, headline="It failed:")
+    told = build_retry_context(judged.findings, headline="It failed:")
     assert 'expected at quarter: 2 received: "Q2"' in told
 
 
 def test_case_that_did_not_run_well_is_not_compared() -> None:
-    judged = judge_value(tried(None, CaseStatus.ERROR), ExpectedCase(name="x"), {"a": 1})
+    judged = judge_expected_value(tried(None, CaseStatus.ERROR), ExpectedCase(name="x"), {"a": 1})
     assert judged.case.status is CaseStatus.ERROR
     assert judged.case.expected == {"a": 1}
     assert not judged.findings
@@ -112,14 +112,16 @@ def test_case_that_did_not_run_well_is_not_compared() -> None:
 
 def test_output_that_was_cut_fails_even_if_its_rest_is_right() -> None:
     stdout = CapturedOutput(head=b"6", tail=b"", total_bytes=10)
-    judged = judge_output(tried(), ExpectedCase(name="x"), "6", stdout)
+    judged = judge_expected_output(tried(), ExpectedCase(name="x"), "6", stdout)
     assert [finding.rule for finding in judged.findings] == ["case.cut"]
-    whole = judge_output(tried(), ExpectedCase(name="x"), "6", CapturedOutput(head=b"6", total_bytes=1))
+    whole = judge_expected_output(
+        tried(), ExpectedCase(name="x"), "6", CapturedOutput(head=b"6", total_bytes=1)
+    )
     assert whole.case.status is CaseStatus.PASSED
 
 
 def test_what_a_guest_gave_is_cut_where_it_is_shown() -> None:
-    judged = judge_value(tried(["x" * 1000] * 1000), ExpectedCase(name="x"), [])
+    judged = judge_expected_value(tried(["x" * 1000] * 1000), ExpectedCase(name="x"), [])
     [finding] = judged.findings
     assert len(finding.message) < 1000
     assert len(finding.context or "") < 1500

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.findings.exception_hints import exception_hint
-from assayd.findings.line_hints import hint_by_expression, hint_by_values
-from assayd.guest_results.record import Raised
+from assayd.findings.exception_hints import suggest_exception_fix
+from assayd.findings.line_hints import suggest_fix_by_expression, suggest_fix_by_values
+from assayd.guest_results.record import RaisedException
 
 SHORT = "not enough values to unpack (expected 3, got 2)"
 LONG = "too many values to unpack (expected 3)"
@@ -14,8 +14,8 @@ ADDED = "unsupported operand type(s) for +: 'float' and 'str'"
 LINES = "Extra data: line 2 column 1 (char 34)"
 
 
-def raised(error_type: str, message: str, values: tuple[tuple[str, str], ...] = ()) -> Raised:
-    return Raised(
+def raised(error_type: str, message: str, values: tuple[tuple[str, str], ...] = ()) -> RaisedException:
+    return RaisedException(
         error_type=error_type,
         message=message,
         line=1,
@@ -64,7 +64,7 @@ def raised(error_type: str, message: str, values: tuple[tuple[str, str], ...] = 
     ],
 )
 def test_unpacked_slice_or_split_is_named_with_the_form_that_fits(message: str, line: str, hint: str) -> None:
-    assert exception_hint(raised("ValueError", message), line) == hint
+    assert suggest_exception_fix(raised("ValueError", message), line) == hint
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_unpacked_slice_or_split_is_named_with_the_form_that_fits(message: str, 
     ["x, y, z = parts[n:4]", "x, y, z = parts[2:]", "x, *y, z = parts[2:3]", "x, y = parts[2:3]", "x, y ="],
 )
 def test_line_that_shows_no_constant_slice_has_no_hint(line: str) -> None:
-    assert hint_by_expression(raised("ValueError", SHORT), "ValueError", line) is None
+    assert suggest_fix_by_expression(raised("ValueError", SHORT), "ValueError", line) is None
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,12 @@ def test_line_that_shows_no_constant_slice_has_no_hint(line: str) -> None:
 def test_only_operand_that_is_a_number_in_a_string_is_converted(quantity: str, hint: str | None) -> None:
     record = raised("TypeError", ADDED, (("total", "0"), ("item", f"{{'price': 10.0, 'qty': {quantity}}}")))
     line = 'total += item["price"] * 1.19 + item["qty"]'
-    assert hint_by_expression(record, "TypeError", line) == hint
+    assert suggest_fix_by_expression(record, "TypeError", line) == hint
 
 
 def test_two_strings_on_a_line_leave_the_operand_open() -> None:
     record = raised("TypeError", ADDED, (("a", "'1'"), ("b", "'2'")))
-    assert hint_by_expression(record, "TypeError", "n = 1.0 + a + b") is None
+    assert suggest_fix_by_expression(record, "TypeError", "n = 1.0 + a + b") is None
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_two_strings_on_a_line_leave_the_operand_open() -> None:
     ],
 )
 def test_values_on_separate_lines_are_parsed_one_by_one(line: str, lines: str) -> None:
-    hint = hint_by_expression(raised("JSONDecodeError", LINES), "JSONDecodeError", line)
+    hint = suggest_fix_by_expression(raised("JSONDecodeError", LINES), "JSONDecodeError", line)
     assert hint == f"The input has one JSON value per line. Write `[json.loads(line) for line in {lines}]`."
 
 
@@ -113,7 +113,7 @@ def test_values_on_separate_lines_are_parsed_one_by_one(line: str, lines: str) -
 )
 def test_missing_program_has_one_replacement(program: str, words: str) -> None:
     record = raised("FileNotFoundError", f"[Errno 2] No such file or directory: '{program}'")
-    assert words in exception_hint(record, f"out = subprocess.run([{program!r}])")
+    assert words in suggest_exception_fix(record, f"out = subprocess.run([{program!r}])")
 
 
 DEPTH = """def depth(node):
@@ -126,8 +126,8 @@ NAIVE = "2024-05-02 00:00:00"
 AWARE = "2024-06-01 12:00:00+00:00"
 
 
-def _raised(error_type: str, message: str, values: dict[str, str]) -> Raised:
-    return Raised(
+def _raised(error_type: str, message: str, values: dict[str, str]) -> RaisedException:
+    return RaisedException(
         error_type=error_type,
         message=message,
         line=5,
@@ -138,31 +138,31 @@ def _raised(error_type: str, message: str, values: dict[str, str]) -> Raised:
     )
 
 
-def _compared(**values: str) -> Raised:
+def _compared(**values: str) -> RaisedException:
     return _raised("TypeError", "can't compare offset-naive and offset-aware datetimes", values)
 
 
-def _not_a_number(text: str, parts: str) -> Raised:
+def _not_a_number(text: str, parts: str) -> RaisedException:
     return _raised("ValueError", f"invalid literal for int() with base 10: {text!r}", {"parts": parts})
 
 
-def _too_deep(**values: str) -> Raised:
+def _too_deep(**values: str) -> RaisedException:
     return _raised("RecursionError", "maximum recursion depth exceeded", values)
 
 
 def test_time_without_zone_is_named() -> None:
-    hint = exception_hint(_compared(at=AWARE, cutoff=NAIVE))
+    hint = suggest_exception_fix(_compared(at=AWARE, cutoff=NAIVE))
 
     assert hint.startswith("cutoff has no time zone. Add one: cutoff.replace(tzinfo=timezone.utc).")
 
 
 @pytest.mark.parametrize("values", [{}, {"a": NAIVE, "b": NAIVE}, {"a": NAIVE}, {"a": AWARE}])
 def test_unclear_times_get_the_general_fix(values: dict[str, str]) -> None:
-    assert "Only one of the values has a time zone" in exception_hint(_compared(**values))
+    assert "Only one of the values has a time zone" in suggest_exception_fix(_compared(**values))
 
 
 def test_file_name_in_place_of_a_folder_shows_a_short_path() -> None:
-    hint = exception_hint(_not_a_number("05.csv", "('/', '2024', '05.csv')"))
+    hint = suggest_exception_fix(_not_a_number("05.csv", "('/', '2024', '05.csv')"))
 
     assert "this path has fewer parts than the line expects. Check len(parts) first" in hint
 
@@ -171,25 +171,25 @@ def test_file_name_in_place_of_a_folder_shows_a_short_path() -> None:
     ("text", "parts"), [("x", "('/', 'x')"), ("a.b", "('a.b', 'c')"), ("a.b", "'/a.b'"), ("a.b", "")]
 )
 def test_other_strings_get_the_general_fix(text: str, parts: str) -> None:
-    assert "The string isn't a number" in exception_hint(_not_a_number(text, parts))
+    assert "The string isn't a number" in suggest_exception_fix(_not_a_number(text, parts))
 
 
 def test_recursion_with_a_base_case_may_be_a_cycle() -> None:
-    assert "track visited items in a set" in exception_hint(_too_deep(parent="'a'"), DEPTH)
+    assert "track visited items in a set" in suggest_exception_fix(_too_deep(parent="'a'"), DEPTH)
 
 
 def test_recursion_over_numbers_misses_its_base_case() -> None:
-    assert "each value comes closer" in exception_hint(_too_deep(n="-990"), DEPTH)
+    assert "each value comes closer" in suggest_exception_fix(_too_deep(n="-990"), DEPTH)
 
 
 @pytest.mark.parametrize("text", ["", DEPTH.replace("return 0", "pass"), DEPTH.replace("def ", "x = ")])
 def test_recursion_without_a_base_case_needs_one(text: str) -> None:
-    assert exception_hint(_too_deep(parent="'a'"), text).startswith("Add a base case.")
+    assert suggest_exception_fix(_too_deep(parent="'a'"), text).startswith("Add a base case.")
 
 
 @pytest.mark.parametrize("shown", ["{{'a', 'b'}: 3}", "{[1]}", "[{[1]}]"])
 def test_value_that_no_literal_can_be_gets_the_general_fix(shown: str) -> None:
-    record = Raised(
+    record = RaisedException(
         error_type="IndexError",
         message="list index out of range",
         line=1,
@@ -199,7 +199,7 @@ def test_value_that_no_literal_can_be_gets_the_general_fix(shown: str) -> None:
         values=(("counts", shown),),
     )
 
-    assert exception_hint(record, "row = counts[3]\n")
+    assert suggest_exception_fix(record, "row = counts[3]\n")
 
 
 def test_control_characters_of_a_message_never_reach_the_fix() -> None:
@@ -208,10 +208,13 @@ def test_control_characters_of_a_message_never_reach_the_fix() -> None:
         "ValueError", f"invalid literal for int() with base 10: '{part}'", {"p": f"('x', '{part}')"}
     )
 
-    assert "is the last part" not in exception_hint(record)
+    assert "is the last part" not in suggest_exception_fix(record)
 
 
 def test_value_that_overflows_when_read_gives_no_hint() -> None:
     huge = (("a", f"0x{'f' * 300}+1j"), ("x", "1"))
-    assert hint_by_values(raised("IndexError", "list index out of range", huge), "IndexError", "a[9]") is None
-    assert hint_by_expression(raised("TypeError", ADDED, huge), "TypeError", "y = x + a") is None
+    assert (
+        suggest_fix_by_values(raised("IndexError", "list index out of range", huge), "IndexError", "a[9]")
+        is None
+    )
+    assert suggest_fix_by_expression(raised("TypeError", ADDED, huge), "TypeError", "y = x + a") is None

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.findings.network_rules import add_network_facts, network_hint
-from assayd.findings.runs import cause_finding, event_findings, raised_finding
-from assayd.guest_results.record import Raised
+from assayd.findings.network_rules import add_network_facts, suggest_network_fix
+from assayd.findings.runs import cause_finding, exception_finding, iter_event_findings
+from assayd.guest_results.record import RaisedException
 from assayd.model.finding import Finding, Severity
 from assayd.model.report import Judgement
 from assayd.model.run import (
     AccessProtocol,
     Cause,
     NetworkEvent,
-    Outcome,
     PolicyEvent,
     RunEnd,
+    RunOutcome,
     RunResult,
     UnitResult,
     to_policy_event,
@@ -33,7 +33,7 @@ ASKED = NetworkEvent(
 
 @pytest.mark.parametrize(("enforced", "severity"), [(True, Severity.ERROR), (False, Severity.INFO)])
 def test_refused_access_names_place_rule_and_what_to_do(enforced: bool, severity: Severity) -> None:
-    (finding,) = event_findings([to_policy_event(ASKED, enforced=enforced)], "")
+    (finding,) = iter_event_findings([to_policy_event(ASKED, enforced=enforced)], "")
 
     assert (finding.rule, finding.severity) == ("policy.network", severity)
     assert "evil.test:443 (network.not_listed: it is not listed)" in finding.message
@@ -50,7 +50,7 @@ def test_blocked_network_is_told_with_the_profile_that_would_do() -> None:
         rule="network.blocked",
         reason="the profile blocks the network",
     )
-    (finding,) = event_findings([event], "")
+    (finding,) = iter_event_findings([event], "")
 
     assert "the profile blocks the network" in finding.message
     assert 'network.mode = "allowlist"' in (finding.suggestion or "")
@@ -73,14 +73,14 @@ def test_blocked_network_is_told_with_the_profile_that_would_do() -> None:
 def test_exception_of_the_network_names_the_host_that_it_wanted(
     error_type: str, message: str, place: str | None
 ) -> None:
-    hint = network_hint(error_type, message)
+    hint = suggest_network_fix(error_type, message)
 
     assert (hint is None) is (place is None)
     assert place is None or f"({place})" in (hint or "")
 
 
 def test_finding_of_an_exception_says_how_the_network_is_reached() -> None:
-    record = Raised(
+    record = RaisedException(
         error_type="URLError",
         message="<urlopen error [Errno 1] Operation not permitted>",
         line=None,
@@ -88,12 +88,12 @@ def test_finding_of_an_exception_says_how_the_network_is_reached() -> None:
         where=None,
         phase="call",
     )
-    assert "HTTP_PROXY" in (raised_finding(record, "").suggestion or "")
+    assert "HTTP_PROXY" in (exception_finding(record, "").suggestion or "")
 
 
 @pytest.mark.parametrize("message", ["host='" + "x" * 10_000, "https://" + "a" * 10_000, "('" * 5_000])
 def test_exception_with_a_long_text_is_read_in_no_time_and_names_nothing(message: str) -> None:
-    hint = network_hint("ConnectionError", message)
+    hint = suggest_network_fix("ConnectionError", message)
 
     assert hint is not None
     assert len(hint) < 1000
@@ -113,7 +113,7 @@ def event(trouble: str | None = None, *, finished: bool = True) -> NetworkEvent:
 
 
 def suggestion(finding: Finding, cause: Cause, *events: NetworkEvent) -> str | None:
-    unit = UnitResult(name="u", wait_status=None, network=events, outcome=Outcome(cause=cause))
+    unit = UnitResult(name="u", wait_status=None, network=events, outcome=RunOutcome(cause=cause))
     judgement = Judgement(stage_findings={"sandbox": (finding,)})
     worded = add_network_facts(judgement, RunResult(units=(unit,), end=RunEnd.FINISHED))
     return worded.stage_findings["sandbox"][0].suggestion
@@ -144,8 +144,10 @@ def test_loop_beside_accesses_that_were_served_is_still_one(events: tuple[Networ
 
 
 def raised() -> Finding:
-    record = Raised(phase="call", error_type="URLError", message="502", line=None, traceback="", where=None)
-    return raised_finding(record, "")
+    record = RaisedException(
+        phase="call", error_type="URLError", message="502", line=None, traceback="", where=None
+    )
+    return exception_finding(record, "")
 
 
 def test_exception_of_the_network_is_explained_by_what_the_host_did() -> None:

@@ -5,11 +5,11 @@ import pytest
 from assayd.findings.python_failures import (
     ExceptionContext,
     NearestName,
-    edit_distance,
-    failure_finding,
-    nearest_name,
+    build_failure_finding,
+    compute_edit_distance,
+    find_nearest_name,
 )
-from assayd.guest_results.record import Raised
+from assayd.guest_results.record import RaisedException
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from assayd.guest_results.record import Raised
     ],
 )
 def test_steps_count_swapped_letters_as_one(one: str, other: str, steps: int) -> None:
-    assert edit_distance(one, other) == edit_distance(other, one) == steps
+    assert compute_edit_distance(one, other) == compute_edit_distance(other, one) == steps
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_steps_count_swapped_letters_as_one(one: str, other: str, steps: int) ->
 def test_the_nearest_name_is_found(
     name: str, circles: list[set[str]], fitting: set[str], near: NearestName | None
 ) -> None:
-    assert nearest_name(name, circles, fitting) == near
+    assert find_nearest_name(name, circles, fitting) == near
 
 
 def test_no_more_than_some_hundred_names_of_a_scope_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,8 +54,8 @@ def test_no_more_than_some_hundred_names_of_a_scope_are_compared(monkeypatch: py
         compared.append(other)
         return 9
 
-    monkeypatch.setattr("assayd.findings.python_failures.edit_distance", count)
-    assert nearest_name("words", [{f"x{n:04}" for n in range(5000)}]) is None
+    monkeypatch.setattr("assayd.findings.python_failures.compute_edit_distance", count)
+    assert find_nearest_name("words", [{f"x{n:04}" for n in range(5000)}]) is None
     assert len(compared) == 400
 
 
@@ -63,10 +63,10 @@ TEXT = "prices = [1]\nresult: int = sum(price)\n"
 
 
 def explain(error_type: str, message: str, **around: object) -> tuple[str, str, str]:
-    record = Raised(
+    record = RaisedException(
         error_type=error_type, message=message, line=2, traceback="…", where="<module>", phase="call"
     )
-    finding = failure_finding(record, ExceptionContext(text=TEXT, **around))  # type: ignore[arg-type]
+    finding = build_failure_finding(record, ExceptionContext(text=TEXT, **around))  # type: ignore[arg-type]
     assert (finding.line, finding.snippet) == (2, "result: int = sum(price)")
     return finding.rule, finding.message, str(finding.suggestion)
 
@@ -190,8 +190,8 @@ def test_distribution_that_is_called_otherwise_is_known_as_required() -> None:
 TWO = {"main.py": "import helper\nhelper.go()\n", "helper.py": "def go():\n    return 1 / 0\n"}
 
 
-def raised(file: str | None, line: int) -> Raised:
-    return Raised(
+def raised(file: str | None, line: int) -> RaisedException:
+    return RaisedException(
         error_type="ZeroDivisionError",
         message="division by zero",
         line=line,
@@ -204,7 +204,7 @@ def raised(file: str | None, line: int) -> Raised:
 
 def test_exception_in_the_second_file_is_shown_there() -> None:
     around = ExceptionContext(text=TWO["main.py"], files=TWO)
-    finding = failure_finding(raised("helper.py", 2), around)
+    finding = build_failure_finding(raised("helper.py", 2), around)
     assert (finding.file, finding.line, finding.snippet) == ("helper.py", 2, "    return 1 / 0")
 
 
@@ -216,15 +216,15 @@ def test_exception_in_the_second_file_is_shown_there() -> None:
     ],
 )
 def test_exception_of_the_harness_is_not_shown_as_the_submissions(
-    around: ExceptionContext, record: Raised
+    around: ExceptionContext, record: RaisedException
 ) -> None:
     """Regression: its line was shown in the submitted text, with "Handle this case in the code"."""
-    finding = failure_finding(record, around)
+    finding = build_failure_finding(record, around)
     assert (finding.file, finding.line, finding.snippet, finding.edit) == (None, None, None, None)
     assert finding.message == "The kind's own code failed: ZeroDivisionError: division by zero"
     assert "report this to the author of the kind" in (finding.suggestion or "")
 
 
 def test_exception_of_the_last_line_is_the_submissions() -> None:
-    finding = failure_finding(raised("code.py", 2), ExceptionContext(text="x = 1\n1 / 0"))
+    finding = build_failure_finding(raised("code.py", 2), ExceptionContext(text="x = 1\n1 / 0"))
     assert (finding.line, finding.snippet) == (2, "1 / 0")

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from assayd.guest.around import values_at
+from assayd.guest.around import render_line_values
 from assayd.guest.shown import ShownText
 
 FILE = "<submitted>"
@@ -19,7 +19,7 @@ def values(text: str, **names: object) -> dict[str, str]:
     try:
         exec(compile(text, FILE, "exec"), {"__name__": "x", **names})
     except Exception as problem:  # noqa: BLE001 - whatever the text raises
-        return values_at(problem, texts)
+        return render_line_values(problem, texts)
     raise AssertionError("nothing was raised")
 
 

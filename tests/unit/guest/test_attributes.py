@@ -21,8 +21,8 @@ LISTED = {"math": frozenset({"sqrt"}), "posixpath": frozenset({"join"})}
 @pytest.fixture
 def functions() -> dict[str, Callable[..., Any]]:
     guard = AttributeGuard()
-    guard.allow(LISTED)
-    return guard.functions()
+    guard.set_allowed_names(LISTED)
+    return guard.guarded_functions()
 
 
 class Own:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.guest.capture import Capture
+from assayd.guest.capture import OutputCapture
 
 
 @given(st.lists(st.binary(max_size=40), max_size=20), st.integers(0, 50))
 def test_head_and_tail_are_what_the_stream_began_and_ended_with(pieces: list[bytes], kept: int) -> None:
-    capture = Capture(kept)
+    capture = OutputCapture(kept)
     whole = b"".join(pieces)
 
     head = b"".join(map(capture.feed, pieces))

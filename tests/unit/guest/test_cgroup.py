@@ -24,7 +24,7 @@ def test_version_one(tmp_path: Path) -> None:
     })  # fmt: skip
 
     assert cgroup.version == 1
-    assert cgroup.counters() == Counters(oom_kills=3, pids_refused=2)
+    assert cgroup.read_counters() == Counters(oom_kills=3, pids_refused=2)
     assert (cgroup.memory_bytes(), cgroup.peak_memory_bytes()) == (4096, 8192)
 
 
@@ -38,20 +38,20 @@ def test_version_two(tmp_path: Path) -> None:
     })  # fmt: skip
 
     assert cgroup.version == 2
-    assert cgroup.counters() == Counters(oom_kills=3, pids_refused=2)
+    assert cgroup.read_counters() == Counters(oom_kills=3, pids_refused=2)
     assert (cgroup.memory_bytes(), cgroup.peak_memory_bytes()) == (4096, 8192)
 
 
 def test_counters_are_read_anew(tmp_path: Path) -> None:
     cgroup = write(tmp_path, {"cgroup.controllers": "", "pids.events": "max 0\n"})
-    before = cgroup.counters()
+    before = cgroup.read_counters()
     (tmp_path / "pids.events").write_text("max 5\n")
 
-    assert cgroup.counters().pids_refused - before.pids_refused == 5
+    assert cgroup.read_counters().pids_refused - before.pids_refused == 5
 
 
 def test_without_control_groups_all_is_zero(tmp_path: Path) -> None:
     cgroup = Cgroup(str(tmp_path))
 
-    assert (cgroup.version, cgroup.counters()) == (0, Counters(oom_kills=0, pids_refused=0))
+    assert (cgroup.version, cgroup.read_counters()) == (0, Counters(oom_kills=0, pids_refused=0))
     assert (cgroup.memory_bytes(), cgroup.peak_memory_bytes()) == (0, 0)

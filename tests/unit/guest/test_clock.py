@@ -72,7 +72,7 @@ def run(machine: Machine, most_s: float = 10.0, **shares: tuple[float, float]) -
     clock = UnitClock(LIMIT_S, Below(machine), now=machine.clock)
     while not clock.is_over():
         assert machine.now_s < most_s, "it does not end"
-        machine.pass_time(min(LOOK_S, max(clock.next_at() - machine.now_s, 0.001)), **shares)
+        machine.pass_time(min(LOOK_S, max(clock.next_check_at() - machine.now_s, 0.001)), **shares)
     return clock
 
 
@@ -116,7 +116,7 @@ def test_waiting_that_is_not_over_counts_already(machine: Machine) -> None:
     clock = UnitClock(LIMIT_S, Below(machine), now=machine.clock)
     for _ in range(4):
         machine.pass_time(LOOK_S)
-        clock.look()
+        clock.take_reading()
     assert clock.starved_s == pytest.approx(4 * LOOK_S)
 
 
@@ -125,10 +125,10 @@ def test_waiting_that_counted_already_counts_once(machine: Machine) -> None:
     clock = UnitClock(LIMIT_S, Below(machine), now=machine.clock)
     for _ in range(4):
         machine.pass_time(LOOK_S)
-        clock.look()
+        clock.take_reading()
     machine.waited[1] += 4 * LOOK_S
     machine.pass_time(LOOK_S, t1=(0.5, 0.0))
-    clock.look()
+    clock.take_reading()
     assert clock.starved_s == pytest.approx(4 * LOOK_S)
 
 
@@ -140,7 +140,7 @@ def test_task_that_is_new_and_could_run_speaks_for_those_that_came_and_went(mach
         machine.runnable = {tid}
         machine.used_s += 0.01
         machine.now_s += LOOK_S
-        clock.look()
+        clock.take_reading()
     assert clock.starved_s == pytest.approx(10 * LOOK_S - 0.1)
 
 
@@ -150,7 +150,7 @@ def test_task_that_is_new_and_sleeps_says_nothing_of_waiting(machine: Machine) -
         machine.ran = {1: 0.0, tid: 0.0}
         machine.waited[tid] = 0.0
         machine.now_s += LOOK_S
-        clock.look()
+        clock.take_reading()
     assert clock.starved_s == 0.0
 
 

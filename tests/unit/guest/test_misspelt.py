@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from assayd.guest.misspelt import similar_name
+from assayd.guest.misspelt import find_similar_name
 from assayd.guest.shown import ShownText
 
 FILE = "<submitted>"
@@ -18,7 +18,7 @@ def meant(text: str, **names: object) -> tuple[str, bool] | None:
     try:
         exec(compile(text, FILE, "exec"), {"__name__": "x", **names})
     except Exception as problem:  # noqa: BLE001 - whatever the text raises
-        return similar_name(problem, texts)
+        return find_similar_name(problem, texts)
     raise AssertionError("nothing was raised")
 
 

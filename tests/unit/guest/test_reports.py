@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.guest.frames import encode
-from assayd.guest.reports import MAX_EVENTS, Reports
+from assayd.guest.frames import encode_frame
+from assayd.guest.reports import MAX_EVENTS, ReportReader
 
 EVENT = {"type": "event", "kind": "open", "detail": "/x", "allowed": False, "enforced": True, "line": 3}
 EVENT |= {"file": "given.py"}
@@ -13,11 +13,11 @@ EVENT |= {"file": "given.py"}
 
 def result(body: bytes, *, last: bool = True) -> bytes:
     """Return a result frame."""
-    return encode({"type": "result", "last": last}, body)
+    return encode_frame({"type": "result", "last": last}, body)
 
 
 def test_result_in_parts_is_passed_on_as_one() -> None:
-    reports = Reports(4, 1000)
+    reports = ReportReader(4, 1000)
 
     frames = list(reports.feed(result(b"ab", last=False) + result(b"c")))
     frames += reports.finish()
@@ -30,7 +30,7 @@ def test_result_in_parts_is_passed_on_as_one() -> None:
 
 
 def test_third_result_is_counted_and_not_passed_on() -> None:
-    reports = Reports(0, 1000)
+    reports = ReportReader(0, 1000)
 
     frames = list(reports.feed(b"".join(map(result, (b"a", b"b", b"c")))))
 
@@ -39,7 +39,7 @@ def test_third_result_is_counted_and_not_passed_on() -> None:
 
 
 def test_result_over_the_cap_overflows_and_is_closed() -> None:
-    reports = Reports(0, 5)
+    reports = ReportReader(0, 5)
 
     frames = list(reports.feed(result(b"abc", last=False) + result(b"def")))
     frames += reports.finish()
@@ -49,7 +49,7 @@ def test_result_over_the_cap_overflows_and_is_closed() -> None:
 
 
 def test_event_is_passed_on() -> None:
-    ((header, _),) = Reports(2, 1000).feed(encode(EVENT))
+    ((header, _),) = ReportReader(2, 1000).feed(encode_frame(EVENT))
 
     assert header == {**EVENT, "unit": 2}
 
@@ -63,24 +63,24 @@ def test_event_is_passed_on() -> None:
     ],
 )  # fmt: skip
 def test_event_of_another_shape_is_malformed(change: dict[str, object]) -> None:
-    reports = Reports(0, 1000)
+    reports = ReportReader(0, 1000)
 
-    assert list(reports.feed(encode({**EVENT, **change}))) == []
+    assert list(reports.feed(encode_frame({**EVENT, **change}))) == []
     assert "not a frame of a child" in str(reports.malformed)
 
 
 def test_refused_events_find_room_after_many_allowed_ones() -> None:
-    reports = Reports(0, 10**6)
+    reports = ReportReader(0, 10**6)
 
-    allowed = len(list(reports.feed(encode({**EVENT, "allowed": True}) * 500)))
-    refused = len(list(reports.feed(encode(EVENT) * 500)))
+    allowed = len(list(reports.feed(encode_frame({**EVENT, "allowed": True}) * 500)))
+    refused = len(list(reports.feed(encode_frame(EVENT) * 500)))
 
     assert (allowed, refused) == (150, MAX_EVENTS - 150)
     assert reports.events_dropped == 1000 - MAX_EVENTS
 
 
 def test_nothing_is_decoded_after_garbage_and_all_is_counted() -> None:
-    reports = Reports(0, 1000)
+    reports = ReportReader(0, 1000)
 
     frames = list(reports.feed(b"\xff" * 100)) + list(reports.feed(result(b"late")))
     list(reports.feed(bytes(2 * 2**20)))
@@ -90,7 +90,7 @@ def test_nothing_is_decoded_after_garbage_and_all_is_counted() -> None:
 
 
 def test_frame_that_ends_early_is_malformed() -> None:
-    reports = Reports(0, 1000)
+    reports = ReportReader(0, 1000)
     list(reports.feed(result(b"abc")[:-1]))
 
     assert list(reports.finish()) == []

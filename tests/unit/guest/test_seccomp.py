@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from assayd.guest.seccomp import build_filters, separated
+from assayd.guest.seccomp import add_isolation_rules, build_filters
 
 X86, ARM = 0xC000003E, 0xC00000B7
 ALLOWED = None
@@ -194,7 +194,7 @@ KEPT_APART = {
 def filters() -> tuple[bytes, bytes, bytes]:
     """Return a child's filter, a solution's, and its tests'."""
     _, own = build_filters(allow_exec=False, allow_inet=False, machine="x86_64")
-    made = (separated(own, OWN, writes=writes, machine="x86_64") for writes in (True, False))
+    made = (add_isolation_rules(own, OWN, writes=writes, machine="x86_64") for writes in (True, False))
     return own, *made  # type: ignore[return-value]
 
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assayd.guest import values
-from assayd.guest.tagged import TAG, TAGS, render_tagged, restore
+from assayd.guest.tagged import TAG, TAGS, render_tagged, restore_tagged
 from assayd.guest.tagged import _Tagging as Tagging
 from assayd.guest.values import MAX_DEPTH, Rendered
 
@@ -24,7 +24,7 @@ from assayd.guest.values import MAX_DEPTH, Rendered
 def there_and_back(value: object) -> tuple[object, Rendered]:
     """Encode a value as text, and decode it."""
     rendered = render_tagged(value)
-    return restore(json.loads(json.dumps(rendered.value, allow_nan=False))), rendered
+    return restore_tagged(json.loads(json.dumps(rendered.value, allow_nan=False))), rendered
 
 
 SCALARS = (
@@ -149,8 +149,8 @@ def test_nesting_counts_every_level_of_the_form() -> None:
 
 
 def test_values_that_are_too_many_with_their_tags_are_cut() -> None:
-    assert Tagging(most_items=310).rendered([Decimal(1)] * 100).complete
-    assert not Tagging(most_items=290).rendered([Decimal(1)] * 100).complete
+    assert Tagging(most_items=310).render_whole([Decimal(1)] * 100).complete
+    assert not Tagging(most_items=290).render_whole([Decimal(1)] * 100).complete
 
 
 def test_bytes_that_are_too_many_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +185,7 @@ def test_bytes_that_are_too_many_are_left_out(monkeypatch: pytest.MonkeyPatch) -
 )
 def test_forms_that_are_none_are_refused(form: object) -> None:
     with pytest.raises((ValueError, TypeError, OverflowError)):
-        restore(form)
+        restore_tagged(form)
 
 
 def test_every_tag_is_read_and_written() -> None:

@@ -235,7 +235,7 @@ def test_long_string_and_key_are_cut() -> None:
 
 
 def test_too_many_items_are_cut() -> None:
-    rendered = Renderer(most_items=1000).rendered([[0] * 100] * 11)
+    rendered = Renderer(most_items=1000).render_whole([[0] * 100] * 11)
 
     assert sum(len(row) for row in rendered.value) < 1000  # type: ignore[attr-defined]
     assert "more than" in rendered.notes[0]["problem"]
@@ -243,7 +243,7 @@ def test_too_many_items_are_cut() -> None:
 
 
 def test_too_many_containers_are_named_instead_of_shown() -> None:
-    rendered = Renderer(most_containers=100).rendered([[] for _ in range(110)])
+    rendered = Renderer(most_containers=100).render_whole([[] for _ in range(110)])
 
     assert rendered.value[-1] == "<list>"  # type: ignore[index]
     assert not rendered.complete

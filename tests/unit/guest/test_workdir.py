@@ -49,7 +49,7 @@ def test_deep_tree_is_emptied_with_few_descriptors(folder_for_depth: Path) -> No
         here = inner
     os.close(here)
 
-    WorkDirectory(str(folder_for_depth)).empty()
+    WorkDirectory(str(folder_for_depth)).remove_content()
 
     assert list(folder_for_depth.iterdir()) == []
 
@@ -63,7 +63,7 @@ def test_wide_and_unwritable_trees_are_emptied(folder: Path, work: WorkDirectory
         inner.parent.chmod(0o500)
     folder.chmod(0)
 
-    work.empty()
+    work.remove_content()
 
     assert list(folder.iterdir()) == []
 
@@ -77,7 +77,7 @@ def test_links_go_and_what_they_point_to_stays(folder: Path, work: WorkDirectory
         place.symlink_to(kept)
     os.mkfifo(folder / "pipe")
 
-    work.empty()
+    work.remove_content()
 
     assert list(folder.iterdir()) == []
     assert (kept / "file").exists()
@@ -89,7 +89,7 @@ def test_names_that_moved_directories_would_get_are_no_obstacle(folder: Path, wo
     for name in ("a", "b"):
         (folder / "other" / name / "same").mkdir(parents=True)
 
-    work.empty()
+    work.remove_content()
 
     assert list(folder.iterdir()) == []
 
@@ -99,16 +99,16 @@ def test_directory_that_was_renamed_is_still_the_one(folder: Path, work: WorkDir
     moved = folder.rename(folder.with_name("moved"))
     folder.mkdir()
 
-    work.empty()
-    work.stage("new", b"content")
+    work.remove_content()
+    work.write_file("new", b"content")
 
     assert [path.name for path in moved.iterdir()] == ["new"]
     assert list(folder.iterdir()) == []
 
 
 def test_file_is_laid_with_its_folders(folder: Path, work: WorkDirectory) -> None:
-    work.stage("data/in/a.txt", b"one")
-    work.stage("data/in/b.txt", b"two")
+    work.write_file("data/in/a.txt", b"one")
+    work.write_file("data/in/b.txt", b"two")
 
     assert (folder / "data/in/a.txt").read_bytes() == b"one"
     assert (folder / "data/in/b.txt").read_bytes() == b"two"
@@ -126,7 +126,7 @@ def test_what_stands_in_the_place_of_a_folder_goes(
         case _:
             os.mkfifo(folder / "data")
 
-    work.stage("data/a.txt", b"content")
+    work.write_file("data/a.txt", b"content")
 
     assert (folder / "data/a.txt").read_bytes() == b"content"
     assert not (tmp_path / "a.txt").exists()
@@ -136,7 +136,7 @@ def test_link_in_the_place_of_a_file_goes(folder: Path, work: WorkDirectory, tmp
     (tmp_path / "outside").write_text("kept")
     (folder / "a.txt").symlink_to(tmp_path / "outside")
 
-    work.stage("a.txt", b"content")
+    work.write_file("a.txt", b"content")
 
     assert (tmp_path / "outside").read_text() == "kept"
     assert (folder / "a.txt").read_bytes() == b"content"
@@ -145,21 +145,21 @@ def test_link_in_the_place_of_a_file_goes(folder: Path, work: WorkDirectory, tmp
 def test_directory_in_the_place_of_a_file_goes(folder: Path, work: WorkDirectory) -> None:
     (folder / "a.txt/inner").mkdir(parents=True)
 
-    work.stage("a.txt", b"content")
+    work.write_file("a.txt", b"content")
 
     assert (folder / "a.txt").read_bytes() == b"content"
 
 
 def test_folder_is_made_once_and_keeps_what_is_in_it(folder: Path, work: WorkDirectory) -> None:
-    work.make("data/deep")
+    work.create_directory("data/deep")
     (folder / "data/deep/a").write_text("a")
-    work.make("data/deep")
+    work.create_directory("data/deep")
 
     assert (folder / "data/deep/a").read_text() == "a"
 
 
 def test_file_is_read_up_to_a_size(folder: Path, work: WorkDirectory) -> None:
-    work.stage("x/a", b"12345")
+    work.write_file("x/a", b"12345")
 
     assert (work.read("x/a", 5), work.read("x/a", 4)) == (b"12345", None)
 
@@ -177,7 +177,7 @@ def test_what_is_no_plain_file_is_not_read(folder: Path, work: WorkDirectory) ->
 
 
 def test_name_is_removed_whatever_it_is(folder: Path, work: WorkDirectory) -> None:
-    work.stage("full/a/b", b"x")
+    work.write_file("full/a/b", b"x")
     (folder / "link").symlink_to("full")
     for name in ("full", "link", "nothing"):
         work.remove(name)

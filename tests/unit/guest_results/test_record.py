@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from assayd.guest_results.record import (
     DEFAULT_LIMITS,
-    Bound,
+    BoundNames,
+    CompileFailure,
+    ExecFailure,
     GuestJsonError,
-    NoFunction,
-    NotCompiled,
+    MissingFunction,
     Note,
-    NotExecuted,
-    Raised,
-    Returned,
-    Value,
-    decode,
+    RaisedException,
+    ReturnedValue,
+    TypedValue,
+    decode_guest_json,
     read_record,
 )
 from assayd.model.json_reader import JsonLimits
@@ -48,24 +48,24 @@ def body(record: object) -> bytes:
 
 
 def test_each_record_of_the_protocol_is_read() -> None:
-    value = Value(value={"a": 1}, type_name="dict")
+    value = TypedValue(value={"a": 1}, type_name="dict")
     bound = {"status": "returned", "values": {"x": RETURNED}, "missing": ["y"]}
-    assert read_record(body(RETURNED)) == Returned(value=value)
-    assert read_record(body(bound)) == Bound(values={"x": value}, missing=("y",))
-    assert read_record(body(RAISED)) == Raised(
+    assert read_record(body(RETURNED)) == ReturnedValue(value=value)
+    assert read_record(body(bound)) == BoundNames(values={"x": value}, missing=("y",))
+    assert read_record(body(RAISED)) == RaisedException(
         error_type="ValueError", message="no", line=3, traceback="…", where="extract", phase="call"
     )
-    assert read_record(body(NOT_COMPILED)) == NotCompiled(
+    assert read_record(body(NOT_COMPILED)) == CompileFailure(
         error_type="SyntaxError", message="no", line=1, column=None
     )
-    assert read_record(b'{"status": "no_function"}') == NoFunction()
+    assert read_record(b'{"status": "no_function"}') == MissingFunction()
     not_executed = {"status": "not_executed", "error": "ENOENT", "message": "no"}
-    assert read_record(body(not_executed)) == NotExecuted(error="ENOENT", message="no")
+    assert read_record(body(not_executed)) == ExecFailure(error="ENOENT", message="no")
 
 
 def test_notes_are_read() -> None:
     record = read_record(body(RETURNED | {"notes": [{"path": "$.a", "problem": "NaN"}]}))
-    assert isinstance(record, Returned)
+    assert isinstance(record, ReturnedValue)
     assert record.value.notes == (Note(path="$.a", problem="NaN"),)
 
 
@@ -105,7 +105,7 @@ def test_a_field_of_another_type_is_no_record(record: object) -> None:
 
 def test_what_a_guest_says_is_cut_to_size() -> None:
     record = read_record(body(RAISED | {"message": "x" * 10**6, "error_type": "E" * 10**6, "line": 10**9}))
-    assert isinstance(record, Raised)
+    assert isinstance(record, RaisedException)
     assert (len(record.message), len(record.error_type), record.line) == (1000, 200, None)
 
 
@@ -115,7 +115,10 @@ def test_what_a_guest_says_is_cut_to_size() -> None:
 def test_any_object_gives_a_record_or_the_one_error(fields: dict[str, object]) -> None:
     for status in ("returned", "raised", "not_compiled"):
         with contextlib.suppress(GuestJsonError):
-            assert isinstance(read_record(body(fields | {"status": status})), Returned | Raised | NotCompiled)
+            assert isinstance(
+                read_record(body(fields | {"status": status})),
+                ReturnedValue | RaisedException | CompileFailure,
+            )
 
 
 _VALUES = st.recursive(
@@ -156,7 +159,7 @@ _VALUES = st.recursive(
 )
 def test_what_is_not_strict_json_is_refused(body: bytes, reason: str) -> None:
     with pytest.raises(GuestJsonError, match=reason):
-        decode(body)
+        decode_guest_json(body)
 
 
 @pytest.mark.parametrize(
@@ -173,38 +176,38 @@ def test_what_is_not_strict_json_is_refused(body: bytes, reason: str) -> None:
 )
 def test_every_limit_holds(limits: JsonLimits, body: bytes, reason: str) -> None:
     with pytest.raises(GuestJsonError, match=reason):
-        decode(body, limits)
+        decode_guest_json(body, limits)
 
 
 def test_numbers_next_to_the_limits_are_read() -> None:
-    assert decode(b"[1e308, 1e-400, 1e00009]") == [1e308, 0.0, 1e9]
-    assert decode(b"9" * 1000) == int("9" * 1000)
+    assert decode_guest_json(b"[1e308, 1e-400, 1e00009]") == [1e308, 0.0, 1e9]
+    assert decode_guest_json(b"9" * 1000) == int("9" * 1000)
 
 
 def test_texts_that_look_like_long_numbers_are_read() -> None:
-    assert decode(b'["' + b"0" * 2000 + b'", "e999", 7, 0.5]') == ["0" * 2000, "e999", 7, 0.5]
+    assert decode_guest_json(b'["' + b"0" * 2000 + b'", "e999", 7, 0.5]') == ["0" * 2000, "e999", 7, 0.5]
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5])
 def test_the_deepest_level_that_is_allowed_may_be_empty_only(depth: int) -> None:
     limits = replace(DEFAULT_LIMITS, depth=depth)
 
-    assert decode(b"[" * depth + b"]" * depth, limits) is not None
+    assert decode_guest_json(b"[" * depth + b"]" * depth, limits) is not None
     with pytest.raises(GuestJsonError, match="nested deeper"):
-        decode(b"[" * depth + b"1" + b"]" * depth, limits)
+        decode_guest_json(b"[" * depth + b"1" + b"]" * depth, limits)
 
 
 def test_brackets_inside_strings_do_not_count_as_nesting() -> None:
-    assert decode(b'["' + b"[" * 500 + b'", "\\"]"]') == ["[" * 500, '"]']
+    assert decode_guest_json(b'["' + b"[" * 500 + b'", "\\"]"]') == ["[" * 500, '"]']
 
 
 @given(_VALUES)
 def test_ordinary_json_comes_back_as_it_was(value: object) -> None:
-    assert decode(json.dumps(value).encode()) == value
-    assert decode(json.dumps(value, ensure_ascii=False).encode()) == value
+    assert decode_guest_json(json.dumps(value).encode()) == value
+    assert decode_guest_json(json.dumps(value, ensure_ascii=False).encode()) == value
 
 
 @given(st.binary(max_size=60) | st.text(alphabet='{}[]":,\\0eE-ntruefals', max_size=40).map(str.encode))
 def test_any_bytes_give_a_value_or_the_one_error(body: bytes) -> None:
     with contextlib.suppress(GuestJsonError):
-        assert decode(body) == json.loads(body)
+        assert decode_guest_json(body) == json.loads(body)

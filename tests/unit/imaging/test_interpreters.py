@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.imaging.interpreters import FoundPython, find_known_programs, find_pythons
+from assayd.imaging.interpreters import ImagePython, find_known_programs, find_pythons
 
 FOLDERS = ["/usr/local/bin", "/usr/bin"]
 
@@ -30,7 +30,7 @@ def test_python3_of_the_path_comes_first_and_others_that_fit_follow(tmp_path: Pa
 
     found = find_pythons(tmp_path, FOLDERS)
 
-    assert [(one.path, one.minor, one.fits) for one in found] == [
+    assert [(one.path, one.minor, one.is_compatible) for one in found] == [
         ("usr/bin/python3.9", 9, False),
         ("usr/bin/python3.12", 12, True),
     ]
@@ -46,7 +46,7 @@ def test_environment_of_its_own_brings_its_packages_and_those_below(tmp_path: Pa
 
     [found] = find_pythons(tmp_path, ["/opt/venv/bin"])
 
-    assert found == FoundPython(
+    assert found == ImagePython(
         path="usr/local/bin/python3.13",
         minor=13,
         libraries=["opt/venv/lib/python3.13/site-packages", "usr/local/lib/python3.13/site-packages"],

@@ -8,7 +8,7 @@ import pytest
 
 from assayd.errors import ConfigError
 from assayd.imaging import inventory
-from assayd.imaging.inventory import Package, inventory_root, python_package
+from assayd.imaging.inventory import Package, build_python_package, list_root_packages
 
 LIBC = """\
 Package: libc6
@@ -49,7 +49,7 @@ def test_packages_that_dpkg_installed_are_found(tmp_path: Path, place: str) -> N
     (tmp_path / "etc/os-release").symlink_to("../usr/lib/os-release")
     write(tmp_path, place, f"{LIBC}\n{GONE}")
 
-    assert inventory_root(tmp_path).packages == (FOUND,)
+    assert list_root_packages(tmp_path).packages == (FOUND,)
 
 
 def test_python_distributions_are_found_but_for_those_of_debian(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_python_distributions_are_found_but_for_those_of_debian(tmp_path: Path) 
     distribution(tmp_path, "usr/local/lib/python3.11/dist-packages", "six", "1.17.0")
     distribution(tmp_path, "usr/lib/python3/dist-packages", "numpy", "1.24")
 
-    named = [(each.kind, each.name, each.version) for each in inventory_root(tmp_path).packages]
+    named = [(each.kind, each.name, each.version) for each in list_root_packages(tmp_path).packages]
 
     assert named == [("pypi", "ruamel-yaml", "1.0"), ("pypi", "six", "1.17.0")]
 
@@ -66,7 +66,7 @@ def test_entry_of_another_form_is_counted_and_left_out(tmp_path: Path) -> None:
     write(tmp_path, "var/lib/dpkg/status", "Package: ../../etc\nVersion: \x1b[31m\nArchitecture: amd64\n")
     distribution(tmp_path, "usr/lib/python3.11/site-packages", "a", "1 <script>")
 
-    found = inventory_root(tmp_path)
+    found = list_root_packages(tmp_path)
 
     assert (found.packages, found.unreadable) == ((), 2)
 
@@ -79,14 +79,14 @@ def test_links_do_not_lead_out_of_the_image(tmp_path: Path) -> None:
     (root / "var/lib/dpkg/status").symlink_to(tmp_path / "status")
     (root / "lib").symlink_to(tmp_path / "elsewhere")
 
-    assert inventory_root(root).packages == ()
+    assert list_root_packages(root).packages == ()
 
 
 def test_list_beyond_its_cap_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "var/lib/dpkg/status", "x" * (inventory._MOST_BYTES + 1))
 
     with pytest.raises(ConfigError) as caught:
-        inventory_root(tmp_path)
+        list_root_packages(tmp_path)
 
     assert caught.value.code == "image.source_too_large"
 
@@ -100,7 +100,7 @@ def test_more_packages_than_the_cap_are_refused(tmp_path: Path) -> None:
     )
 
     with pytest.raises(ConfigError) as caught:
-        inventory_root(tmp_path)
+        list_root_packages(tmp_path)
 
     assert caught.value.code == "image.source_too_large"
 
@@ -113,7 +113,7 @@ def test_unreadable_entries_count_and_nothing_is_read_beyond_the_cap(tmp_path: P
         pytest.fail("read on beyond the cap")
 
     with pytest.raises(ConfigError, match=f"more than {inventory.MOST_PACKAGES} packages"):
-        inventory_root(tmp_path, endless())
+        list_root_packages(tmp_path, endless())
 
 
 @pytest.mark.parametrize("name", ["var/lib/dpkg/status.d/p{}", "site-packages/p{}.egg-info"])
@@ -124,16 +124,16 @@ def test_links_to_one_list_count_each_time(
     monkeypatch.setattr(inventory, "_MOST_BYTES", 5 * len(LIBC))
     for number in range(1, 4):
         (tmp_path / name.format(number)).hardlink_to(tmp_path / name.format(0))
-    assert len(inventory_root(tmp_path).packages) == 1
+    assert len(list_root_packages(tmp_path).packages) == 1
 
     for number in range(4, 9):
         (tmp_path / name.format(number)).hardlink_to(tmp_path / name.format(0))
     with pytest.raises(ConfigError) as caught:
-        inventory_root(tmp_path)
+        list_root_packages(tmp_path)
     assert caught.value.code == "image.source_too_large"
 
 
 def test_python_name_is_normalized() -> None:
-    package = python_package("Foo__Bar.baz", "1.0+local")
+    package = build_python_package("Foo__Bar.baz", "1.0+local")
     assert package is not None
     assert package.name == "foo-bar-baz"

@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import ConfigError
-from assayd.imaging.layers import CAPS, Caps, LayeredRoot, remove
+from assayd.imaging.layers import CAPS, LayeredRoot, UnpackCaps, remove_tree
 from support.engines.foreign_images import files, layer, member
 
 SETUID = 0o4755
 Members = Iterable[tuple[tarfile.TarInfo, bytes]]
 
 
-def applied(root: Path, *layers: bytes, caps: Caps = CAPS) -> LayeredRoot:
+def applied(root: Path, *layers: bytes, caps: UnpackCaps = CAPS) -> LayeredRoot:
     root.mkdir(exist_ok=True)
     layered = LayeredRoot(root, caps)
     for content in layers:
         with tarfile.open(fileobj=io.BytesIO(content)) as tar:
-            layered.apply(tar)
+            layered.apply_layer(tar)
     return layered
 
 
@@ -60,7 +60,7 @@ def test_folders_that_are_nested_too_deeply_are_refused_and_the_rest_can_be_remo
         applied(tmp_path / "deep", files({"a/" * 1_500 + "b": b""}))
     assert refused.value.code == "image.source_refused"
     for name in ("fine", "deep"):
-        remove(tmp_path / name)
+        remove_tree(tmp_path / name)
 
 
 def test_folders_that_are_nested_by_links_are_refused(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_folders_that_are_nested_by_links_are_refused(tmp_path: Path) -> None:
         members += [(member(f"{before}{step}b"), b""), link(f"l{number}", f"/{before}{step}".rstrip("/"))]
     with pytest.raises(ConfigError, match="nested folders"):
         applied(tmp_path / "deep", layer(members))
-    remove(tmp_path / "deep")
+    remove_tree(tmp_path / "deep")
 
 
 def test_what_a_layer_brings_stays_where_the_same_layer_takes_away(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_socket_of_an_engine_is_refused_and_a_page_about_it_is_not(tmp_path: Pat
 
 
 def test_image_that_is_larger_than_the_cap_ends_before_it_is_written(tmp_path: Path) -> None:
-    caps = Caps(entries=3, unpacked_bytes=10)
+    caps = UnpackCaps(entries=3, unpacked_bytes=10)
 
     for contents in ({"a": b"x" * 11}, {"a": b"", "b": b"", "c": b"", "d": b""}):
         with pytest.raises(ConfigError) as raised:

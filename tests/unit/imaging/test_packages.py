@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from assayd.imaging.packages import Source, package_lists_digest, read_targets
+from assayd.imaging.packages import PackageSource, compute_package_lists_digest, read_targets
 
 TARGET = """MetaKey: main/binary-amd64/Packages
 Filename: {folder}/archive.example_debian_dists_stable_main_binary-amd64_Packages.lz4
@@ -36,8 +36,8 @@ def test_foreign_untrusted_and_other_architecture_are_left_out(tmp_path: Path) -
 
 def test_state_follows_the_release_file(tmp_path: Path) -> None:
     release = tmp_path / "InRelease"
-    source = Source(line="deb x", lists=(), release=(release,))
+    source = PackageSource(line="deb x", lists=(), release=(release,))
     release.write_text("monday")
-    before = package_lists_digest([source])
+    before = compute_package_lists_digest([source])
     release.write_text("tuesday")
-    assert package_lists_digest([source]) != before
+    assert compute_package_lists_digest([source]) != before

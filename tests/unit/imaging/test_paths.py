@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import ConfigError
-from assayd.imaging.paths import matching, resolved
+from assayd.imaging.paths import find_matching, resolve_in_root
 
 
 @pytest.fixture
@@ -32,24 +32,24 @@ def root(tmp_path: Path) -> Path:
 )
 def test_link_leads_to_a_place_below_the_root(root: Path, target: str, place: str) -> None:
     (root / "usr/link").symlink_to(target)
-    assert resolved(root, "usr/link/x") == root / place
+    assert resolve_in_root(root, "usr/link/x") == root / place
 
 
 def test_path_without_links_is_that_below_the_root(root: Path) -> None:
-    assert resolved(root, "usr/lib/new/file") == root / "usr/lib/new/file"
+    assert resolve_in_root(root, "usr/lib/new/file") == root / "usr/lib/new/file"
 
 
 def test_link_to_itself_is_refused_by_its_path(root: Path) -> None:
     (root / "circle").symlink_to("circle")
     with pytest.raises(ConfigError, match="/circle/x passes through more than 40 links") as raised:
-        resolved(root, "circle/x")
+        resolve_in_root(root, "circle/x")
     assert raised.value.code == "image.link_loop"
 
 
 def test_pattern_finds_what_the_links_of_the_image_lead_to(root: Path) -> None:
     (root / "etc/ssl/certs/a.pem").write_text("")
     (root / "out").symlink_to(root.parent)
-    assert matching(root, "lib/ssl/c*s/*.pem") == [root / "etc/ssl/certs/a.pem"]
-    assert matching(root, "**/*.pem") == [root / "etc/ssl/certs/a.pem"]
-    assert matching(root, "usr/lib/*/certs") == [root / "usr/lib/ssl/certs"]
-    assert matching(root, "out/*") == []
+    assert find_matching(root, "lib/ssl/c*s/*.pem") == [root / "etc/ssl/certs/a.pem"]
+    assert find_matching(root, "**/*.pem") == [root / "etc/ssl/certs/a.pem"]
+    assert find_matching(root, "usr/lib/*/certs") == [root / "usr/lib/ssl/certs"]
+    assert find_matching(root, "out/*") == []

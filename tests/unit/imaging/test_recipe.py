@@ -6,8 +6,8 @@ import pytest
 
 from assayd.errors import ConfigError
 from assayd.imaging.recipe import load_recipe
-from assayd.imaging.recipes import Recipes
-from assayd.package_data import share
+from assayd.imaging.recipes import RecipeFolders
+from assayd.package_data import shared_path
 
 GOOD = """
 packages = ["python3.11"]
@@ -93,5 +93,7 @@ def test_unknown_image_is_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_every_recipe_of_the_project_can_be_used() -> None:
-    baselines = {recipe.name: recipe.baseline_mb for recipe in Recipes(share("images")).all()}
+    baselines = {
+        recipe.name: recipe.baseline_mb for recipe in RecipeFolders(shared_path("images")).load_all()
+    }
     assert (baselines["python"], baselines["adapter"]) == (None, 64)

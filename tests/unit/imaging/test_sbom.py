@@ -4,7 +4,7 @@ import json
 
 from assayd import __version__
 from assayd.imaging.inventory import Inventory, Package
-from assayd.imaging.sbom import environment_sbom, image_sbom
+from assayd.imaging.sbom import build_environment_sbom, build_image_sbom
 from support.texts.bill import schema_problem
 
 LIBC = Package(
@@ -19,7 +19,7 @@ NUMPY = Package(kind="pypi", name="numpy", version="2.1.0")
 
 
 def test_document_of_an_image_fits_the_schema_and_names_its_packages() -> None:
-    document = image_sbom("tables", Inventory(packages=(LIBC, NUMPY), unreadable=3))
+    document = build_image_sbom("tables", Inventory(packages=(LIBC, NUMPY), unreadable=3))
 
     assert schema_problem(document) is None
     read = json.loads(document)
@@ -34,21 +34,22 @@ def test_document_of_an_image_fits_the_schema_and_names_its_packages() -> None:
 def test_same_packages_give_the_same_bytes_and_others_another_serial_number() -> None:
     both, one = Inventory(packages=(LIBC, NUMPY)), Inventory(packages=(LIBC,))
 
-    assert image_sbom("a", both) == image_sbom("a", both)
+    assert build_image_sbom("a", both) == build_image_sbom("a", both)
     assert (
-        json.loads(image_sbom("a", both))["serialNumber"] != json.loads(image_sbom("a", one))["serialNumber"]
+        json.loads(build_image_sbom("a", both))["serialNumber"]
+        != json.loads(build_image_sbom("a", one))["serialNumber"]
     )
-    assert "timestamp" not in json.loads(image_sbom("a", both))["metadata"]
+    assert "timestamp" not in json.loads(build_image_sbom("a", both))["metadata"]
 
 
 def test_image_without_packages_has_a_document() -> None:
-    document = image_sbom("empty", Inventory(packages=()))
+    document = build_image_sbom("empty", Inventory(packages=()))
 
     assert schema_problem(document) is None
 
 
 def test_document_of_the_environment_names_the_daemons_libraries() -> None:
-    document = environment_sbom()
+    document = build_environment_sbom()
 
     assert schema_problem(document) is None
     read = json.loads(document)

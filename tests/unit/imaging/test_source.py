@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import ConfigError
-from assayd.imaging.source import open_tar, opened, unpack_layer
+from assayd.imaging.source import open_image_source, open_tar, unpack_layer
 from support.engines.foreign_images import (
     ARCHITECTURE,
     files,
@@ -51,7 +51,7 @@ def image(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_image_is_read_whatever_form_it_lies_in(image: Path, tmp_path: Path) -> None:
-    with opened(image, None, ARCHITECTURE) as source:
+    with open_image_source(image, None, ARCHITECTURE) as source:
         for number, layer in enumerate(source.layers):
             unpack_layer(source, layer, tmp_path / f"{number}.tar", MOST)
 
@@ -63,17 +63,20 @@ def test_image_is_read_whatever_form_it_lies_in(image: Path, tmp_path: Path) -> 
 def test_image_has_the_same_digest_in_every_form(image: Path, tmp_path: Path) -> None:
     other = write_oci_layout(tmp_path / "other", LAYERS, environment=ENVIRONMENT)
 
-    with opened(image, None, ARCHITECTURE) as source, opened(other, None, ARCHITECTURE) as same:
+    with (
+        open_image_source(image, None, ARCHITECTURE) as source,
+        open_image_source(other, None, ARCHITECTURE) as same,
+    ):
         assert source.digest == same.digest
 
 
 def test_layer_that_was_changed_is_refused(tmp_path: Path) -> None:
     layout = write_oci_layout(tmp_path / "layout", LAYERS)
-    with opened(layout, None, ARCHITECTURE) as source:
+    with open_image_source(layout, None, ARCHITECTURE) as source:
         (layout / source.layers[0].path).write_bytes(gzip.compress(LAYERS[1]))
 
     with pytest.raises(ConfigError, match="doesn't match the layer's digest") as raised:  # noqa: SIM117
-        with opened(layout, None, ARCHITECTURE) as source:
+        with open_image_source(layout, None, ARCHITECTURE) as source:
             unpack_layer(source, source.layers[0], tmp_path / "layer.tar", MOST)
     assert raised.value.code == "image.source_invalid"
 
@@ -85,7 +88,7 @@ def test_configuration_that_was_changed_is_refused(tmp_path: Path) -> None:
             blob.write_bytes(blob.read_bytes().replace(b"root", b"toor"))
 
     with pytest.raises(ConfigError, match="doesn't match its digest"):  # noqa: SIM117
-        with opened(layout, None, ARCHITECTURE):
+        with open_image_source(layout, None, ARCHITECTURE):
             pass
 
 
@@ -93,7 +96,7 @@ def test_layer_that_grows_when_it_is_unpacked_is_stopped(tmp_path: Path) -> None
     layout = write_oci_layout(tmp_path / "layout", [files({"zeros": bytes(4 * MOST)})])
 
     with pytest.raises(ConfigError) as raised:  # noqa: SIM117
-        with opened(layout, None, ARCHITECTURE) as source:
+        with open_image_source(layout, None, ARCHITECTURE) as source:
             unpack_layer(source, source.layers[0], tmp_path / "layer.tar", MOST)
 
     assert raised.value.code == "image.source_too_large"
@@ -108,7 +111,7 @@ def test_link_in_a_layout_leads_to_nothing_of_this_machine(tmp_path: Path) -> No
     (layout / "index.json").symlink_to(secret)
 
     with pytest.raises(ConfigError, match="it has neither"):  # noqa: SIM117
-        with opened(layout, None, ARCHITECTURE):
+        with open_image_source(layout, None, ARCHITECTURE):
             pass
 
 
@@ -118,10 +121,10 @@ def test_one_of_several_images_is_chosen_by_its_tag(tmp_path: Path) -> None:
     images = [{"Config": "c.json", "RepoTags": [f"{name}:latest"], "Layers": []} for name in "ab"]
     archive.write_bytes(files({"manifest.json": json.dumps(images).encode(), "c.json": config}))
 
-    with opened(archive, "a", ARCHITECTURE) as source:
+    with open_image_source(archive, "a", ARCHITECTURE) as source:
         assert source.layers == []
     with pytest.raises(ConfigError, match="--tag: a:latest, b:latest") as raised:  # noqa: SIM117
-        with opened(archive, None, ARCHITECTURE):
+        with open_image_source(archive, None, ARCHITECTURE):
             pass
     assert raised.value.code == "image.source_ambiguous"
 
@@ -143,7 +146,7 @@ def test_what_is_no_image_is_refused_with_the_file(tmp_path: Path, content: byte
     (tmp_path / "image.tar").write_bytes(content)
 
     with pytest.raises(ConfigError, match=r"image\.tar can't be adopted"):  # noqa: SIM117
-        with opened(tmp_path / "image.tar", None, ARCHITECTURE):
+        with open_image_source(tmp_path / "image.tar", None, ARCHITECTURE):
             pass
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import ConfigError
-from assayd.imaging.wheels import SITE, install, read_lock, resolve
+from assayd.imaging.wheels import SITE, install_wheels, lock_wheels, read_lock
 from support.texts.wheels import make_index, make_wheel
 
 REQUIRED = ("shout>=1",)
@@ -27,13 +27,13 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_lock_has_what_is_required_with_hashes_and_is_what_is_installed(index: Path, tmp_path: Path) -> None:
     path = tmp_path / "reports.lock"
 
-    assert resolve(REQUIRED, "3.11", path) == 2
+    assert lock_wheels(REQUIRED, "3.11", path) == 2
     lock = path.read_text()
     assert "shout==1.2 \\\n    --hash=sha256:" in lock
     assert "whisper==2.5 \\\n    --hash=sha256:" in lock
     assert str(index) not in lock
 
-    install(read_lock(path), REQUIRED, "3.11", tmp_path / "root")
+    install_wheels(read_lock(path), REQUIRED, "3.11", tmp_path / "root")
     site = tmp_path / "root" / SITE
     assert (site / "shout.py").is_file()
     assert (site / "whisper/__init__.py").is_file()
@@ -42,11 +42,11 @@ def test_lock_has_what_is_required_with_hashes_and_is_what_is_installed(index: P
 
 def test_wheel_that_was_changed_since_is_refused_with_both_hashes(index: Path, tmp_path: Path) -> None:
     path = tmp_path / "reports.lock"
-    resolve(REQUIRED, "3.11", path)
+    lock_wheels(REQUIRED, "3.11", path)
     make_wheel(index / "whisper", "whisper", "2.5", {"whisper/__init__.py": b"import os\n"})
 
     with pytest.raises(ConfigError) as raised:
-        install(read_lock(path), REQUIRED, "3.11", tmp_path / "root")
+        install_wheels(read_lock(path), REQUIRED, "3.11", tmp_path / "root")
 
     assert raised.value.code == "image.wheel_differs"
     assert "reports.lock: whisper==2.5 differs from the locked wheel: sha256 " in raised.value.message
@@ -55,7 +55,7 @@ def test_wheel_that_was_changed_since_is_refused_with_both_hashes(index: Path, t
 @pytest.mark.usefixtures("index")
 def test_requirement_that_no_wheel_meets_is_told_in_pips_words(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
-        resolve(("shout>=9",), "3.11", tmp_path / "a.lock")
+        lock_wheels(("shout>=9",), "3.11", tmp_path / "a.lock")
 
     assert raised.value.code == "image.wheels_failed"
     assert "shout>=9" in raised.value.message
@@ -65,14 +65,14 @@ def test_requirement_that_no_wheel_meets_is_told_in_pips_words(tmp_path: Path) -
 def test_lock_that_is_missing_or_of_another_recipe_is_refused_with_the_remedy(tmp_path: Path) -> None:
     path = tmp_path / "reports.lock"
     with pytest.raises(ConfigError) as raised:
-        install(read_lock(path), REQUIRED, "3.11", tmp_path)
+        install_wheels(read_lock(path), REQUIRED, "3.11", tmp_path)
     assert (raised.value.code, "assay images lock reports" in raised.value.message) == (
         "image.lock_missing", True,
     )  # fmt: skip
 
     path.write_text("# required: sha256:0\n")
     with pytest.raises(ConfigError) as raised:
-        install(read_lock(path), REQUIRED, "3.11", tmp_path)
+        install_wheels(read_lock(path), REQUIRED, "3.11", tmp_path)
     assert (raised.value.code, "assay images lock reports" in raised.value.message) == (
         "image.lock_outdated", True,
     )  # fmt: skip

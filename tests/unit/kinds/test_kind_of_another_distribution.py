@@ -17,15 +17,15 @@ import pytest
 
 from assayd.documents import PayloadCaps, read_submission
 from assayd.errors import ConfigError, RequestError
-from assayd.imaging import Recipes
+from assayd.imaging import RecipeFolders
 from assayd.kind import Kind
 from assayd.kinds import registry
 from assayd.model.report import Case, CaseStatus, Verdict
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.settings import Settings
 from assayd.store.jobs import DatabaseJobStore, open_jobs
 from assayd.wiring.profiles import load_profiles
-from assayd.wiring.wings import recorders_of, routers_of
+from assayd.wiring.wings import load_recorders, load_routers
 from assayd_client import PlainClient
 from assayd_client.cli import main
 from assayd_client.cli.submitting import ValidateRequest, build_submission
@@ -50,13 +50,13 @@ def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def ini(installed: Path) -> Kind:
-    return registry.load(["ini"])["ini"]
+    return registry.load_validators(["ini"])["ini"]
 
 
 @pytest.fixture
 async def jobs(ini: Kind, tmp_path: Path) -> AsyncIterator[DatabaseJobStore]:
     lay_database(tmp_path)
-    async with open_jobs(tmp_path, recorders=recorders_of({"ini": ini})) as store:
+    async with open_jobs(tmp_path, recorders=load_recorders({"ini": ini})) as store:
         yield store
 
 
@@ -66,7 +66,7 @@ def text(**changes: object) -> bytes:
 
 def test_it_is_there_only_where_it_is_named(ini: Kind) -> None:
     assert ini.name == "ini"
-    assert "ini" not in registry.load([])
+    assert "ini" not in registry.load_validators([])
 
 
 @pytest.mark.parametrize(("enabled", "known"), [(("ini",), True), ((), False)])
@@ -75,8 +75,8 @@ def test_its_policy_and_its_image_come_with_it_where_it_is_enabled(
 ) -> None:
     profiles = load_profiles(Settings(validators=enabled, policy_folders=()))
     assert ("ini" in profiles.names) == known
-    packaged = registry.data_folders(enabled, "images")
-    recipes = Recipes(share("images"), None, packaged)
+    packaged = registry.find_data_folders(enabled, "images")
+    recipes = RecipeFolders(shared_path("images"), None, packaged)
     assert ("ini" in recipes.names()) == known
     assert recipes.load("python").name == "python"
     if known:
@@ -90,8 +90,10 @@ def test_nothing_outside_of_its_folder_knows_it() -> None:
 
 
 def test_it_is_taken_for_what_it_brings(ini: Kind) -> None:
-    assert [one.kind for one in recorders_of({"ini": ini})] == ["ini"]
-    assert [route.path for router in routers_of({"ini": ini}) for route in router.routes] == ["/v1/ini/files"]
+    assert [one.kind for one in load_recorders({"ini": ini})] == ["ini"]
+    assert [route.path for router in load_routers({"ini": ini}) for route in router.routes] == [
+        "/v1/ini/files"
+    ]
 
 
 def test_its_source_is_under_the_cap_of_sources(ini: Kind) -> None:
@@ -128,7 +130,7 @@ async def test_its_recorder_keeps_rows_in_a_table_that_is_made_for_it(
     finished = make.finished(1, kind="ini", verdict=Verdict.FAILED)
     await jobs.lease(make.run(1, kind="ini"))
     await jobs.finish(finished, cases=cases)
-    [recorder] = recorders_of({"ini": ini})
+    [recorder] = load_recorders({"ini": ini})
     records: Any = recorder.records(jobs.access)
 
     rows = await records.list(attempt.peer.uid)
@@ -144,7 +146,7 @@ async def test_its_rows_go_with_their_attempts_and_its_table_stays(
     await jobs.accept(make.attempt(1, kind="ini"), text())
     await jobs.finish(make.finished(1, kind="ini"))
     await jobs.remove([make.attempt(1).id])
-    [recorder] = recorders_of({"ini": ini})
+    [recorder] = load_recorders({"ini": ini})
     async with open_jobs(tmp_path, recorders=(recorder,)) as again:
         records: Any = recorder.records(again.access)
         assert await records.list(None) == []
@@ -244,4 +246,4 @@ def test_validator_that_cannot_be_imported_is_told_with_its_name(
     assert done.stdout.split() == ["validator.broken", "ini"]
     importlib.invalidate_caches()
     with pytest.raises(ConfigError, match="no installed distribution"):
-        registry.load(["no-such-kind"])
+        registry.load_validators(["no-such-kind"])

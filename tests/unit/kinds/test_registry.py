@@ -25,7 +25,7 @@ OFFERED = EntryPoints(
 )
 
 
-class _Other(extractor.Extractor):
+class _Other(extractor.ExtractorKind):
     name = "other"
 
 
@@ -44,25 +44,25 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_validators_of_the_package_are_found_by_scanning() -> None:
-    found = validators.all_validators()
+    found = validators.load_own_validators()
     assert found["extractor"] is extractor.validator
     assert all(kind == validator.name for kind, validator in found.items())
 
 
 def test_a_kind_is_found_by_its_name() -> None:
-    assert validators.find("extractor") is extractor.validator
+    assert validators.find_validator("extractor") is extractor.validator
 
 
 def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
     with pytest.raises(RequestError, match="extractor") as refused:
-        validators.find("extracter")
+        validators.find_validator("extracter")
     assert (refused.value.code, refused.value.field) == ("kind.unknown", "kind")
 
 
 @pytest.mark.usefixtures("offered")
 def test_only_named_entry_points_are_loaded() -> None:
-    assert validators.load([]) == validators.all_validators()
-    assert validators.load(["other"])["other"] is OTHER
+    assert validators.load_validators([]) == validators.load_own_validators()
+    assert validators.load_validators(["other"])["other"] is OTHER
 
 
 @pytest.mark.usefixtures("offered")
@@ -76,7 +76,7 @@ def test_only_named_entry_points_are_loaded() -> None:
 )
 def test_a_name_without_offer_and_a_second_of_a_kind_are_refused(name: str, code: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        validators.load([name])
+        validators.load_validators([name])
     assert (refused.value.code, refused.value.field) == (code, name)
 
 
@@ -88,23 +88,23 @@ def test_own_kinds_are_known_by_their_folders_before_any_is_imported() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     kinds, cases, imported = done.stdout.split("\n")[:3]
-    assert kinds.split() == list(validators.all_validators())
+    assert kinds.split() == list(validators.load_own_validators())
     assert "step" in cases
     assert imported == ""
 
 
 def test_every_reference_of_a_kind_of_the_package_leads_somewhere() -> None:
-    for kind, validator in validators.all_validators().items():
-        shown = validators.command_line(kind)
+    for kind, validator in validators.load_own_validators().items():
+        shown = validators.load_command_line(kind)
         named = [getattr(validator, name, "") for name in ("recorder", "routes")]
         for reference in filter(None, [*named, shown.commands, *shown.forms.values()]):
-            assert validators.resolve(reference) is not None
+            assert validators.import_reference(reference) is not None
 
 
 @pytest.mark.parametrize("reference", ["assayd.no_such_module:name", "assayd.ids:no_such_name", "no dots"])
 def test_reference_that_leads_nowhere_is_told(reference: str) -> None:
     with pytest.raises(ConfigError, match=reference.split(":")[0]) as refused:
-        validators.resolve(reference)
+        validators.import_reference(reference)
     assert refused.value.code == "validator.broken"
 
 
@@ -141,7 +141,7 @@ def _said(node: ast.AST) -> list[str]:
 @pytest.mark.parametrize("kind", ["code", "extractor", "fifth", "script"])
 @pytest.mark.parametrize("way", ["answered", "patch"])
 def test_what_is_submitted_of_a_fenced_answer_is_what_is_checked(kind: str, way: str) -> None:
-    validator = validators.find(kind)
+    validator = validators.find_validator(kind)
     sample = next(one for one in validator.samples if one.verdict == "validated" and "code" in one.payload)
     code = str(sample.payload["code"]).strip("\n") + "\n"
     language = "forth" if kind == "fifth" else "python"

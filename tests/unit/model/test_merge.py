@@ -12,14 +12,14 @@ from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.merge import (
     MAX_FINDINGS,
     REPORTED,
-    Ran,
+    JudgedRun,
+    add_failure,
     apply_quality_levels,
     decide_verdict,
+    list_static_results,
     merge_report,
     merge_stages,
     settle,
-    static_results,
-    with_failure,
     would_fail,
 )
 from assayd.model.policy import (
@@ -31,7 +31,7 @@ from assayd.model.policy import (
     RuleLevel,
 )
 from assayd.model.report import Judgement, Report, StageReport, StageStatus, Verdict
-from assayd.model.run import Cause, Outcome, RunEnd, RunResult
+from assayd.model.run import Cause, RunEnd, RunOutcome, RunResult
 from assayd.model.submission import Peer
 
 ERROR = Finding(rule="r.error", category="c", message="bad")
@@ -42,12 +42,16 @@ RUNTIME = ("sandbox", "quality")
 BLANK = Report(attempt_id="a", kind="k", verdict=Verdict.ERROR, stage_reached="", stages=())
 
 
-def ran(cause: Cause = Cause.COMPLETED, *, evidence: dict[str, object] | None = None, **found: object) -> Ran:
-    result = RunResult(units=(), end=RunEnd.FINISHED, outcome=Outcome(cause=cause, evidence=evidence or {}))
-    return Ran(result=result, judgement=Judgement(stage_findings=found))  # type: ignore[arg-type]
+def ran(
+    cause: Cause = Cause.COMPLETED, *, evidence: dict[str, object] | None = None, **found: object
+) -> JudgedRun:
+    result = RunResult(
+        units=(), end=RunEnd.FINISHED, outcome=RunOutcome(cause=cause, evidence=evidence or {})
+    )
+    return JudgedRun(result=result, judgement=Judgement(stage_findings=found))  # type: ignore[arg-type]
 
 
-def report(static: StageReport, run: Ran | None) -> Report:
+def report(static: StageReport, run: JudgedRun | None) -> Report:
     return merge_report(BLANK, merge_stages([static], RUNTIME, run), run)
 
 
@@ -102,7 +106,7 @@ def test_findings_are_capped_and_the_verdict_stands():
 
 
 def test_there_is_a_row_per_static_check_that_ran():
-    rows = static_results([FAILED, StageReport(name="security", status=StageStatus.SKIPPED)])
+    rows = list_static_results([FAILED, StageReport(name="security", status=StageStatus.SKIPPED)])
     assert [(row.check, row.passed, row.details) for row in rows] == [("syntax", False, "bad")]
 
 
@@ -129,7 +133,7 @@ def test_failure_outweighs_a_verdict_that_an_attempt_had_before() -> None:
         verdict=Verdict.VALIDATED,
     )
     failure = Failure(code="store.full", message="no room")
-    failed = with_failure(failure, attempt)
+    failed = add_failure(failure, attempt)
     assert (failed.verdict, failed.error) == (Verdict.ERROR, failure)
 
 
@@ -178,15 +182,15 @@ def test_a_long_message_still_ends_with_what_enforcement_would_do() -> None:
 
 
 def test_run_under_report_only_observes_imports_and_admits_sql_rules() -> None:
-    planned = REPORTING.for_run_time()
+    planned = REPORTING.to_run_time()
     assert planned.imports.mode is ImportMode.OBSERVE
     assert planned.sql.admits("sql.drop")
     assert not REPORTING.sql.admits("sql.drop")
-    assert ENFORCING.for_run_time() is ENFORCING
+    assert ENFORCING.to_run_time() is ENFORCING
 
 
 def test_limits_network_and_image_are_the_same_in_each_mode() -> None:
-    planned = REPORTING.for_run_time()
+    planned = REPORTING.to_run_time()
     assert (planned.resources, planned.network, planned.image, planned.exec) == (
         ENFORCING.resources, ENFORCING.network, ENFORCING.image, ENFORCING.exec,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from assayd.model.attempt import Attempt, State
-from assayd.model.records import Query
+from assayd.model.records import AttemptQuery
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 
@@ -30,33 +30,33 @@ ATTEMPT = Attempt(
 @pytest.mark.parametrize(
     "query",
     [
-        Query(),
-        Query(state=State.RUNNING, kind="extractor", batch_id="nightly", uid=1000),
-        Query(labels=(("platform", "a"), ("category", "b"))),
-        Query(since=CREATED),
-        Query(id_prefix="01JTC8"),
-        Query(cause="timeout", rule="sandbox.timeout"),
+        AttemptQuery(),
+        AttemptQuery(state=State.RUNNING, kind="extractor", batch_id="nightly", uid=1000),
+        AttemptQuery(labels=(("platform", "a"), ("category", "b"))),
+        AttemptQuery(since=CREATED),
+        AttemptQuery(id_prefix="01JTC8"),
+        AttemptQuery(cause="timeout", rule="sandbox.timeout"),
     ],
 )
-def test_attempt_that_has_all_that_is_asked_for_is_wanted(query: Query) -> None:
+def test_attempt_that_has_all_that_is_asked_for_is_wanted(query: AttemptQuery) -> None:
     assert query.matches(ATTEMPT)
 
 
 @pytest.mark.parametrize(
     "query",
     [
-        Query(state=State.LEASING),
-        Query(verdict=Verdict.FAILED),
-        Query(kind="code"),
-        Query(batch_id="daily"),
-        Query(labels=(("platform", "a"), ("category", "c"))),
-        Query(labels=(("owner", "a"),)),
-        Query(since=CREATED + timedelta(microseconds=1)),
-        Query(uid=1001),
-        Query(cause="completed"),
-        Query(rule="sandbox"),
-        Query(id_prefix="01JTC9"),
+        AttemptQuery(state=State.LEASING),
+        AttemptQuery(verdict=Verdict.FAILED),
+        AttemptQuery(kind="code"),
+        AttemptQuery(batch_id="daily"),
+        AttemptQuery(labels=(("platform", "a"), ("category", "c"))),
+        AttemptQuery(labels=(("owner", "a"),)),
+        AttemptQuery(since=CREATED + timedelta(microseconds=1)),
+        AttemptQuery(uid=1001),
+        AttemptQuery(cause="completed"),
+        AttemptQuery(rule="sandbox"),
+        AttemptQuery(id_prefix="01JTC9"),
     ],
 )
-def test_attempt_that_lacks_one_thing_is_not(query: Query) -> None:
+def test_attempt_that_lacks_one_thing_is_not(query: AttemptQuery) -> None:
     assert not query.matches(ATTEMPT)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.model.trace_context import from_text, parse_headers
+from assayd.model.trace_context import parse_headers, parse_text
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 VALID = f"00-{TRACE}-{SPAN}-01"
@@ -22,7 +22,7 @@ def test_valid_header_is_read() -> None:
 def test_context_survives_being_written() -> None:
     read = parse_headers([VALID], ["a=1 2,b@c=3"])
     assert read is not None
-    assert from_text(read.text) == read
+    assert parse_text(read.text) == read
 
 
 def test_caller_that_does_not_sample_is_read() -> None:
@@ -59,13 +59,13 @@ def test_later_version_is_read_as_the_first() -> None:
 )
 def test_invalid_header_is_ignored(header: str) -> None:
     assert parse_headers([header]) is None
-    assert from_text(header.split(" ")[0].strip("\n")) in {None, parse_headers([VALID])}
+    assert parse_text(header.split(" ")[0].strip("\n")) in {None, parse_headers([VALID])}
 
 
 def test_second_header_makes_both_invalid() -> None:
     assert parse_headers([VALID, VALID]) is None
     assert parse_headers([]) is None
-    assert from_text(None) is None
+    assert parse_text(None) is None
 
 
 @pytest.mark.parametrize(
@@ -101,4 +101,4 @@ def test_what_is_kept_can_be_a_header(states: list[str]) -> None:
     assert read is not None
     assert len(read.state) <= 512
     assert read.state.isprintable()
-    assert from_text(read.text) == read
+    assert parse_text(read.text) == read

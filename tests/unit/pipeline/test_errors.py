@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd_pipeline.errors import ADVICE, ErrorClass, ErrorSource, classify
+from assayd_pipeline.errors import ADVICE, ErrorClass, ErrorSource, classify_error
 
 BASH = {
     ErrorClass.FILE_NOT_FOUND: [
@@ -129,7 +129,7 @@ CASES = [
 
 @pytest.mark.parametrize(("program", "error_class", "text"), CASES)
 def test_real_text_gets_its_class(program: ErrorSource, error_class: ErrorClass, text: str) -> None:
-    found = classify(text, program=program)
+    found = classify_error(text, program=program)
     assert found.error_class is error_class
     assert found.advice == ADVICE[error_class]
     assert (found.line is None) == (error_class is ErrorClass.UNKNOWN)
@@ -141,7 +141,7 @@ def test_every_class_has_advice() -> None:
 
 def test_first_line_that_says_something_decides() -> None:
     text = "progress 1\ncat: a.csv: No such file or directory\nawk: cmd. line:1: ^ syntax error\n"
-    found = classify(text, program=ErrorSource.BASH)
+    found = classify_error(text, program=ErrorSource.BASH)
     assert (found.error_class, found.line) == (
         ErrorClass.FILE_NOT_FOUND,
         "cat: a.csv: No such file or directory",
@@ -149,10 +149,10 @@ def test_first_line_that_says_something_decides() -> None:
 
 
 def test_deadline_is_the_class_whatever_was_written() -> None:
-    found = classify("cat: a: No such file or directory", program=ErrorSource.BASH, timed_out=True)
+    found = classify_error("cat: a: No such file or directory", program=ErrorSource.BASH, timed_out=True)
     assert found.error_class is ErrorClass.TIMEOUT
 
 
 @given(st.text(), st.sampled_from(ErrorSource))
 def test_any_text_has_a_class(text: str, program: ErrorSource) -> None:
-    assert classify(text, program=program).error_class in ErrorClass
+    assert classify_error(text, program=program).error_class in ErrorClass

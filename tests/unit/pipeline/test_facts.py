@@ -12,16 +12,16 @@ from assayd_pipeline.facts import (
     Expected,
     Facts,
     RowRange,
-    facts_of,
-    input_findings,
-    result_findings,
+    iter_input_findings,
+    iter_result_findings,
+    read_file_facts,
 )
 
 SALES = "data/sales.csv"
 
 
 def of(text: str, path: str = SALES) -> Facts:
-    return facts_of(path, text.encode())
+    return read_file_facts(path, text.encode())
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_hostile_file_takes_little_time(text: str) -> None:
 def rules(before: str, after: str | None, **more: object) -> list[str]:
     expected = Expected(inputs={SALES: of(before)}, **more)  # type: ignore[arg-type]
     found = {} if after is None else {SALES: of(after)}
-    return [f"{each.severity} {each.rule}" for each in input_findings(expected, found)]
+    return [f"{each.severity} {each.rule}" for each in iter_input_findings(expected, found)]
 
 
 TEN = "id,amount\n" + "1,2\n" * 10
@@ -92,7 +92,7 @@ def test_strict_run_makes_rows_out_of_range_an_error() -> None:
 
 def test_message_says_what_differs() -> None:
     expected = Expected(inputs={SALES: of("id,amount\n1,2\n")})
-    [finding] = input_findings(expected, {SALES: of("id,total\n1,2\n")})
+    [finding] = iter_input_findings(expected, {SALES: of("id,total\n1,2\n")})
     assert finding.message == "'data/sales.csv': columns missing: amount; new: total."
 
 
@@ -102,7 +102,7 @@ def test_results_are_compared_by_files_and_tables() -> None:
     text = {"t": table.model_copy(update={"types": ("TEXT",)})}
     now = DataFacts(outputs={"data/a.csv": of(TEN.replace("2", "x"))}, tables=text)
 
-    found = [(each.rule, each.message) for each in result_findings(Expected.model_validate(then), now)]
+    found = [(each.rule, each.message) for each in iter_result_findings(Expected.model_validate(then), now)]
 
     assert found == [
         ("data.types", "'data/a.csv': column 'amount' has the type text; it had number."),
@@ -114,11 +114,11 @@ def test_results_are_compared_by_files_and_tables() -> None:
 
 def test_output_that_equals_the_submitted_file_is_not_missing() -> None:
     expected = Expected(outputs={SALES: of(TEN)})
-    assert list(result_findings(expected, DataFacts(inputs={SALES: of(TEN)}))) == []
+    assert list(iter_result_findings(expected, DataFacts(inputs={SALES: of(TEN)}))) == []
 
 
 def test_run_without_expectations_has_no_findings() -> None:
-    assert list(result_findings(None, DataFacts())) == []
+    assert list(iter_result_findings(None, DataFacts())) == []
 
 
 def test_hostile_expectations_take_little_time() -> None:
@@ -131,7 +131,10 @@ def test_hostile_expectations_take_little_time() -> None:
     data = DataFacts(inputs=dict.fromkeys(names, found), outputs=dict.fromkeys(names, found))
 
     began = time.process_time()
-    counts = [len(list(input_findings(expected, data.inputs))), len(list(result_findings(expected, data)))]
+    counts = [
+        len(list(iter_input_findings(expected, data.inputs))),
+        len(list(iter_result_findings(expected, data))),
+    ]
 
     assert time.process_time() - began < 0.2
     assert counts == [100, 100]

@@ -7,7 +7,7 @@ import pytest
 from assayd.model.finding import Severity
 from assayd.model.policy import IgnoredErrors
 from assayd_pipeline.errors import ErrorSource
-from assayd_pipeline.ignored import ignored_errors
+from assayd_pipeline.ignored import iter_ignored_errors
 from assayd_pipeline.judging import StepText
 
 MISSING = "grep: data/x: No such file or directory\n"
@@ -18,7 +18,7 @@ def severities(
 ) -> list[Severity]:
     """Return the severities of a passing step's findings."""
     step = StepText(number=1, name="a", program=ErrorSource.BASH, content=content)
-    return [one.severity for one in ignored_errors(step, stderr, level)]
+    return [one.severity for one in iter_ignored_errors(step, stderr, level)]
 
 
 @pytest.mark.parametrize(
@@ -69,5 +69,5 @@ def test_other_output_is_not_an_error(stderr: str) -> None:
 def test_message_of_bash_is_at_its_line() -> None:
     step = StepText(number=1, name="a", program=ErrorSource.BASH, content='x=1\n[ "$x" -gt a ]\nls')
     said = "scripts/01_a.sh: line 2: [: a: integer expression expected\n"
-    [finding] = ignored_errors(step, said, None)
+    [finding] = iter_ignored_errors(step, said, None)
     assert (finding.rule, finding.line, finding.file) == ("step.ignored_error", 2, "a")

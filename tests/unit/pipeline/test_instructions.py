@@ -2,12 +2,12 @@ from dataclasses import replace
 
 from assayd.kinds import registry
 from assayd.model.policy import RuleLevel
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from assayd_pipeline.errors import ErrorSource as Writer
 from assayd_pipeline.generating import instructions
 
-POLICIES = load_policies([share("policies")])
+POLICIES = load_policies([shared_path("policies")])
 PIPELINE = POLICIES.get("pipeline")
 
 
@@ -43,7 +43,7 @@ def test_step_of_one_type_is_told_nothing_of_the_other() -> None:
 
 
 def test_fix_is_asked_for_with_the_rules_of_the_steps_that_have_errors() -> None:
-    kind = registry.find("pipeline")
+    kind = registry.find_validator("pipeline")
     steps = [
         {"name": "count", "type": "bash", "content": "wc -l x"},
         {"name": "load", "type": "sql", "content": "SELECT 1"},

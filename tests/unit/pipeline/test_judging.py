@@ -7,8 +7,8 @@ import json
 import pytest
 
 from assayd.kind import FailureAction
-from assayd.model.run import Cause, Output
-from assayd.package_data import share
+from assayd.model.run import Cause, OutputFile
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.shell_programs import read_shell
@@ -29,7 +29,7 @@ from support.texts.pipeline_runs import (
 
 @pytest.fixture(autouse=True)
 def _shell() -> None:
-    reader.install(read_shell)
+    reader.install_reader(read_shell)
 
 
 def test_steps_that_end_well_pass() -> None:
@@ -223,7 +223,7 @@ def test_retry_context_names_the_step_and_what_is_allowed() -> None:
 
 def test_retry_context_says_what_the_effective_policy_asks_for() -> None:
     findings = static(payload({**SQL, "content": "DROP TABLE t"}))
-    analysis = load_policies([share("policies")]).get("analysis")
+    analysis = load_policies([shared_path("policies")]).get("analysis")
 
     strict, free = (validator.retry_context(findings, "sql", policy) for policy in (POLICY, analysis))
 
@@ -233,7 +233,10 @@ def test_retry_context_says_what_the_effective_policy_asks_for() -> None:
 
 
 def test_file_that_is_not_there_is_told_with_those_that_steps_made() -> None:
-    made = (Output(name="data/cleaned.csv", content=b"a,b\n"), Output(name="database.sqlite", content=b"x"))
+    made = (
+        OutputFile(name="data/cleaned.csv", content=b"a,b\n"),
+        OutputFile(name="database.sqlite", content=b"x"),
+    )
     record = sql_failure('unable to open "data/clean.csv": No such file or directory')
     judgement = judge(payload(SQL), failed("load", record=record), outputs=made)
 
@@ -251,6 +254,6 @@ def test_file_that_is_missing_is_reported_with_all_steps_that_name_it() -> None:
 
 
 def test_other_failures_say_nothing_of_files() -> None:
-    made = (Output(name="data/cleaned.csv", content=b"a,b\n"),)
+    made = (OutputFile(name="data/cleaned.csv", content=b"a,b\n"),)
     judgement = judge(payload(SQL), failed("load", record=sql_failure("no such table: x")), outputs=made)
     assert "made before" not in (sandbox(judgement)[0].context or "")

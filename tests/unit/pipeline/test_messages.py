@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_pipeline.messages import explain
+from assayd_pipeline.messages import explain_message
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ from assayd_pipeline.messages import explain
 def test_message_has_a_remedy_and_a_place(
     said: str, content: str, line: int | None, hint: str, corrected: str | None
 ) -> None:
-    told = explain(said, content)
+    told = explain_message(said, content)
     assert told.line == line
     assert hint.replace("10#m", "10#$m") in (told.hint or "")
     if corrected is not None:
@@ -122,10 +122,10 @@ def test_message_has_a_remedy_and_a_place(
 
 
 def test_unknown_message_only_has_a_place() -> None:
-    told = explain("cat: data/x: No such file or directory", "ls\ncat data/x\n")
+    told = explain_message("cat: data/x: No such file or directory", "ls\ncat data/x\n")
     assert (told.hint, told.line, told.edit) == (None, 2, None)
 
 
 def test_program_on_several_lines_has_no_place_unless_a_value_tells_them_apart() -> None:
-    assert explain("sort: it failed", "sort a\nsort b\n").line is None
-    assert explain("sort: cannot read: 'data/b': gone", "sort data/a\nsort data/b\n").line == 2
+    assert explain_message("sort: it failed", "sort a\nsort b\n").line is None
+    assert explain_message("sort: cannot read: 'data/b': gone", "sort data/a\nsort data/b\n").line == 2

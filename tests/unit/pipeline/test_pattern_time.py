@@ -11,13 +11,13 @@ import pytest
 from assayd_fifth import foreign_forms
 from assayd_fifth import repairs as fifth_repairs
 from assayd_pipeline import messages
-from assayd_pipeline.errors import ErrorSource, classify
-from assayd_pipeline.ignored import ignored_errors
+from assayd_pipeline.errors import ErrorSource, classify_error
+from assayd_pipeline.ignored import iter_ignored_errors
 from assayd_pipeline.judging import StepText
 from assayd_pipeline.shell.parse import mending as shell_repairs
 from assayd_pipeline.shell.parse import source as shell_source
-from assayd_pipeline.shell.slips import _assigned_names
-from assayd_pipeline.sql.dialects import MOST_CHARS, explain, slips
+from assayd_pipeline.shell.slips import _find_assigned_names
+from assayd_pipeline.sql.dialects import MOST_CHARS, explain_rejected, load_foreign_constructs
 from support.slowness import SLOWER_BY
 
 LINE_S = 0.05 * SLOWER_BY
@@ -87,7 +87,7 @@ def test_patterns_of_repairs_take_little_time() -> None:
 
 
 def test_patterns_of_statements_take_little_time() -> None:
-    found = [re.compile(each.find, re.IGNORECASE) for each in slips() if each.find]
+    found = [re.compile(each.find, re.IGNORECASE) for each in load_foreign_constructs() if each.find]
     taken, *where = slowest(found, MOST_CHARS)
     assert taken < STATEMENT_S, where
 
@@ -97,7 +97,7 @@ def test_patterns_of_statements_take_little_time() -> None:
 )
 def test_statement_is_explained_in_little_time(text: str) -> None:
     began = time.process_time()
-    explain(text, None)
+    explain_rejected(text, None)
     assert time.process_time() - began < 2 * SLOWER_BY
 
 
@@ -113,36 +113,36 @@ def test_spaced_let_is_read_in_little_time(line: str) -> None:
 @pytest.mark.parametrize("text", ["read " * 20_000, "for " * 20_000, "a" * 100_000, ";" * 100_000])
 def test_assigned_variables_are_found_in_little_time(text: str) -> None:
     began = time.process_time()
-    _assigned_names(text)
+    _find_assigned_names(text)
     assert time.process_time() - began < STATEMENT_S
 
 
 def test_each_form_of_an_assignment_is_found() -> None:
     text = "a=1 b=2\nfor c in x; do read -r d e; done; f | read g\necho h=i\n"
-    assert _assigned_names(text) >= set("abcdeg")
-    assert "f" not in _assigned_names(text)
+    assert _find_assigned_names(text) >= set("abcdeg")
+    assert "f" not in _find_assigned_names(text)
 
 
 def test_long_messages_and_lines_are_not_corrected() -> None:
     said = "jq: error: sum/0 is not defined"
     pad = "a" * messages._LINE_CHARS
-    assert messages.explain(said, "jq sum data/a").edit is not None
-    assert messages.explain(said, f"jq sum data/{pad}").edit is None
+    assert messages.explain_message(said, "jq sum data/a").edit is not None
+    assert messages.explain_message(said, f"jq sum data/{pad}").edit is None
     assert not messages.is_known(f"{pad}: {said}")
 
 
 def test_message_on_a_long_step_is_explained_in_little_time() -> None:
     content = "\n".join(["jq jq '" + "if " * 90] * 2000)
     began = time.process_time()
-    messages.explain("jq: error: syntax error", content)
+    messages.explain_message("jq: error: syntax error", content)
     assert time.process_time() - began < 0.5 * SLOWER_BY
 
 
 def test_correction_keeps_a_backslash_of_a_message() -> None:
-    told = messages.explain(r"head: invalid number of lines: 'data/\9'", "head -n data/a\n")
+    told = messages.explain_message(r"head: invalid number of lines: 'data/\9'", "head -n data/a\n")
     assert told.edit is None
     said = r"cp: cannot create regular file 'a\9/b': No such file or directory"
-    told = messages.explain(said, "cp data/a 'a\\9/b'")
+    told = messages.explain_message(said, "cp data/a 'a\\9/b'")
     assert told.edit is not None
     assert told.edit.replacement == "mkdir -p a\\9 && cp data/a 'a\\9/b'"
 
@@ -152,8 +152,8 @@ def test_many_lines_of_a_step_that_passed_are_read_in_little_time() -> None:
     stderr = "\n".join(f"jq: {n} [: " + "[: " * 600 for n in range(500))
     step = StepText(number=1, name="a", program=ErrorSource.BASH, content=content)
     began = time.process_time()
-    list(ignored_errors(step, stderr, None))
-    classify(stderr, program=ErrorSource.BASH)
+    list(iter_ignored_errors(step, stderr, None))
+    classify_error(stderr, program=ErrorSource.BASH)
     assert time.process_time() - began < 6 * SLOWER_BY
 
 
@@ -173,7 +173,7 @@ def test_many_lines_of_a_step_that_passed_are_read_in_little_time() -> None:
     ],
 )
 def test_bounded_patterns_still_correct(said: str, content: str, corrected: str) -> None:
-    told = messages.explain(said, content)
+    told = messages.explain_message(said, content)
     assert told.edit is not None
     assert re.sub(" +", " ", told.edit.replacement) == corrected
 
@@ -204,6 +204,6 @@ def test_bounded_forms_still_correct(text: str, put: str) -> None:
     ],
 )
 def test_bounded_patterns_of_statements_still_explain(statement: str, hint: str) -> None:
-    told = explain(statement, None)
+    told = explain_rejected(statement, None)
     assert told is not None
     assert hint in told.hint

@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 
 from assayd.documents import read_submission, with_fields
 from assayd.errors import RequestError
-from assayd.kinds.registry import all_validators
-from assayd.model.records import Event
+from assayd.kinds.registry import load_own_validators
+from assayd.model.records import AttemptEvent
 from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.model.submission import Peer
 from assayd.store.jobs import DatabaseJobStore, open_jobs
@@ -61,7 +61,7 @@ async def finish(
     jobs: DatabaseJobStore, make: Make, number: int, *cases: Case, verdict: Verdict, **values: object
 ) -> None:
     events = [
-        Event(
+        AttemptEvent(
             attempt_id=make.attempt(number).id,
             run_number=1,
             seq=index,
@@ -282,7 +282,9 @@ async def test_records_that_cannot_be_written_are_tried_twice_and_the_verdict_st
 
 
 def submission(payload: dict[str, object]) -> Any:
-    return read_submission(json.dumps({"kind": "pipeline", "payload": payload}).encode(), all_validators())
+    return read_submission(
+        json.dumps({"kind": "pipeline", "payload": payload}).encode(), load_own_validators()
+    )
 
 
 async def test_submission_that_names_a_pipeline_gets_its_steps(
@@ -294,7 +296,7 @@ async def test_submission_that_names_a_pipeline_gets_its_steps(
     fields = await pipelines.complete(named, 1000)
 
     assert fields is not None
-    completed = with_fields(named.document, fields, all_validators())
+    completed = with_fields(named.document, fields, load_own_validators())
     payload = json.loads(completed.document)["payload"]
     assert payload == {"pipeline_id": pipeline_id, "files": {"data/a": "1"}, "steps": list(STEPS)}
     assert [step.name for step in completed.payload.steps] == ["clean", "load"]

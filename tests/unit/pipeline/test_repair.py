@@ -3,7 +3,7 @@ from collections.abc import Mapping
 from assayd.kinds import registry
 from assayd.model.prompting import RepairContext, RetryBenefit
 
-KIND = registry.find("pipeline")
+KIND = registry.find_validator("pipeline")
 STEPS = [
     {"name": "clean", "type": "bash", "content": "grep -v , data/a.csv > tmp/a.csv"},
     {"name": "load", "type": "sql", "content": "SELECT 1"},

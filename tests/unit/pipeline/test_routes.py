@@ -14,7 +14,7 @@ from assayd.ports.chains import AttemptFix, NoChains
 from assayd_pipeline import routes
 from assayd_pipeline.documents import PipelineDetailDocument, PipelinePageDocument
 from assayd_pipeline.facts import DataFacts, Facts
-from assayd_pipeline.payload import Step, steps_digest
+from assayd_pipeline.payload import Step, compute_steps_digest
 from assayd_pipeline.stored import (
     PipelineAttempt,
     PipelineStatus,
@@ -185,7 +185,7 @@ class Runs:
 
     def put(self, attempt: Attempt, rows: int, steps: list[Step] = THESE) -> None:
         facts = DataFacts(tables={"t": Facts(rows=rows, columns=("a",), types=("TEXT",))})
-        feedback = {"data": facts.model_dump(mode="json"), "steps_sha256": steps_digest(steps)}
+        feedback = {"data": facts.model_dump(mode="json"), "steps_sha256": compute_steps_digest(steps)}
         self._service.attempts[attempt.id] = attempt
         self._reports[attempt.id] = json.dumps({"feedback": feedback, "findings": []}).encode()
 
@@ -239,9 +239,9 @@ async def test_distrusted_approval_is_no_baseline(connect, runs, distrust) -> No
 
 async def test_submission_of_a_run_is_made_outside_the_event_loop(connect, runs, monkeypatch) -> None:
     threads = []
-    make = routes.submission_of
+    make = routes.build_submission
     monkeypatch.setattr(
-        routes, "submission_of", lambda *given: [threads.append(threading.get_ident()), make(*given)][1]
+        routes, "build_submission", lambda *given: [threads.append(threading.get_ident()), make(*given)][1]
     )
     await connect(1000).post("/v1/pipelines/runs", json=WANTED)
     assert threads

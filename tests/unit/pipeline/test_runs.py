@@ -11,8 +11,14 @@ import pytest
 from assayd.errors import RequestError
 from assayd.model.records import LibraryEntry
 from assayd_pipeline.facts import DataFacts, Facts
-from assayd_pipeline.payload import Step, steps_digest
-from assayd_pipeline.runs import Judged, PipelineRunBody, expected, steps_of, submission_of
+from assayd_pipeline.payload import Step, compute_steps_digest
+from assayd_pipeline.runs import (
+    JudgedReport,
+    PipelineRunBody,
+    build_expected_facts,
+    build_submission,
+    get_approved_steps_digest,
+)
 
 STEP = {"name": "a", "type": "sql", "content": "SELECT 1"}
 
@@ -46,16 +52,16 @@ def facts(rows: int, **inputs: Facts) -> DataFacts:
 def test_rows_are_those_of_the_last_run_and_columns_those_of_the_approval() -> None:
     last = DataFacts(tables={"t": Facts(rows=90, columns=("b",), types=("REAL",))})
 
-    found = expected(facts(10), last, wanted())
+    found = build_expected_facts(facts(10), last, wanted())
 
     assert found["tables"]["t"] == {"rows": 90, "columns": ["a"], "types": ["TEXT"]}
     assert found["range"] == {"least": 0.5, "most": 2.0}
 
 
 def test_entry_without_facts_is_compared_with_its_last_run_or_refused() -> None:
-    assert expected(None, facts(7), wanted())["tables"]["t"]["rows"] == 7
+    assert build_expected_facts(None, facts(7), wanted())["tables"]["t"]["rows"] == 7
     with pytest.raises(RequestError, match=r"daily has no baseline.*replay its attempt") as refused:
-        expected(None, None, wanted())
+        build_expected_facts(None, None, wanted())
     assert refused.value.code == "pipeline.no_baseline"
 
 
@@ -64,7 +70,7 @@ def test_submission_has_the_approved_steps_and_policy_and_the_new_data() -> None
         files={"data/a.csv": "a\n1\n"}, labels={"pipeline": "other", "team": "x"}, webhook="https://h/x"
     )
 
-    made = submission_of(entry(files={"data/a.csv": "old"}), body, {"strict": True})
+    made = build_submission(entry(files={"data/a.csv": "old"}), body, {"strict": True})
 
     assert made == {
         "kind": "pipeline",
@@ -83,9 +89,9 @@ def test_submission_has_the_approved_steps_and_policy_and_the_new_data() -> None
 
 def test_approved_schema_is_used_again_and_an_approved_database_is_not() -> None:
     schema = {"schema_sql": "CREATE TABLE t (a)"}
-    assert submission_of(entry(database=schema), wanted(), {})["payload"]["database"] == schema
+    assert build_submission(entry(database=schema), wanted(), {})["payload"]["database"] == schema
     with pytest.raises(RequestError, match="was approved with a database file; pass one") as refused:
-        submission_of(entry(database={"base64": "AAAA"}), wanted(), {})
+        build_submission(entry(database={"base64": "AAAA"}), wanted(), {})
     assert refused.value.field == "database"
 
 
@@ -106,14 +112,20 @@ def report(*rules: str, data: bool = True) -> bytes:
     ],
 )
 def test_run_is_a_baseline_only_without_findings_about_data(document: bytes, is_clean: bool) -> None:
-    assert Judged(document).is_clean is is_clean
+    assert JudgedReport(document).is_clean is is_clean
 
 
 def test_history_shows_findings_about_data_and_errors() -> None:
-    assert [each.rule for each in Judged(report("data.rows", "quality.no_rows")).shown()] == ["data.rows"]
+    assert [each.rule for each in JudgedReport(report("data.rows", "quality.no_rows")).shown()] == [
+        "data.rows"
+    ]
 
 
 def test_digest_of_steps_is_that_of_the_steps_as_they_run() -> None:
     written = entry(steps=[{**STEP, "content": "\ufeffSELECT 1\r\n"}])
-    assert steps_of(written) == steps_digest([Step.model_validate({**STEP, "content": "SELECT 1\n"})])
-    assert steps_of(written) != steps_of(entry(steps=[{**STEP, "type": "bash"}]))
+    assert get_approved_steps_digest(written) == compute_steps_digest(
+        [Step.model_validate({**STEP, "content": "SELECT 1\n"})]
+    )
+    assert get_approved_steps_digest(written) != get_approved_steps_digest(
+        entry(steps=[{**STEP, "type": "bash"}])
+    )

@@ -31,7 +31,7 @@ from support.texts.pipeline_runs import (
 
 @pytest.fixture(autouse=True)
 def _shell() -> None:
-    reader.install(read_shell)
+    reader.install_reader(read_shell)
 
 
 # What is accepted.
@@ -159,9 +159,9 @@ def test_bash_is_not_read_as_sql_nor_sql_as_bash() -> None:
 
 
 def test_rules_follow_the_policy() -> None:
-    from assayd.policies import tighten
+    from assayd.policies import tighten_policy
 
-    policy = tighten(POLICY, {"commands": {"blocked": ["cat"]}, "sql": {"max_statements": 1}})
+    policy = tighten_policy(POLICY, {"commands": {"blocked": ["cat"]}, "sql": {"max_statements": 1}})
     commands, sql = (stage.check for stage in validator.stages[1:])
     parse = validator.stages[0].check
 

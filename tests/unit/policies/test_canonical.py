@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from assayd.model.policy import ExecutionPolicy
-from assayd.package_data import share
-from assayd.policies import PolicySet, describe, load_policies
-from assayd.policies.canonical import flat
+from assayd.package_data import shared_path
+from assayd.policies import PolicySet, describe_policy, load_policies
+from assayd.policies.canonical import flatten_values
 
 Load = Callable[..., PolicySet]
 BASE = """\
@@ -23,7 +23,7 @@ find = ["-delete"]
 
 
 def stated(policies: PolicySet, name: str, field: str) -> list[tuple[str, int | None]]:
-    return [(each.profile, each.line) for each in policies.origins(name).get(field, ())]
+    return [(each.profile, each.line) for each in policies.value_origins(name).get(field, ())]
 
 
 def test_limit_is_stated_by_the_nearest_profile_that_has_it(load: Load) -> None:
@@ -49,7 +49,7 @@ def test_list_is_stated_by_everybody_who_adds_to_it(load: Load, own: str, line: 
 def test_list_that_is_narrowed_is_stated_where_it_is_narrowed(load: Load) -> None:
     policies = load(base=BASE, mine='extends = "base"\n[imports]\nonly = ["json"]\n')
     assert stated(policies, "mine", "imports.allowed") == [("mine", 3)]
-    assert "imports.only" not in policies.origins("mine")
+    assert "imports.only" not in policies.value_origins("mine")
 
 
 def test_of_two_parents_the_one_whose_limit_holds_states_it(load: Load) -> None:
@@ -60,14 +60,14 @@ def test_of_two_parents_the_one_whose_limit_holds_states_it(load: Load) -> None:
 
 
 def test_every_value_that_differs_from_what_is_built_in_has_an_origin() -> None:
-    shipped = load_policies([share("policies")])
-    built_in = flat(ExecutionPolicy(name=""))
+    shipped = load_policies([shared_path("policies")])
+    built_in = flatten_values(ExecutionPolicy(name=""))
     missing = {
         (name, field)
         for name in shipped.names
-        for field, value in flat(shipped.get(name)).items()
-        if value != built_in.get(field) and not shipped.origins(name).get(field)
+        for field, value in flatten_values(shipped.get(name)).items()
+        if value != built_in.get(field) and not shipped.value_origins(name).get(field)
     }
     assert missing == set()
-    place = describe(shipped.get("data"), origins=shipped.origins("data"))["origins"]["image"][0]  # type: ignore[index, call-overload]
+    place = describe_policy(shipped.get("data"), origins=shipped.value_origins("data"))["origins"]["image"][0]  # type: ignore[index, call-overload]
     assert (place["profile"], place["file"].endswith("/data.toml")) == ("data", True)

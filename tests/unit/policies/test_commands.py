@@ -8,8 +8,8 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd.model.policy import CommandPolicy, ExecutionPolicy
-from assayd.package_data import share
-from assayd.policies import PolicySet, describe, load_policies, merge, tighten
+from assayd.package_data import shared_path
+from assayd.policies import PolicySet, describe_policy, load_policies, merge_policies, tighten_policy
 from assayd.tomlfile import FileError
 
 Load = Callable[..., PolicySet]
@@ -67,18 +67,21 @@ def test_child_adds_to_what_it_extends_and_what_is_refused_stays_refused(load: L
 def test_merge_is_a_union_in_either_order() -> None:
     one = policy(allowed=frozenset({"cat"}), options={"sort": frozenset({"-o"})})
     two = policy(blocked=frozenset({"rm"}), protected=frozenset({"PATH"}))
-    assert merge(one, two).digest == merge(two, one).digest
-    assert merge(one, two).commands.options == {"sort": {"-o"}}
+    assert merge_policies(one, two).digest == merge_policies(two, one).digest
+    assert merge_policies(one, two).commands.options == {"sort": {"-o"}}
 
 
 def test_digest_follows_the_commands() -> None:
-    assert merge(policy(), policy()).digest != merge(policy(), policy(allowed=frozenset({"cat"}))).digest
+    assert (
+        merge_policies(policy(), policy()).digest
+        != merge_policies(policy(), policy(allowed=frozenset({"cat"}))).digest
+    )
 
 
 def test_request_takes_commands_away() -> None:
-    shipped = load_policies([share("policies")]).get("pipeline")
+    shipped = load_policies([shared_path("policies")]).get("pipeline")
     overrides = {"commands": {"allowed": ["cat"], "builtins": ["echo", "["], "blocked": ["sort"]}}
-    tightened = tighten(shipped, overrides).commands
+    tightened = tighten_policy(shipped, overrides).commands
     assert (tightened.allowed, tightened.builtins) == ({"cat"}, {"echo", "["})
     assert tightened.blocked == shipped.commands.blocked | {"sort"}
 
@@ -93,14 +96,14 @@ def test_request_takes_commands_away() -> None:
     ],
 )
 def test_request_that_widens_is_refused(table: dict[str, object], code: str) -> None:
-    shipped = load_policies([share("policies")]).get("pipeline")
+    shipped = load_policies([shared_path("policies")]).get("pipeline")
     with pytest.raises(RequestError) as caught:
-        tighten(shipped, {"commands": table})
+        tighten_policy(shipped, {"commands": table})
     assert caught.value.code == code
 
 
 def test_shipped_lists_are_the_seeds_and_are_shown() -> None:
-    shipped = load_policies([share("policies")]).get("pipeline")
+    shipped = load_policies([shared_path("policies")]).get("pipeline")
     seed = {
         "awk", "cat", "cp", "curl", "cut", "date", "echo", "grep", "head", "mv", "sed", "sort", "tail",
         "uniq", "wc",
@@ -112,6 +115,6 @@ def test_shipped_lists_are_the_seeds_and_are_shown() -> None:
     assert shipped.commands.allowed > seed
     assert shipped.commands.blocked == refused
     assert not shipped.commands.allowed & {"bash", "sh", "perl", "python3", "sqlite3", "ln", "exec"}
-    shown = describe(shipped)["commands"]
+    shown = describe_policy(shipped)["commands"]
     assert isinstance(shown, dict)
     assert shown["blocked"] == sorted(refused)

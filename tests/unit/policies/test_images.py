@@ -8,9 +8,9 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd.model.policy import ExecutionPolicy
-from assayd.package_data import share
-from assayd.policies import PolicySet, describe, load_policies, tighten
-from assayd.policies.merge import merge
+from assayd.package_data import shared_path
+from assayd.policies import PolicySet, describe_policy, load_policies, tighten_policy
+from assayd.policies.merge import merge_policies
 from assayd.tomlfile import FileError
 
 Load = Callable[..., PolicySet]
@@ -19,9 +19,9 @@ Load = Callable[..., PolicySet]
 def test_image_is_inherited_shown_and_part_of_the_digest(load: Load) -> None:
     policies = load(a='image = "science"\n', b='extends = "a"\n', c="")
 
-    assert describe(policies.get("b"))["image"] == "science"
+    assert describe_policy(policies.get("b"))["image"] == "science"
     assert policies.get("b").digest == policies.get("a").digest != policies.get("c").digest
-    assert policies.images() == {"science": ["a", "b"]}
+    assert policies.images_with_profiles() == {"science": ["a", "b"]}
 
 
 def test_own_image_replaces_an_inherited_one(load: Load) -> None:
@@ -46,7 +46,7 @@ def test_two_inherited_images_are_refused_unless_the_profile_says_which(load: Lo
 def test_merge_keeps_an_image_in_either_order() -> None:
     plain, named = ExecutionPolicy(name="a"), ExecutionPolicy(name="b", image="science")
 
-    assert merge(plain, named).image == merge(named, plain).image == "science"
+    assert merge_policies(plain, named).image == merge_policies(named, plain).image == "science"
 
 
 @pytest.mark.parametrize("name", ["", "Science", "../x", "a/b", "docker.io/a"])
@@ -57,13 +57,13 @@ def test_name_that_no_image_has_is_refused_with_its_line(load: Load, name: str) 
 
 def test_request_cannot_name_an_image() -> None:
     with pytest.raises(RequestError) as raised:
-        tighten(load_policies([share("policies")]).get("code"), {"image": "science"})
+        tighten_policy(load_policies([shared_path("policies")]).get("code"), {"image": "science"})
 
     assert raised.value.field == "overrides.image"
 
 
 def test_shipped_profile_shell_is_that_of_scripts_in_the_image_shell() -> None:
-    policies = load_policies([share("policies")])
+    policies = load_policies([shared_path("policies")])
     shell, script = policies.get("shell"), policies.get("script")
 
     assert (shell.image, script.image) == ("shell", None)
@@ -76,5 +76,5 @@ def test_exec_is_off_unless_it_is_stated_and_is_inherited_and_part_of_the_digest
 
     assert [policies.get(name).exec for name in "abcd"] == [True, True, False, False]
     assert policies.get("b").digest == policies.get("a").digest != policies.get("d").digest
-    assert describe(policies.get("b"))["exec"] is True
-    assert merge(policies.get("d"), policies.get("a")).exec
+    assert describe_policy(policies.get("b"))["exec"] is True
+    assert merge_policies(policies.get("d"), policies.get("a")).exec

@@ -18,7 +18,7 @@ from assayd.model.policy import (
     SqlPolicy,
     SubmoduleRule,
 )
-from assayd.policies import PolicySet, merge
+from assayd.policies import PolicySet, merge_policies
 from assayd.tomlfile import FileError
 
 Load = Callable[..., PolicySet]
@@ -41,7 +41,7 @@ def test_merge_takes_the_larger_limits_and_the_union_of_sets() -> None:
         resources=ResourcePolicy(timeout_s=20, unit_timeout_s=3, memory_bytes=2, max_processes=1),
         network=NetworkPolicy(mode=NetworkMode.ALLOWLIST, hosts=frozenset({"b.org"}), connect_timeout_s=9),
     )
-    united = merge(small, large)
+    united = merge_policies(small, large)
     assert united.resources == ResourcePolicy(timeout_s=20, unit_timeout_s=9, memory_bytes=2, max_processes=8)
     assert united.network == NetworkPolicy(
         mode=NetworkMode.ALLOWLIST,
@@ -53,20 +53,20 @@ def test_merge_takes_the_larger_limits_and_the_union_of_sets() -> None:
 
 def test_merge_gives_the_same_digest_in_either_order() -> None:
     one, two = imports(allowed=frozenset({"json"})), imports(mode=ImportMode.OBSERVE)
-    assert merge(one, two).digest == merge(two, one).digest
-    assert merge(one, two).imports.mode is ImportMode.OBSERVE
+    assert merge_policies(one, two).digest == merge_policies(two, one).digest
+    assert merge_policies(one, two).imports.mode is ImportMode.OBSERVE
 
 
 def test_merge_never_switches_enforcement_of_the_forbidden_off() -> None:
     strict = imports(denied=frozenset({"subprocess"}), enforce_forbidden=True)
     loose = imports(allowed=frozenset({"subprocess"}), enforce_forbidden=False)
-    for united in (merge(strict, loose), merge(loose, strict)):
+    for united in (merge_policies(strict, loose), merge_policies(loose, strict)):
         assert united.imports.enforce_forbidden
         assert not united.imports.allows("subprocess")
 
 
 def test_merge_of_submodule_rules_is_inherit_when_either_is() -> None:
-    united = merge(imports(submodules=SubmoduleRule.EXACT), imports())
+    united = merge_policies(imports(submodules=SubmoduleRule.EXACT), imports())
     assert united.imports.submodules is SubmoduleRule.INHERIT
 
 
@@ -76,7 +76,7 @@ def test_merge_unites_attribute_lists_and_lifts_those_that_one_side_does_not_res
         names={"json": frozenset({"loads"}), "os": frozenset({"sep"}), "re": frozenset({"match"})},
     )
     two = imports(allowed=frozenset({"json", "os"}), names={"json": frozenset({"dumps"})})
-    assert merge(one, two).imports.names == {
+    assert merge_policies(one, two).imports.names == {
         "json": frozenset({"loads", "dumps"}),
         "re": frozenset({"match"}),
     }
@@ -154,33 +154,35 @@ def test_merge_unites_rules_of_hosts_and_drops_those_that_one_policy_does_withou
     first = listed("free.org", a_org=get, b_org=below, free_org=get)
     second = listed("free.org", a_org=put, c_org=get)
 
-    assert merge(first, second).network.http == {
+    assert merge_policies(first, second).network.http == {
         "a.org": HttpRule(methods=frozenset({"GET", "PUT"})),
         "b.org": below,
         "c.org": get,
     }
-    assert merge(first, second).network == merge(second, first).network
+    assert merge_policies(first, second).network == merge_policies(second, first).network
 
 
 def test_merge_allows_as_much_sql_as_either() -> None:
     one = policy(sql=SqlPolicy(max_bytes=1, max_statements=9, max_rows=1, max_cell_chars=9))
     two = policy(sql=SqlPolicy(max_bytes=2, max_statements=3, max_rows=4, max_cell_chars=5))
-    assert merge(one, two).sql == SqlPolicy(max_bytes=2, max_statements=9, max_rows=4, max_cell_chars=9)
+    assert merge_policies(one, two).sql == SqlPolicy(
+        max_bytes=2, max_statements=9, max_rows=4, max_cell_chars=9
+    )
 
 
 def test_merge_of_contracts_accepts_either_decorator_and_asks_for_all_methods() -> None:
     one = policy(adapter=AdapterContract(decorators=("a",), methods=("m",), forbidden=frozenset({"eval"})))
     two = policy(adapter=AdapterContract(decorators=("b",), methods=("n",), forbidden=frozenset({"exec"})))
-    united = merge(one, two).adapter
+    united = merge_policies(one, two).adapter
     assert (united.decorators, united.methods, united.forbidden) == (("a", "b"), ("m", "n"), {"eval", "exec"})
-    assert merge(one, two).digest == merge(two, one).digest
+    assert merge_policies(one, two).digest == merge_policies(two, one).digest
 
 
 def test_merge_takes_the_milder_level_of_quality_rules() -> None:
     strict = QualityPolicy(severity=RuleLevel.ERROR, rules=(("quality.echo", RuleLevel.ERROR),))
     mild = QualityPolicy(rules=(("quality.echo", RuleLevel.OFF),), generalization=False)
     expected = QualityPolicy(rules=(("quality.echo", RuleLevel.OFF),))
-    assert merge(policy(quality=strict), policy(quality=mild)).quality == expected
+    assert merge_policies(policy(quality=strict), policy(quality=mild)).quality == expected
 
 
 def test_a_profile_states_what_it_makes_of_quality(load: Load) -> None:
@@ -199,7 +201,7 @@ def test_a_profile_says_how_many_changes_to_try_within_bounds(load: Load) -> Non
     found = load(p="[quality]\nmutants = 10\n", q="")
     assert found.get("p").quality.mutants == 10
     assert found.get("q").quality.mutants == 0
-    assert merge(found.get("p"), found.get("q")).quality.mutants == 10
+    assert merge_policies(found.get("p"), found.get("q")).quality.mutants == 10
     with pytest.raises(FileError, match="mutants: must be at most 50"):
         load(p="[quality]\nmutants = 51\n")
 

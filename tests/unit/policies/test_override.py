@@ -16,7 +16,7 @@ from assayd.model.policy import (
     NetworkPolicy,
     ResourcePolicy,
 )
-from assayd.policies import require_enforceable, tighten
+from assayd.policies import require_enforceable, tighten_policy
 
 BASE = ExecutionPolicy(
     name="base",
@@ -28,11 +28,13 @@ BASE = ExecutionPolicy(
 
 
 def test_no_overrides_give_the_same_policy() -> None:
-    assert tighten(BASE, {}) is BASE
+    assert tighten_policy(BASE, {}) is BASE
 
 
 def test_tighter_limits_are_taken_and_change_the_digest() -> None:
-    tightened = tighten(BASE, {"resources": {"unit_timeout_s": 0.5, "memory_mb": 128, "max_processes": 1}})
+    tightened = tighten_policy(
+        BASE, {"resources": {"unit_timeout_s": 0.5, "memory_mb": 128, "max_processes": 1}}
+    )
     assert tightened.resources == ResourcePolicy(
         timeout_s=60, unit_timeout_s=0.5, memory_bytes=128 * 2**20, max_processes=1
     )
@@ -40,7 +42,7 @@ def test_tighter_limits_are_taken_and_change_the_digest() -> None:
 
 
 def test_tighter_attempt_deadline_holds_for_units_too() -> None:
-    assert tighten(BASE, {"resources": {"timeout_s": 5}}).resources.unit_timeout_s == 5
+    assert tighten_policy(BASE, {"resources": {"timeout_s": 5}}).resources.unit_timeout_s == 5
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,7 @@ def test_tighter_attempt_deadline_holds_for_units_too() -> None:
 )
 def test_anything_wider_is_refused_with_its_field(overrides: Mapping[str, object], field: str) -> None:
     with pytest.raises(RequestError) as caught:
-        tighten(BASE, overrides)
+        tighten_policy(BASE, overrides)
     assert (caught.value.code, caught.value.field) == ("override.wider", field)
 
 
@@ -75,21 +77,21 @@ def test_mode_that_is_wider_than_a_strict_policy_is_refused(
     overrides: Mapping[str, object], field: str
 ) -> None:
     with pytest.raises(RequestError) as caught:
-        tighten(ExecutionPolicy(name="strict"), overrides)
+        tighten_policy(ExecutionPolicy(name="strict"), overrides)
     assert (caught.value.code, caught.value.field) == ("override.wider", field)
 
 
 @pytest.mark.parametrize("value", [True, math.nan, math.inf, 0, -1, "5", None, [5]])
 def test_deadline_that_is_not_a_positive_number_is_refused(value: object) -> None:
     with pytest.raises(RequestError) as caught:
-        tighten(BASE, {"resources": {"timeout_s": value}})
+        tighten_policy(BASE, {"resources": {"timeout_s": value}})
     assert (caught.value.code, caught.value.field) == ("override.type", "overrides.resources.timeout_s")
 
 
 @pytest.mark.parametrize("value", [True, 2.0, 0, "2"])
 def test_process_limit_that_is_not_a_positive_whole_number_is_refused(value: object) -> None:
     with pytest.raises(RequestError) as caught:
-        tighten(BASE, {"resources": {"max_processes": value}})
+        tighten_policy(BASE, {"resources": {"max_processes": value}})
     assert caught.value.code == "override.type"
 
 
@@ -104,7 +106,7 @@ def test_process_limit_that_is_not_a_positive_whole_number_is_refused(value: obj
 )
 def test_unknown_key_is_refused_by_name(overrides: Mapping[str, object], field: str) -> None:
     with pytest.raises(RequestError) as caught:
-        tighten(BASE, overrides)
+        tighten_policy(BASE, overrides)
     assert (caught.value.code, caught.value.field) == ("override.unknown", field)
 
 
@@ -119,25 +121,25 @@ def test_unknown_key_is_refused_by_name(overrides: Mapping[str, object], field: 
 )
 def test_value_of_the_wrong_shape_is_refused(overrides: Mapping[str, object]) -> None:
     with pytest.raises(RequestError) as caught:
-        tighten(BASE, overrides)
+        tighten_policy(BASE, overrides)
     assert caught.value.code == "override.type"
 
 
 def test_blocking_the_network_makes_an_allowlist_profile_enforceable() -> None:
     with pytest.raises(RequestError):
         require_enforceable(BASE, egress=False)
-    require_enforceable(tighten(BASE, {"network": {"mode": "blocked"}}), egress=False)
+    require_enforceable(tighten_policy(BASE, {"network": {"mode": "blocked"}}), egress=False)
 
 
 def test_denied_names_add_up_and_are_enforced() -> None:
-    tightened = tighten(BASE, {"imports": {"denied": ["os"], "mode": "enforce"}})
+    tightened = tighten_policy(BASE, {"imports": {"denied": ["os"], "mode": "enforce"}})
     assert not tightened.imports.allows("os")
     assert tightened.imports.allows("json")
     assert tightened.imports.mode is ImportMode.ENFORCE
 
 
 def test_allowed_modules_can_be_cut_down() -> None:
-    assert tighten(BASE, {"imports": {"allowed": ["os.path"]}}).imports.allowed == {"os.path"}
+    assert tighten_policy(BASE, {"imports": {"allowed": ["os.path"]}}).imports.allowed == {"os.path"}
 
 
 @pytest.mark.parametrize(
@@ -151,7 +153,7 @@ def test_allowed_modules_can_be_cut_down() -> None:
 )
 def test_more_than_a_frame_can_carry_is_refused(field: str, names: list[str]) -> None:
     with pytest.raises(RequestError) as caught:
-        tighten(BASE, {"imports": {field: names}})
+        tighten_policy(BASE, {"imports": {field: names}})
     assert (caught.value.code, caught.value.field) == ("override.type", f"overrides.imports.{field}")
 
 
@@ -167,7 +169,7 @@ WIDE = replace(
 
 def test_hosts_can_be_narrowed_to_names_below_an_entry() -> None:
     asked = ["X.example.org", ".deep.example.org", "b.org"]
-    network = tighten(WIDE, {"network": {"hosts": asked}}).network
+    network = tighten_policy(WIDE, {"network": {"hosts": asked}}).network
 
     assert network.hosts == {"x.example.org", ".deep.example.org", "b.org"}
     assert network.http == WIDE.network.http
@@ -175,7 +177,7 @@ def test_hosts_can_be_narrowed_to_names_below_an_entry() -> None:
 
 def test_methods_and_paths_can_be_narrowed() -> None:
     rules = {"b.org": {"methods": ["GET"], "paths": ["/v1/x"]}, "a.example.org": {"methods": ["HEAD"]}}
-    network = tighten(WIDE, {"network": {"http": rules}}).network
+    network = tighten_policy(WIDE, {"network": {"http": rules}}).network
 
     assert network.http == {
         "b.org": HttpRule(methods=frozenset({"GET"}), paths=frozenset({"/v1/x"})),
@@ -187,7 +189,7 @@ def test_name_below_an_entry_keeps_the_entrys_rule() -> None:
     rule = HttpRule(methods=frozenset({"GET"}))
     policy = replace(WIDE, network=replace(WIDE.network, hosts=frozenset({".c.org"}), http={".c.org": rule}))
 
-    assert tighten(policy, {"network": {"hosts": ["a.c.org"]}}).network.http == {"a.c.org": rule}
+    assert tighten_policy(policy, {"network": {"hosts": ["a.c.org"]}}).network.http == {"a.c.org": rule}
 
 
 @pytest.mark.parametrize(
@@ -204,7 +206,7 @@ def test_name_below_an_entry_keeps_the_entrys_rule() -> None:
 )
 def test_hosts_methods_and_paths_cannot_be_widened(asked: Mapping[str, object], field: str) -> None:
     with pytest.raises(RequestError) as caught:
-        tighten(WIDE, {"network": asked})
+        tighten_policy(WIDE, {"network": asked})
     assert (caught.value.code, caught.value.field) == ("override.wider", f"overrides.network.{field}")
 
 
@@ -220,12 +222,12 @@ def test_hosts_methods_and_paths_cannot_be_widened(asked: Mapping[str, object], 
 )
 def test_rules_of_the_wrong_shape_are_refused(asked: Mapping[str, object]) -> None:
     with pytest.raises(RequestError) as caught:
-        tighten(WIDE, {"network": asked})
+        tighten_policy(WIDE, {"network": asked})
     assert caught.value.code == "override.type"
 
 
 def test_sql_of_a_step_can_be_bounded_more_tightly() -> None:
-    tightened = tighten(BASE, {"sql": {"max_rows": 5, "max_statements": 2}})
+    tightened = tighten_policy(BASE, {"sql": {"max_rows": 5, "max_statements": 2}})
 
     assert (tightened.sql.max_rows, tightened.sql.max_statements) == (5, 2)
     assert tightened.sql.max_bytes == BASE.sql.max_bytes

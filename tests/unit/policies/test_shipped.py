@@ -7,15 +7,15 @@ import json
 import pytest
 
 from assayd.model.policy import ExecutionPolicy, ImportMode, NetworkMode
-from assayd.package_data import share
-from assayd.policies import PolicySet, describe, load_policies, require_enforceable
+from assayd.package_data import shared_path
+from assayd.policies import PolicySet, describe_policy, load_policies, require_enforceable
 
 MEGABYTE = 2**20
 
 
 @pytest.fixture(scope="module")
 def shipped() -> PolicySet:
-    return load_policies([share("policies")])
+    return load_policies([shared_path("policies")])
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ def test_integration_test_denies_all_hosts_and_so_is_enforceable(shipped: Policy
     policy = shipped.get("integration_test")
     assert policy.network.mode is NetworkMode.ALLOWLIST
     require_enforceable(policy)
-    assert describe(policy)["enforceable"] is True
+    assert describe_policy(policy)["enforceable"] is True
 
 
 def test_every_shipped_profile_is_described_in_plain_json(shipped: PolicySet) -> None:
     for name in shipped.names:
         policy: ExecutionPolicy = shipped.get(name)
-        described = describe(policy)
+        described = describe_policy(policy)
         assert json.loads(json.dumps(described)) == described
         assert described["digest"] == policy.digest
         assert policy.description

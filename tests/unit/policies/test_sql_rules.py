@@ -8,8 +8,8 @@ import pytest
 
 from assayd.errors import RequestError
 from assayd.model.policy import ExecutionPolicy, RuleLevel, SqlPolicy
-from assayd.package_data import share
-from assayd.policies import PolicySet, describe, load_policies, merge, tighten
+from assayd.package_data import shared_path
+from assayd.policies import PolicySet, describe_policy, load_policies, merge_policies, tighten_policy
 from assayd.tomlfile import FileError
 
 Load = Callable[..., PolicySet]
@@ -34,21 +34,24 @@ def test_rule_that_no_profile_may_set_is_refused(load: Load, rule: str) -> None:
 def test_union_takes_the_milder_level() -> None:
     one = ExecutionPolicy(name="one", sql=DROPS)
     two = ExecutionPolicy(name="two", sql=SqlPolicy(rules=(("sql.drop", RuleLevel.OFF),)))
-    assert merge(one, two).sql.rules == (("sql.drop", RuleLevel.OFF), ("sql.trigger", RuleLevel.ERROR))
+    assert merge_policies(one, two).sql.rules == (
+        ("sql.drop", RuleLevel.OFF),
+        ("sql.trigger", RuleLevel.ERROR),
+    )
 
 
 def test_request_may_only_make_rules_stricter() -> None:
     policy = ExecutionPolicy(name="one", sql=DROPS)
-    stricter = tighten(policy, {"sql": {"rules": {"sql.drop": "error"}}})
+    stricter = tighten_policy(policy, {"sql": {"rules": {"sql.drop": "error"}}})
     assert stricter.sql.level("sql.drop") is RuleLevel.ERROR
     for rules in ({"sql.drop": "off"}, {"sql.alter": "off"}, {"sql.attach": "error"}, {"sql.drop": "no"}, []):
         with pytest.raises(RequestError):
-            tighten(policy, {"sql": {"rules": rules}})
+            tighten_policy(policy, {"sql": {"rules": rules}})
 
 
 def test_shipped_pipeline_sets_no_rule_and_analysis_shows_its_own() -> None:
-    shipped = load_policies([share("policies")])
+    shipped = load_policies([shared_path("policies")])
     assert shipped.get("pipeline").sql.rules == ()
-    shown = describe(shipped.get("analysis"))["sql"]
+    shown = describe_policy(shipped.get("analysis"))["sql"]
     assert isinstance(shown, dict)
     assert shown["rules"]["sql.drop"] == "warning"  # type: ignore[index, call-overload]

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from assayd.errors import ConfigError
-from assayd.guest.frames import Decoder, encode
+from assayd.guest.frames import FrameDecoder, encode_frame
 from assayd.sandbox.baseline import measure_baseline_mb
 from support.engines.warm_pool import IMAGE
 from support.fakes.engine import FakeEngine, Peer
@@ -20,13 +20,13 @@ def guest(taken: list[int], failed: tuple[str, ...] = ()):
     sizes = itertools.chain(taken)
 
     async def answer(peer: Peer) -> None:
-        decoder = Decoder()
+        decoder = FrameDecoder()
         while data := await peer.read():
             for header, _ in decoder.feed(data):
                 if header["type"] == "hello":
                     ready = {"type": "ready", "protocol": 1, "python": "3.11.2", "cgroup": 1}
                     said = {"preload_failed": list(failed), "memory_bytes": next(sizes)}
-                    await peer.write(encode({**ready, **said}))
+                    await peer.write(encode_frame({**ready, **said}))
 
     return answer
 

@@ -21,7 +21,7 @@ from assayd.model.run import (
     UnitEnd,
     UnitResult,
 )
-from assayd.sandbox.outcome import classify, signal_name, unit_outcome
+from assayd.sandbox.outcome import classify_run, determine_unit_outcome, get_signal_name
 
 EXIT_1 = 1 << 8
 KILLED = int(signal.SIGKILL)
@@ -71,7 +71,7 @@ def unit(**changes: object) -> UnitResult:
     ],
 )
 def test_the_evidence_of_a_unit_decides_its_cause(result: UnitResult, cause: Cause):
-    assert unit_outcome(result, CALL).cause is cause
+    assert determine_unit_outcome(result, CALL).cause is cause
 
 
 @pytest.mark.parametrize(
@@ -86,23 +86,27 @@ def test_the_evidence_of_a_unit_decides_its_cause(result: UnitResult, cause: Cau
     ],
 )
 def test_a_unit_that_became_another_program_completes_without_a_record(result: UnitResult, cause: Cause):
-    assert unit_outcome(result, EXEC).cause is cause
+    assert determine_unit_outcome(result, EXEC).cause is cause
 
 
 def test_a_record_tells_a_program_that_never_started_from_one_that_gave_the_same_status():
-    never, ended = (unit_outcome(unit(results=r, wait_status=127 << 8), EXEC) for r in ((b"{}",), ()))
+    never, ended = (
+        determine_unit_outcome(unit(results=r, wait_status=127 << 8), EXEC) for r in ((b"{}",), ())
+    )
     assert never.evidence == {"unit": "u", "executed": False, "exit_code": 127}
     assert ended.evidence == {"unit": "u", "exit_code": 127}
 
 
 def test_evidence_names_the_signal_and_what_killed():
-    evidence = unit_outcome(unit(wait_status=KILLED, end=UnitEnd.OUTPUT_LIMIT), CALL).evidence
+    evidence = determine_unit_outcome(unit(wait_status=KILLED, end=UnitEnd.OUTPUT_LIMIT), CALL).evidence
     assert evidence == {"unit": "u", "killed_by": "output read cap", "signal": "SIGKILL"}
 
 
 def test_evidence_of_a_deadline_says_what_the_time_went_into():
     usage = ResourceUsage(wall_s=2.5, cpu_s=0.2504, starved_s=1.5)
-    evidence = unit_outcome(unit(wait_status=KILLED, end=UnitEnd.DEADLINE, usage=usage), CALL).evidence
+    evidence = determine_unit_outcome(
+        unit(wait_status=KILLED, end=UnitEnd.DEADLINE, usage=usage), CALL
+    ).evidence
     spent = {"limit_s": 1, "used_s": 0.25, "waited_s": 0.75, "starved_s": 1.5}
     assert evidence == {"unit": "u", "killed_by": "unit deadline", "signal": "SIGKILL", **spent}
 
@@ -112,8 +116,8 @@ def run(*units: UnitResult, end: RunEnd = RunEnd.FINISHED, planned: int | None =
     plan = tuple(Unit(name="u", program=Program.CALL, arguments={}, deadline_s=1) for _ in range(count))
     spec = RunSpec(image="python", limits=LIMITS, units=plan)
     container = ContainerFacts(**facts)  # type: ignore[arg-type]
-    units = tuple(replace(u, outcome=unit_outcome(u, p)) for u, p in zip(units, plan, strict=False))
-    return classify(RunResult(units=units, end=end, container=container), spec)
+    units = tuple(replace(u, outcome=determine_unit_outcome(u, p)) for u, p in zip(units, plan, strict=False))
+    return classify_run(RunResult(units=units, end=end, container=container), spec)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +166,7 @@ def test_limits_that_were_met_beside_a_pass_stay_in_the_evidence():
 
 
 def test_unknown_signals_keep_their_number():
-    assert (signal_name(11), signal_name(200)) == ("SIGSEGV", "signal 200")
+    assert (get_signal_name(11), get_signal_name(200)) == ("SIGSEGV", "signal 200")
 
 
 def late(cpu_s: float, **met: object) -> UnitResult:
@@ -185,7 +189,7 @@ def late(cpu_s: float, **met: object) -> UnitResult:
 def test_the_limit_that_was_met_first_is_the_cause_and_the_deadline_its_consequence(
     result: UnitResult, cause: Cause
 ) -> None:
-    outcome = unit_outcome(result, CALL)
+    outcome = determine_unit_outcome(result, CALL)
     assert outcome.cause is cause
     assert outcome.evidence["killed_by"] == "unit deadline"
     assert ("limit_s" in outcome.evidence) == (cause is Cause.TIMEOUT)

@@ -11,13 +11,13 @@ import pytest
 import assayd.guest
 from assayd.errors import EngineError
 from assayd.ids import SystemClock
-from assayd.imaging.digest import guest_digest
+from assayd.imaging.digest import compute_guest_digest
 from assayd.model.health import HealthRow, HealthStatus
 from assayd.model.run import Limits, RunSpec
 from assayd.ports.engine import EngineInfo, ImageFacts
-from assayd.sandbox.pool.pool import STUCK_AGAIN_S, Pool, Reaper
+from assayd.sandbox.pool.pool import STUCK_AGAIN_S, ContainerPool, Reaper
 from assayd.sandbox.readiness import IsolationCheck, ReadinessSupervisor
-from assayd.sandbox.sandbox import LABEL_GUEST, Images, Sandbox
+from assayd.sandbox.sandbox import LABEL_GUEST, ImageCache, Sandbox
 from support.engines.sandboxes import no_way_out
 from support.engines.warm_pool import IMAGE, A, polite_guest, running, until
 from support.fakes.engine import FakeEngine
@@ -57,12 +57,12 @@ async def test_known_holes_of_the_engine_are_a_warning_or_by_setting_an_error(
     async with running(engine) as pool:
         sandbox = Sandbox(
             pool=pool,
-            images=Images(engine, Path(assayd.guest.__file__).parent),
+            images=ImageCache(engine, Path(assayd.guest.__file__).parent),
             clock=SystemClock(),
             seccomp="{}",
             egress=no_way_out(),
         )
-        reaper = Reaper(engine=engine, daemon_id="d", live=pool.live, on_gone=pool.forget)
+        reaper = Reaper(engine=engine, daemon_id="d", live=pool.live_containers, on_gone=pool.forget)
         house = ReadinessSupervisor(
             engine=engine,
             reaper=reaper,
@@ -74,7 +74,7 @@ async def test_known_holes_of_the_engine_are_a_warning_or_by_setting_an_error(
         preparing = asyncio.create_task(house.prepare())
         await until(lambda: preparing.done() or "CVE-1" in house.problem)
         assert house.ready()[0] is not refuse
-        assert (await house.examine())[0].status is health
+        assert (await house.run_health_checks())[0].status is health
         preparing.cancel()
 
 
@@ -87,17 +87,17 @@ async def test_engine_row_says_how_containers_are_made_and_what_else_could_be_ha
 
     engine = Cloning(polite_guest, images=[IMAGE])
     async with running(engine) as pool:
-        images = Images(engine, Path(assayd.guest.__file__).parent)
+        images = ImageCache(engine, Path(assayd.guest.__file__).parent)
         house = ReadinessSupervisor(
             engine=engine,
-            reaper=Reaper(engine=engine, daemon_id="d", live=pool.live, on_gone=pool.forget),
+            reaper=Reaper(engine=engine, daemon_id="d", live=pool.live_containers, on_gone=pool.forget),
             sandbox=Sandbox(pool=pool, images=images, clock=SystemClock(), seccomp="{}", egress=no_way_out()),
             usual=(),
             isolation_check=held,
         )
         house.engine_note = "another is here too"
         await house.prepare()
-        [row, *_] = await house.examine()
+        [row, *_] = await house.run_health_checks()
     assert row.detail == "oci 1, /bin/r, templates on, cgroup v1, k; another is here too"
 
 
@@ -106,10 +106,10 @@ async def test_all_images_that_are_to_be_built_are_named_at_once() -> None:
     async with running(engine) as pool:
         house = ReadinessSupervisor(
             engine=engine,
-            reaper=Reaper(engine=engine, daemon_id="d", live=pool.live, on_gone=pool.forget),
+            reaper=Reaper(engine=engine, daemon_id="d", live=pool.live_containers, on_gone=pool.forget),
             sandbox=Sandbox(
                 pool=pool,
-                images=Images(engine, Path(assayd.guest.__file__).parent),
+                images=ImageCache(engine, Path(assayd.guest.__file__).parent),
                 clock=SystemClock(),
                 seccomp="{}",
                 egress=no_way_out(),
@@ -125,19 +125,19 @@ async def test_all_images_that_are_to_be_built_are_named_at_once() -> None:
 
 def built(name: str) -> ImageFacts:
     """Return an image with the current guest code."""
-    labels = {LABEL_GUEST: guest_digest(GUEST)}
+    labels = {LABEL_GUEST: compute_guest_digest(GUEST)}
     return ImageFacts(name=f"assayd/{name}", digest=f"sha256:{name}", size_bytes=1, labels=labels)
 
 
 def supervisor(
-    engine: FakeEngine, pool: Pool, *images: str, isolation_check: IsolationCheck = held
+    engine: FakeEngine, pool: ContainerPool, *images: str, isolation_check: IsolationCheck = held
 ) -> ReadinessSupervisor:
     sandbox = Sandbox(
-        pool=pool, images=Images(engine, GUEST), clock=SystemClock(), seccomp="{}", egress=no_way_out()
+        pool=pool, images=ImageCache(engine, GUEST), clock=SystemClock(), seccomp="{}", egress=no_way_out()
     )
     return ReadinessSupervisor(
         engine=engine,
-        reaper=Reaper(engine=engine, daemon_id="d", live=pool.live, on_gone=pool.forget),
+        reaper=Reaper(engine=engine, daemon_id="d", live=pool.live_containers, on_gone=pool.forget),
         sandbox=sandbox,
         usual=[RunSpec(image=image, limits=LIMITS, units=()) for image in images],
         isolation_check=isolation_check,
@@ -153,7 +153,7 @@ async def test_missing_image_takes_out_its_kinds_alone() -> None:
         assert house.ready() == (True, "")
         assert "assay images build" in house.image_problem("forth")
         assert house.image_problem("python") == ""
-        rows = {row.check: row.status for row in await house.examine()}
+        rows = {row.check: row.status for row in await house.run_health_checks()}
     assert rows["image forth"] is HealthStatus.FAIL
     assert rows["containers"] is HealthStatus.OK
 
@@ -216,14 +216,14 @@ async def test_image_that_only_a_profile_needs_is_no_fault_and_has_its_command()
         house.images_named = lambda: {"cpp": ["cpp"]}
         house.build_command = "DOCKER_HOST=unix:///d assay images build"
         await house.prepare()
-        [row] = [row for row in await house.examine() if row.check == "image cpp"]
+        [row] = [row for row in await house.run_health_checks() if row.check == "image cpp"]
     assert (row.status, row.detail) == (HealthStatus.OK, "not built; only the profile cpp needs it")
     assert row.remedy == "DOCKER_HOST=unix:///d assay images build cpp"
 
 
 async def examined(house: ReadinessSupervisor, check: str) -> HealthRow:
     """Return a row of doctor."""
-    rows = [*await house.examine(), await house.examine_isolation()]
+    rows = [*await house.run_health_checks(), await house.check_isolation()]
     return next(row for row in rows if row.check == check)
 
 

@@ -12,9 +12,9 @@ from assayd.model.run import (
     Cause,
     ContainerFacts,
     Limits,
-    Outcome,
     Program,
     RunEnd,
+    RunOutcome,
     RunResult,
     RunSpec,
     Unit,
@@ -41,7 +41,7 @@ HALF = LEAST_UNITS // 2
 def result(units: tuple[Unit, ...], end: RunEnd = RunEnd.FINISHED, **changes: object) -> RunResult:
     """Return what a container says that ran these units well."""
     done = (
-        UnitResult(name=unit.name, wait_status=0, results=(b"{}",), outcome=Outcome(cause=Cause.COMPLETED))
+        UnitResult(name=unit.name, wait_status=0, results=(b"{}",), outcome=RunOutcome(cause=Cause.COMPLETED))
         for unit in units
     )
     return replace(RunResult(units=tuple(done), end=end), **changes)

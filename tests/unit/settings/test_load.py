@@ -9,13 +9,13 @@ import pytest
 import assayd
 from assayd.errors import ConfigError
 from assayd.model.policy import DEFAULT_BOUNDS, LimitRange
-from assayd.settings import Settings, effective, load_settings
+from assayd.settings import Settings, list_effective_settings, load_settings
 
 Config = Callable[[str], Path]
 
 
 def source_of(settings: Settings, name: str) -> str:
-    return next(row.source for row in effective(settings) if row.name == name)
+    return next(row.source for row in list_effective_settings(settings) if row.name == name)
 
 
 def test_variable_wins_over_the_file_and_the_file_over_the_default(
@@ -134,7 +134,7 @@ def test_socket_mode_is_octal_and_shown_so(config: Config, text: str) -> None:
     config(text)
     settings = load_settings()
     assert settings.socket_mode == 0o600
-    assert {row.name: row.value for row in effective(settings)}["socket_mode"] == "0600"
+    assert {row.name: row.value for row in list_effective_settings(settings)}["socket_mode"] == "0600"
 
 
 def test_socket_mode_that_is_not_octal_is_refused(config: Config) -> None:
@@ -170,7 +170,7 @@ def test_bounds_that_are_upside_down_are_refused(config: Config) -> None:
 
 
 def test_every_setting_has_a_description() -> None:
-    assert [row.name for row in effective(Settings()) if not row.description] == []
+    assert [row.name for row in list_effective_settings(Settings()) if not row.description] == []
 
 
 @pytest.mark.parametrize("name", ["socket_group", "access.operators_group"])
@@ -191,7 +191,11 @@ def test_every_setting_is_read_by_somebody() -> None:
     readers = "".join(
         path.read_text() for path in package.parent.rglob("*.py") if path.parent != package / "settings"
     )
-    unread = [row.name for row in effective(Settings()) if f".{row.name.split('.')[-1]}" not in readers]
+    unread = [
+        row.name
+        for row in list_effective_settings(Settings())
+        if f".{row.name.split('.')[-1]}" not in readers
+    ]
     assert [name for name in unread if not name.startswith(("bounds.", "widest_bounds."))] == []
 
 

@@ -10,56 +10,67 @@ from pathlib import Path
 
 import pytest
 
-from assayd.settings import Settings, documented, effective, load_settings, sample, variable
+from assayd.settings import (
+    Settings,
+    environment_variable,
+    iter_documented_settings,
+    list_effective_settings,
+    load_settings,
+    render_sample,
+)
 
 Config = Callable[[str], Path]
 SHIPPED = Path(__file__).resolve().parents[3] / "deploy/etc/assayd.toml"
 
 
 def test_shipped_file_is_the_sample() -> None:
-    assert SHIPPED.read_text() == sample(), "the settings have changed: make samples"
+    assert SHIPPED.read_text() == render_sample(), "the settings have changed: make samples"
 
 
 def test_sample_changes_nothing(config: Config) -> None:
-    config(sample())
-    assert [row for row in effective(load_settings()) if row.source != "default"] == []
+    config(render_sample())
+    assert [row for row in list_effective_settings(load_settings()) if row.source != "default"] == []
 
 
 def test_sample_names_every_setting_with_what_it_is_for() -> None:
-    names = [row.name for row in effective(Settings())]
-    assert [name for name, *_ in documented()] == names
-    assert [name for name, *_, description in documented() if not description] == []
+    names = [row.name for row in list_effective_settings(Settings())]
+    assert [name for name, *_ in iter_documented_settings()] == names
+    assert [name for name, *_, description in iter_documented_settings() if not description] == []
     for name in names:
-        assert re.search(rf"^#{name.rpartition('.')[2]} = ", sample(), re.MULTILINE), name
+        assert re.search(rf"^#{name.rpartition('.')[2]} = ", render_sample(), re.MULTILINE), name
 
 
 def test_every_line_of_the_sample_can_be_switched_on(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     # The groups that its examples name are made by the installation.
     own = grp.getgrgid(os.getegid())
     monkeypatch.setattr(grp, "getgrnam", lambda name: own)
-    config(re.sub(r"^#(\w+ = )", r"\1", sample(), flags=re.MULTILINE))
+    config(re.sub(r"^#(\w+ = )", r"\1", render_sample(), flags=re.MULTILINE))
 
     settings = load_settings()
 
     # An empty table has no line that a value could come from.
-    rows = [row for row in effective(settings) if row.value not in ({}, "{}")]
+    rows = [row for row in list_effective_settings(settings) if row.value not in ({}, "{}")]
     assert {row.source.partition(":")[0] for row in rows} == {os.environ["ASSAYD_CONFIG"]}
 
 
 def test_tables_that_are_given_by_name_are_described() -> None:
-    assert "# Each is a table [repair.providers.NAME] with\n#   type: " in sample()
+    assert "# Each is a table [repair.providers.NAME] with\n#   type: " in render_sample()
 
 
 def test_defaults_that_are_shown_are_the_defaults(config: Config) -> None:
-    examples = {name for name, _, default, _ in documented() if default in {"unset", "by machine"}}
-    shown = [line for line in sample().splitlines() if not line.endswith("# an example")]
+    examples = {
+        name for name, _, default, _ in iter_documented_settings() if default in {"unset", "by machine"}
+    }
+    shown = [line for line in render_sample().splitlines() if not line.endswith("# an example")]
     config(re.sub(r"^#(\w+ = )", r"\1", "\n".join(shown), flags=re.MULTILINE))
 
-    values = {row.name: row.value for row in effective(load_settings())}
+    values = {row.name: row.value for row in list_effective_settings(load_settings())}
 
-    expected = {row.name: row.value for row in effective(Settings())}
+    expected = {row.name: row.value for row in list_effective_settings(Settings())}
     assert {name for name, value in values.items() if value != expected[name]} - examples == set()
 
 
 def test_variables_are_those_that_are_read() -> None:
-    assert {name: named for name, named, *_ in documented()}["pool.enabled"] == variable("pool.enabled")
+    assert {name: named for name, named, *_ in iter_documented_settings()}[
+        "pool.enabled"
+    ] == environment_variable("pool.enabled")

@@ -7,24 +7,24 @@ from collections.abc import Callable
 
 import pytest
 
-from assayd.static.python.model_answer import clean
-from assayd.static.python.safe_fixes import call_print, text_inside_fences
-from assayd_fifth.judging import error_finding
-from assayd_fifth.language import language
+from assayd.static.python.model_answer import extract_code
+from assayd.static.python.safe_fixes import call_print, extract_fenced_text
+from assayd_fifth.judging import build_error_finding
+from assayd_fifth.language import get_language
 
 SIZE = 100_000
 
 
 def gforth_error(text: str) -> object:
-    return error_finding(f"a.fs:1: Undefined word\n{text}\n", "", language())
+    return build_error_finding(f"a.fs:1: Undefined word\n{text}\n", "", get_language())
 
 
 @pytest.mark.parametrize(
     ("read", "text"),
     [
-        (clean, "~" * SIZE + "`"),
-        (clean, "```a\n" * (SIZE // 5)),
-        (text_inside_fences, "~" * SIZE + "`\nx\n```"),
+        (extract_code, "~" * SIZE + "`"),
+        (extract_code, "```a\n" * (SIZE // 5)),
+        (extract_fenced_text, "~" * SIZE + "`\nx\n```"),
         (call_print, "print x" + " " * SIZE + "y"),
         (call_print, "'" + "\\'" * SIZE),
         (gforth_error, ">" * SIZE),

@@ -226,7 +226,7 @@ async def test_database_of_the_first_version_is_taken_along_with_all_that_is_in_
 
     async with open_jobs(tmp_path) as jobs:
         assert await jobs.get(make.attempt(1).id) == make.finished(1)
-        assert [attempt.id for attempt in await jobs.unfinished()] == [make.attempt(2).id]
+        assert [attempt.id for attempt in await jobs.list_unfinished()] == [make.attempt(2).id]
         assert await jobs.events(make.attempt(1).id) == [make.event()]
         usage = (await jobs.usage())[1000]
         assert (usage.attempts, usage.disk_bytes) == (1, 4096)

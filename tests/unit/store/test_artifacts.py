@@ -14,7 +14,7 @@ import pytest
 from assayd.errors import StoreError
 from assayd.model.attempt import Bundle
 from assayd.ports.artifacts import ArtifactStore
-from assayd.store.artifacts import OTHER, FileArtifactStore, media_type
+from assayd.store.artifacts import OTHER, FileArtifactStore, detect_media_type
 
 ID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 LOCATION = f"weather/open_meteo/20260301T120000.000123Z_{ID}"
@@ -105,7 +105,7 @@ async def test_rewrite_after_an_interrupted_first_run_keeps_both(store: Artifact
     again = await store.write(bundle(run_number=0, files={"stdout.log": b"again"}))
     assert again.location == LOCATION + ".run2"
     assert (root / LOCATION / "stdout.log").read_bytes() == b"hello\n"
-    assert await store.doubles() == [LOCATION]
+    assert await store.list_superseded() == [LOCATION]
 
 
 async def test_rewrite_after_two_interrupted_runs_takes_the_place_of_the_second(
@@ -200,7 +200,7 @@ async def test_tar_holds_every_file_of_the_bundle(store: ArtifactStore) -> None:
     await store.write(
         bundle(files={"stdout.log": b"x" * 1000, "files/ü.txt": b"", "files/" + "n" * 150: b"1"})
     )
-    stream = b"".join([chunk async for chunk in store.tar(LOCATION)])
+    stream = b"".join([chunk async for chunk in store.stream_tar(LOCATION)])
     with tarfile.open(fileobj=io.BytesIO(stream)) as archive:
         folder = LOCATION.rpartition("/")[2]
         sizes = {member.name.removeprefix(folder + "/"): member.size for member in archive.getmembers()}
@@ -289,7 +289,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
     ],
 )
 def test_file_that_is_what_its_name_says_has_its_type(name: str, content: bytes, wanted: str) -> None:
-    assert media_type(name, content) == wanted
+    assert detect_media_type(name, content) == wanted
 
 
 @pytest.mark.parametrize(
@@ -306,4 +306,4 @@ def test_file_that_is_what_its_name_says_has_its_type(name: str, content: bytes,
     ],
 )
 def test_anything_else_goes_as_bytes(name: str, content: bytes) -> None:
-    assert media_type(name, content) == OTHER
+    assert detect_media_type(name, content) == OTHER

@@ -8,10 +8,10 @@ import pytest
 
 from assayd.errors import RequestError, StoreError
 from assayd.model.attempt import Failure
-from assayd.model.batch import Batch, BatchState, Line, Tally
+from assayd.model.batch import Batch, BatchLine, BatchState, ItemCounts
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.store.attempt_queries import Removable
+from assayd.store.attempt_queries import RemovalQuery
 from assayd.store.batches import SMALL_BYTES, DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
 
@@ -31,12 +31,12 @@ def batch(make: Make, number: int = 1, **values: object) -> Batch:
     return Batch(**{**given, "concurrency": 8, **values})  # type: ignore[arg-type]
 
 
-def line(make: Make, number: int, content: str = "x", **values: object) -> Line:
+def line(make: Make, number: int, content: str = "x", **values: object) -> BatchLine:
     given = {"input_digest": content * 8, "document": content.encode(), "attempt_id": make.attempt(number).id}
-    return Line(number=number, **{**given, **values})  # type: ignore[arg-type]
+    return BatchLine(number=number, **{**given, **values})  # type: ignore[arg-type]
 
 
-async def opened(batches: DatabaseBatchStore, make: Make, *lines: Line, **values: object) -> Batch:
+async def opened(batches: DatabaseBatchStore, make: Make, *lines: BatchLine, **values: object) -> Batch:
     new = await batches.open(batch(make, **values), most_unfinished=10)
     await batches.add(new.id, lines)
     return new
@@ -73,7 +73,7 @@ async def test_waiting_items_are_those_without_a_verdict_in_line_order(
     batches: DatabaseBatchStore, jobs: DatabaseJobStore, make: Make
 ) -> None:
     error = Failure(code="malformed", message="no")
-    bad = Line(number=3, input_digest="d", error=error)
+    bad = BatchLine(number=3, input_digest="d", error=error)
     new = await opened(batches, make, line(make, 4), bad, line(make, 1), line(make, 2))
     await jobs.accept(make.attempt(1, batch_id=new.id), b"x")
     await jobs.accept(make.attempt(2, batch_id=new.id), b"x")
@@ -98,13 +98,13 @@ async def test_backlog_counts_items_without_a_verdict_of_unfinished_batches(
     batches: DatabaseBatchStore, jobs: DatabaseJobStore, make: Make
 ) -> None:
     error = Failure(code="malformed", message="no")
-    bad = Line(number=3, input_digest="d", error=error)
+    bad = BatchLine(number=3, input_digest="d", error=error)
     new = await opened(batches, make, line(make, 1), line(make, 2), bad)
     await jobs.accept(make.attempt(1, batch_id=new.id), b"x")
     await jobs.finish(make.finished(1))
-    assert await batches.backlog() == 1
+    assert await batches.count_unfinished_items() == 1
     await batches.cancel(new.id, make.attempt(9).created_at)
-    assert await batches.backlog() == 0
+    assert await batches.count_unfinished_items() == 0
 
 
 async def test_items_tell_what_became_of_each_line(
@@ -118,10 +118,10 @@ async def test_items_tell_what_became_of_each_line(
     assert (first.verdict, first.cause, first.rules) == (Verdict.FAILED, "completed", ("a.b", "c.d"))
     assert (second.verdict, second.error) == (Verdict.ERROR, Failure(code="policy.unknown", message="gone"))
     assert (third.verdict, third.error) == (None, None)
-    assert await batches.tally(new.id) == Tally(total=3, waiting=1, failed=1, error=1, malformed=1)
+    assert await batches.tally(new.id) == ItemCounts(total=3, waiting=1, failed=1, error=1, malformed=1)
     await batches.cancel(new.id, new.created_at)
     assert (await batches.items(new.id, after=2, limit=10))[0].verdict is Verdict.CANCELLED
-    assert await batches.tally(new.id) == Tally(total=3, cancelled=1, failed=1, error=1, malformed=1)
+    assert await batches.tally(new.id) == ItemCounts(total=3, cancelled=1, failed=1, error=1, malformed=1)
 
 
 async def test_batch_ends_when_it_is_complete_and_every_item_has_its_verdict(
@@ -133,14 +133,14 @@ async def test_batch_ends_when_it_is_complete_and_every_item_has_its_verdict(
     assert not await batches.finish(new.id, at)
     await jobs.accept(make.attempt(1, batch_id=new.id), b"x")
     await jobs.finish(make.finished(1))
-    assert await batches.unfinished() == [replace(new, complete=True)]
+    assert await batches.list_unfinished() == [replace(new, complete=True)]
     assert await batches.finish(new.id, at)
-    assert await batches.unfinished() == []
+    assert await batches.list_unfinished() == []
     found = await batches.get(new.id)
     assert found is not None
     assert (found.state, found.finished_at) == (BatchState.FINISHED, at)
     await batches.add(new.id, [line(make, 2)])
-    assert len(await batches.unfinished()) == 1
+    assert len(await batches.list_unfinished()) == 1
 
 
 async def test_batch_that_was_not_sent_to_its_end_does_not_end(
@@ -187,9 +187,9 @@ async def test_batch_goes_with_the_first_of_its_attempts(
         await jobs.accept(make.attempt(number, batch_id=new.id), document)
         await jobs.finish(make.finished(number))
     await batches.complete(new.id)
-    assert await jobs.removable(Removable()) == ()
+    assert await jobs.list_removable(RemovalQuery()) == ()
     await batches.finish(new.id, new.created_at)
-    assert len(await jobs.removable(Removable())) == 2
+    assert len(await jobs.list_removable(RemovalQuery())) == 2
 
     await jobs.remove([make.attempt(1).id])
 
@@ -200,18 +200,18 @@ async def test_batch_goes_with_the_first_of_its_attempts(
 
 
 async def test_batch_without_attempts_goes_when_it_is_old(batches: DatabaseBatchStore, make: Make) -> None:
-    malformed = Line(number=1, input_digest="d", error=Failure(code="malformed", message="no"))
+    malformed = BatchLine(number=1, input_digest="d", error=Failure(code="malformed", message="no"))
     old = await opened(batches, make, malformed)
     await batches.complete(old.id)
     await batches.finish(old.id, old.created_at)
     running = await opened(batches, make, line(make, 1), number=2)
     await batches.complete(running.id)
-    await batches.expire(old.created_at, unless=frozenset())
+    await batches.delete_expired(old.created_at, unless=frozenset())
     assert await batches.get(old.id) is not None
     later = old.created_at + timedelta(days=1)
-    await batches.expire(later, unless=frozenset({old.id}))
+    await batches.delete_expired(later, unless=frozenset({old.id}))
     assert await batches.get(old.id) is not None
-    await batches.expire(later, unless=frozenset())
+    await batches.delete_expired(later, unless=frozenset())
     assert await batches.get(old.id) is None
     assert await batches.get(running.id) is not None
 
@@ -225,8 +225,8 @@ async def test_attempts_of_a_batch_that_somebody_sends_to_stay(
     await batches.complete(new.id)
     await batches.finish(new.id, new.created_at)
     sent = frozenset({new.id})
-    assert await jobs.removable(Removable(uploads=sent)) == ()
-    assert len(await jobs.removable(Removable(uploads=sent, bundled=True))) == 1
+    assert await jobs.list_removable(RemovalQuery(uploads=sent)) == ()
+    assert len(await jobs.list_removable(RemovalQuery(uploads=sent, bundled=True))) == 1
 
     await jobs.remove([make.attempt(1).id], unless=sent)
 
@@ -238,7 +238,7 @@ async def test_lines_of_a_batch_that_was_removed_are_refused(
     batches: DatabaseBatchStore, jobs: DatabaseJobStore, make: Make
 ) -> None:
     new = await opened(batches, make)
-    await batches.expire(new.created_at + timedelta(days=1), unless=frozenset())
+    await batches.delete_expired(new.created_at + timedelta(days=1), unless=frozenset())
     with pytest.raises(RequestError, match="send the whole batch again") as caught:
         await batches.add(new.id, [line(make, 1)])
     assert (caught.value.code, caught.value.retryable) == ("batch.removed", True)

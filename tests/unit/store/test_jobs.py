@@ -10,10 +10,10 @@ import pytest
 
 from assayd.errors import ConfigError, RequestError, StoreError
 from assayd.model.attempt import Failure, State
-from assayd.model.records import Query
+from assayd.model.records import AttemptQuery
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.store.attempt_queries import ROW_BYTES, Removable, StoredUsage
+from assayd.store.attempt_queries import ROW_BYTES, RemovalQuery, StoredUsage
 from assayd.store.jobs import DatabaseJobStore, open_jobs
 
 Make = Any  # the fixture's class; test folders are not a package
@@ -99,8 +99,8 @@ async def test_run_that_is_withdrawn_does_not_count(jobs: DatabaseJobStore, make
     await jobs.accept(make.attempt(), b"{}")
     for number in (1, 2):
         await jobs.lease(make.run(run_number=number))
-    await jobs.withdraw(make.attempt().id, 2)
-    assert [each.run_number for each in await jobs.unfinished()] == [1]
+    await jobs.delete_run(make.attempt().id, 2)
+    assert [each.run_number for each in await jobs.list_unfinished()] == [1]
     await jobs.lease(make.run(run_number=2))
 
 
@@ -174,7 +174,7 @@ async def test_unfinished_attempts_are_listed_oldest_first(jobs: DatabaseJobStor
         await jobs.accept(make.attempt(number), b"{}")
     await jobs.lease(make.run(2))
     await jobs.finish(make.finished(3))
-    found = await jobs.unfinished()
+    found = await jobs.list_unfinished()
     assert [(a.id, a.state, a.run_number) for a in found] == [
         (make.attempt(1).id, State.QUEUED, 0),
         (make.attempt(2).id, State.RUNNING, 1),
@@ -190,7 +190,7 @@ async def test_pages_go_through_all_attempts_newest_first_without_repeating(
     seen: list[str] = []
     cursor: str | None = None
     while True:
-        page = await jobs.list(Query(limit=3, cursor=cursor))
+        page = await jobs.list(AttemptQuery(limit=3, cursor=cursor))
         seen += [attempt.id for attempt in page.attempts]
         cursor = page.next_cursor
         if cursor is None:
@@ -201,7 +201,7 @@ async def test_pages_go_through_all_attempts_newest_first_without_repeating(
 @pytest.mark.parametrize("cursor", ["", "x", "1", "-1.a", "1e5.a", "٣.a", "9" * 30 + ".a"])
 async def test_cursor_that_no_page_gave_is_refused(jobs: DatabaseJobStore, cursor: str) -> None:
     with pytest.raises(RequestError) as caught:
-        await jobs.list(Query(cursor=cursor))
+        await jobs.list(AttemptQuery(cursor=cursor))
     assert (caught.value.code, caught.value.field) == ("invalid", "cursor")
 
 
@@ -215,7 +215,7 @@ async def test_listing_is_narrowed_by_every_part_of_the_query(jobs: DatabaseJobS
     await jobs.finish(make.finished(4, verdict=Verdict.FAILED, **failed))
 
     async def numbers(**wanted: Any) -> list[int]:
-        return [int(a.id[2:]) for a in (await jobs.list(Query(**wanted))).attempts]
+        return [int(a.id[2:]) for a in (await jobs.list(AttemptQuery(**wanted))).attempts]
 
     assert await numbers(kind="fifth") == [1]
     assert await numbers(uid=1) == [2]
@@ -242,9 +242,9 @@ async def test_removable_attempts_are_the_finished_ones_that_are_old_enough(
         await jobs.accept(make.attempt(number), b"{}")
     await jobs.finish(make.finished(1))
     await jobs.finish(make.finished(3))
-    found = await jobs.removable(Removable(before=make.attempt(3).created_at))
+    found = await jobs.list_removable(RemovalQuery(before=make.attempt(3).created_at))
     assert found == (make.finished(1),)
-    assert await jobs.removable(Removable(limit=1, offset=1)) == (make.finished(3),)
+    assert await jobs.list_removable(RemovalQuery(limit=1, offset=1)) == (make.finished(3),)
 
 
 async def test_removed_attempt_leaves_nothing_but_shared_submissions(
@@ -326,5 +326,5 @@ async def test_attempt_without_its_bundle_keeps_its_verdict(jobs: DatabaseJobSto
     await jobs.strip([make.attempt(1).id])
     assert await jobs.get(make.attempt(1).id) == make.finished(1, bundle=None, artifacts=())
     assert (await jobs.usage())[1000] == StoredUsage(attempts=1, row_bytes=ROW_BYTES + 1)
-    assert await jobs.row_bytes([make.attempt(1).id, "none"]) == {make.attempt(1).id: ROW_BYTES + 1}
-    assert await jobs.removable(Removable(bundled=True)) == ()
+    assert await jobs.estimate_row_bytes([make.attempt(1).id, "none"]) == {make.attempt(1).id: ROW_BYTES + 1}
+    assert await jobs.list_removable(RemovalQuery(bundled=True)) == ()

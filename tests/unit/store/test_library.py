@@ -13,7 +13,7 @@ from assayd.model.attempt import Artifact, Attempt
 from assayd.model.policy import Enforcement
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.store.attempt_queries import Removable
+from assayd.store.attempt_queries import RemovalQuery
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.library import ENTRY_BYTES, DatabaseLibrary
 
@@ -54,11 +54,11 @@ async def test_versions_count_by_user_and_name(jobs: DatabaseJobStore, make: Mak
     assert await library.approve(attempts[0], "months", 9) == first
     assert (await library.approve(attempts[0], "other", 7)).version == 1
     uid = attempts[0].peer.uid
-    assert [one.version for one in await library.history(uid, "months")] == [2, 1]
+    assert [one.version for one in await library.list_versions(uid, "months")] == [2, 1]
     listed = await library.list(uid=uid, after=None, limit=10)
     assert [(one.name, one.version) for one in listed] == [("months", 2), ("other", 1)]
     assert [one.name for one in await library.list(uid=uid, after="months", limit=10)] == ["other"]
-    assert await library.history(uid + 1, "months") == []
+    assert await library.list_versions(uid + 1, "months") == []
 
 
 async def test_entry_names_the_attempts_that_led_to_it(jobs: DatabaseJobStore, make: Make) -> None:
@@ -69,7 +69,7 @@ async def test_entry_names_the_attempts_that_led_to_it(jobs: DatabaseJobStore, m
     assert entry.chain == (first.id, second.id)
     assert entry.intent == "take it apart"
     assert entry.document == b'{"kind": "k", "payload": {"code": "x"}}'
-    assert [one.name for one in await library.entries_of_attempts([second.id])] == ["months"]
+    assert [one.name for one in await library.list_entries_of_attempts([second.id])] == ["months"]
 
 
 async def test_lists_come_without_documents_which_may_be_large(jobs: DatabaseJobStore, make: Make) -> None:
@@ -79,9 +79,9 @@ async def test_lists_come_without_documents_which_may_be_large(jobs: DatabaseJob
     without = replace(whole, document=b"{}")
     assert await library.entry(uid, "months", 1) == whole
     assert [await library.entry(uid, "months", 2), await library.entry(uid + 1, "months", 1)] == [None, None]
-    assert await library.history(uid, "months") == [without]
+    assert await library.list_versions(uid, "months") == [without]
     assert await library.list(uid=uid, after=None, limit=10) == [without]
-    assert await library.entries_of_attempts([attempt.id]) == [without]
+    assert await library.list_entries_of_attempts([attempt.id]) == [without]
 
 
 async def test_what_is_approved_is_not_removable_and_its_bundle_only_when_asked_for(
@@ -91,9 +91,9 @@ async def test_what_is_approved_is_not_removable_and_its_bundle_only_when_asked_
     library = library_of(jobs)
     await library.approve(replace(kept, verdict=Verdict.VALIDATED), "months", 7)
     for bundled in (False, True):
-        found = await jobs.removable(Removable(bundled=bundled))
+        found = await jobs.list_removable(RemovalQuery(bundled=bundled))
         assert [attempt.id for attempt in found] == [other.id]
-    approved = await jobs.removable(Removable(bundled=True, approved=True))
+    approved = await jobs.list_removable(RemovalQuery(bundled=True, approved=True))
     assert [attempt.id for attempt in approved] == [kept.id]
 
 
@@ -128,7 +128,7 @@ async def test_approvals_of_a_user_beyond_its_limit_are_refused_and_those_of_oth
     ) as refused:
         await library.approve(attempts[2], "months", 7)
     assert refused.value.code == "quota.library"
-    assert [one.version for one in await library.history(attempts[0].peer.uid, "months")] == [2, 1]
+    assert [one.version for one in await library.list_versions(attempts[0].peer.uid, "months")] == [2, 1]
     assert (await library.approve(await large(jobs, make, 4, peer=other), "months", 7)).version == 1
     assert (await library.approve(attempts[0], "months", 7)).version == 1  # known already
 
@@ -158,13 +158,13 @@ async def test_removal_of_an_entry_makes_room_and_lets_its_attempt_go(
     first, second = [await library.approve(attempt, "months", 7) for attempt in attempts[:2]]
     uid = attempts[0].peer.uid
     assert await library.remove(uid, "months", 1) == [replace(first, document=b"{}")]
-    assert [attempt.id for attempt in await jobs.removable(Removable(uid=uid))] == [
+    assert [attempt.id for attempt in await jobs.list_removable(RemovalQuery(uid=uid))] == [
         attempts[0].id,
         attempts[2].id,
     ]
     assert (await library.approve(attempts[2], "months", 7)).version == 3
     assert [one.version for one in await library.remove(uid, "months")] == [3, second.version]
-    assert await library.history(uid, "months") == []
+    assert await library.list_versions(uid, "months") == []
 
 
 async def test_removal_leaves_entries_of_others_and_other_names(jobs: DatabaseJobStore, make: Make) -> None:

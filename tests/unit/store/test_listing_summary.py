@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from assayd.model.records import Query
+from assayd.model.records import AttemptQuery
 from assayd.model.report import Verdict
 from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import DatabaseJobStore
@@ -34,7 +34,7 @@ async def _laid(jobs, make: Make) -> None:
 
 async def test_attempts_are_counted_by_time_kind_verdict_and_cause(jobs, make) -> None:
     await _laid(jobs, make)
-    found = await jobs.summary(Query(), 60)
+    found = await jobs.summary(AttemptQuery(), 60)
 
     counted = {(each.at, each.kind, each.verdict, each.cause): each.number for each in found.counts}
     later = MINUTE.replace(minute=MINUTE.minute + 1)
@@ -48,16 +48,16 @@ async def test_attempts_are_counted_by_time_kind_verdict_and_cause(jobs, make) -
 async def test_rules_are_counted_by_attempt_most_first(jobs, make) -> None:
     await _laid(jobs, make)
 
-    assert (await jobs.summary(Query(), 60)).rules == (("a.b", 3), ("c.d", 2))
+    assert (await jobs.summary(AttemptQuery(), 60)).rules == (("a.b", 3), ("c.d", 2))
 
 
 async def test_only_what_the_query_wants_is_counted(jobs, make) -> None:
     await _laid(jobs, make)
     queries = (
-        Query(kind="script"),
-        Query(batch_id="B"),
-        Query(uid=1),
-        Query(since=make.attempt(70).created_at),
+        AttemptQuery(kind="script"),
+        AttemptQuery(batch_id="B"),
+        AttemptQuery(uid=1),
+        AttemptQuery(since=make.attempt(70).created_at),
     )
     counted = [sum(each.number for each in (await jobs.summary(query, 60)).counts) for query in queries]
 
@@ -68,7 +68,7 @@ async def test_slowest_are_named_from_their_start(jobs, make) -> None:
     slow = make.finished(1)
     await jobs.accept(slow, b"{}")
     await jobs.finish(slow)
-    [found] = (await jobs.summary(Query(), 60)).slowest
+    [found] = (await jobs.summary(AttemptQuery(), 60)).slowest
 
     assert (found.attempt_id, found.verdict, found.took_s) == (slow.id, "validated", 0.001)
 
@@ -95,6 +95,6 @@ class Watched:
 async def test_only_one_summary_is_counted_at_a_time(jobs) -> None:
     access = Watched(jobs.access)
     store = DatabaseJobStore(access)  # type: ignore[arg-type]
-    await asyncio.gather(*(store.summary(Query(), 60) for _ in range(4)))
+    await asyncio.gather(*(store.summary(AttemptQuery(), 60) for _ in range(4)))
 
     assert access.most == 1

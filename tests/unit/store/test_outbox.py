@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import select
 
-from assayd.model.batch import Batch, Line
+from assayd.model.batch import Batch, BatchLine
 from assayd.model.submission import Peer
-from assayd.store.attempt_queries import Removable
+from assayd.store.attempt_queries import RemovalQuery
 from assayd.store.batches import DatabaseBatchStore
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.outbox import Outbox
@@ -54,7 +54,7 @@ async def test_attempt_that_names_nobody_is_not_told(jobs: DatabaseJobStore, mak
 
 async def test_message_outlives_the_attempt_that_it_tells_of(jobs: DatabaseJobStore, make: Make) -> None:
     await finish(jobs, make, webhook=URL)
-    old = await jobs.removable(Removable(before=LATER))
+    old = await jobs.list_removable(RemovalQuery(before=LATER))
     await jobs.remove([attempt.id for attempt in old])
     assert await jobs.get(make.attempt().id) is None
     assert len(await told(jobs)) == 1
@@ -72,7 +72,7 @@ async def test_end_of_a_batch_is_told_and_its_cancelling_once(jobs: DatabaseJobS
             webhook=URL if name != "silent" else None,
         )
         assert await batches.open(batch, most_unfinished=10) == batch
-        line = Line(number=1, input_digest="x", document=b"{}", attempt_id=make.attempt(number).id)
+        line = BatchLine(number=1, input_digest="x", document=b"{}", attempt_id=make.attempt(number).id)
         await batches.add(batch.id, [line])
         await batches.complete(batch.id)
         if name == "finished":
@@ -99,16 +99,16 @@ async def test_each_user_and_origin_has_its_first_messages_due(jobs: DatabaseJob
         await finish(jobs, make, number, webhook=URL)
     await finish(jobs, make, 3, webhook="https://other.example/")
     await finish(jobs, make, 4, webhook=URL, **others)
-    due = await outbox.due(LATER, each=2)
+    due = await outbox.list_due(LATER, each=2)
     assert sorted((one.uid, one.origin) for one in due) == [
         (7, "https://ci.example"),
         (1000, "https://ci.example"),
         (1000, "https://ci.example"),
         (1000, "https://other.example"),
     ]
-    assert await outbox.due(START, each=2) == []
-    assert await outbox.next_try(START) == min(one.next_try_at for one in due)
+    assert await outbox.list_due(START, each=2) == []
+    assert await outbox.next_try_at(START) == min(one.next_try_at for one in due)
     await outbox.postpone(due[0].id, tries=3, until=LATER + timedelta(hours=1))
-    later = [one for one in await outbox.due(LATER + timedelta(days=1), each=9) if one.tries]
+    later = [one for one in await outbox.list_due(LATER + timedelta(days=1), each=9) if one.tries]
     assert [(one.id, one.tries, one.url) for one in later] == [(due[0].id, 3, due[0].url)]
-    assert ((await outbox.undelivered()).count, await outbox.waiting(1000)) == (1, 4)
+    assert ((await outbox.count_undelivered()).count, await outbox.waiting(1000)) == (1, 4)

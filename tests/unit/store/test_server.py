@@ -22,8 +22,8 @@ from sqlalchemy.exc import OperationalError
 
 from assayd.errors import RequestError, StoreError
 from assayd.ids import SystemClock
-from assayd.model.batch import Batch, Line
-from assayd.model.records import Query
+from assayd.model.batch import Batch, BatchLine
+from assayd.model.records import AttemptQuery
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.store.access import HEAD, Writer, open_database
@@ -70,7 +70,7 @@ async def test_one_request_at_two_gateways_is_one_attempt(two: Any, make: Make) 
         first, second = await asyncio.gather(*asked)
         assert first.attempt.id == second.attempt.id
         assert [first.existing, second.existing].count(True) == 1
-    assert len((await two[0].list(Query())).attempts) == 20
+    assert len((await two[0].list(AttemptQuery())).attempts) == 20
 
 
 async def test_same_id_at_two_gateways_is_one_users(two: Any, make: Make) -> None:
@@ -120,7 +120,7 @@ async def test_batch_never_ends_with_lines_that_wait(two: Any, make: Make) -> No
     for number in range(30):
         opened = await here.open(batch(make, number, f"b{number}"), most_unfinished=99)
         await here.complete(opened.id)
-        line = Line(number=1, input_digest="d" * 64, document=b"{}", attempt_id=make.attempt(1).id)
+        line = BatchLine(number=1, input_digest="d" * 64, document=b"{}", attempt_id=make.attempt(1).id)
         await asyncio.gather(there.finish(opened.id, opened.created_at), here.add(opened.id, [line]))
         found = await here.get(opened.id)
         assert found is not None
@@ -327,7 +327,7 @@ async def test_database_of_an_earlier_version_is_taken_along_with_all_that_is_in
         downgrade(tmp_path, url, revision)
         async with open_jobs(tmp_path, url) as jobs:
             assert await jobs.get(make.attempt(1).id) == make.finished(1)
-            assert [attempt.id for attempt in await jobs.unfinished()] == [make.attempt(2).id]
+            assert [attempt.id for attempt in await jobs.list_unfinished()] == [make.attempt(2).id]
             assert await jobs.events(make.attempt(1).id) == [make.event()]
             assert (await jobs.usage())[1000].disk_bytes == 4096
             await jobs.accept(make.attempt(3, labels={"note": "n" * 128}), b"{}")
@@ -351,8 +351,8 @@ async def test_text_with_any_character_is_given_back_as_it_was(two: Any, make: M
     assert found == make.attempt(intent=odd)
     assert await two[0].by_key(1000, "\0") is None
     with pytest.raises(RequestError):
-        await two[0].list(Query(cursor="\0"))
-    assert not (await two[0].list(Query(kind="\0", labels=(("a\0", "b"),), cursor="1.\0"))).attempts
+        await two[0].list(AttemptQuery(cursor="\0"))
+    assert not (await two[0].list(AttemptQuery(kind="\0", labels=(("a\0", "b"),), cursor="1.\0"))).attempts
 
 
 def test_what_a_statement_does_wrong_is_not_taken_for_a_server_that_is_away(url: str) -> None:

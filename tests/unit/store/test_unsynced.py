@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, event, func, select
 from assayd.model.attempt import Attempt, Bundle
 from assayd.store.artifacts import FileArtifactStore
 from assayd.store.jobs import DatabaseJobStore, open_jobs
-from assayd.store.unsynced import MOST_BYTES, UNSYNCED, UnsyncedBundles, pack, unpack
+from assayd.store.unsynced import MOST_BYTES, UNSYNCED, UnsyncedBundles, deserialize_files, serialize_files
 
 Make = Any  # the fixture's class; test folders are not a package
 Spoil = Callable[[Path], None]
@@ -166,7 +166,7 @@ async def test_contents_go_when_the_file_system_was_flushed(
     await ended(jobs, bundles, make)
     assert await held(jobs) == 1
 
-    await unsynced_of(jobs).settle()
+    await unsynced_of(jobs).flush_bundles()
 
     assert await held(jobs) == 0
 
@@ -184,5 +184,5 @@ async def test_contents_outlive_the_daemon(tmp_path: Path, make: Make) -> None:
 
 
 def test_packed_files_come_back_as_they_were() -> None:
-    assert unpack(pack(FILES)) == FILES
-    assert unpack(b"") == {}
+    assert deserialize_files(serialize_files(FILES)) == FILES
+    assert deserialize_files(b"") == {}

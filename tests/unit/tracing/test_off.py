@@ -12,11 +12,11 @@ STEPS = ("queued", "static", "lease", "journal", "run", "report", "record")
 def one_attempt() -> None:
     """Begin and end the spans of an attempt with ten units, like the lifecycle."""
     span = NO_TRACING.begin("attempt", {"attempt_id": "01A", "kind": "code", "policy": "code"})
-    span.past("accept", 0.001, kind="code")
+    span.add_finished_child("accept", 0.001, kind="code")
     for step in STEPS:
-        span.child(step, warm=True).end()
+        span.begin_child(step, warm=True).end()
     for number in range(10):
-        span.past("unit", 0.001, index=number, status="passed")
+        span.add_finished_child("unit", 0.001, index=number, status="passed")
     span.end(verdict="validated")
 
 

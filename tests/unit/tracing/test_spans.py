@@ -58,10 +58,10 @@ async def test_span_continues_its_caller(traced: Traced) -> None:
 
 async def test_steps_are_children_and_keep_their_times(traced: Traced) -> None:
     span = traced.tracing.begin("attempt", {}, ago_s=0.5)
-    step = span.child("run")
-    step.past("unit", 0.2, index=0)
+    step = span.begin_child("run")
+    step.add_finished_child("unit", 0.2, index=0)
     step.end()
-    span.past("accept", 0.1, ended_ago_s=0.1)
+    span.add_finished_child("accept", 0.1, ended_ago_s=0.1)
     span.end()
     found = await traced.spans()
     assert found["run"].parent == found["attempt"].context
@@ -74,7 +74,7 @@ async def test_steps_are_children_and_keep_their_times(traced: Traced) -> None:
 
 async def test_past_step_without_a_time_takes_all_so_far(traced: Traced) -> None:
     span = traced.tracing.begin("attempt", {}, ago_s=0.5)
-    span.past("accept")
+    span.add_finished_child("accept")
     span.end()
     found = await traced.spans()
     assert found["accept"].start_time == found["attempt"].start_time
@@ -93,14 +93,14 @@ async def test_span_ends_once(traced: Traced) -> None:
     span = traced.tracing.begin("attempt", {})
     span.end(verdict="failed")
     span.end("late", verdict="validated")
-    span.past("later", 0.1)
+    span.add_finished_child("later", 0.1)
     assert [each.name for each in (await traced.spans()).values()] == ["attempt"]
 
 
 async def test_caller_decides_that_nothing_is_sampled(traced: Traced) -> None:
     span = traced.tracing.begin("attempt", {}, parent=UNSAMPLED)
-    step = span.child("run")
-    step.past("unit", 0.1)
+    step = span.begin_child("run")
+    step.add_finished_child("unit", 0.1)
     step.end()
     span.end()
     assert await traced.spans() == {}
@@ -133,7 +133,7 @@ async def test_long_value_is_cut(traced: Traced) -> None:
 @pytest.mark.parametrize(("ratio", "sampled"), [(0.0, False), (1.0, True)])
 async def test_ratio_bounds_what_callers_sample(ratio: float, sampled: bool) -> None:
     traced = Traced(sample_ratio=ratio)
-    context = traced.tracing.of_caller(CALLER)
+    context = traced.tracing.read_context(CALLER)
     assert context is not None
     assert (context.trace_id, context.sampled) == ("0af7651916cd43dd8448eb211c80319c", sampled)
     traced.tracing.begin("attempt", {}, parent=context).end()
@@ -144,13 +144,13 @@ async def test_ratio_is_kept_for_any_trace_id_of_a_caller() -> None:
     """The caller chooses the id: an id of zeros would always be sampled if the id decided."""
     chosen = parse_headers([f"00-{1:032x}-b7ad6b7169203331-01"])
     tracing = Traced(sample_ratio=0.5).tracing
-    decisions = [tracing.of_caller(chosen) for _ in range(1000)]
+    decisions = [tracing.read_context(chosen) for _ in range(1000)]
     assert 400 < sum(each is not None and each.sampled for each in decisions) < 600
 
 
 async def test_what_a_caller_does_not_sample_is_not_traced(traced: Traced) -> None:
-    assert traced.tracing.of_caller(UNSAMPLED) == UNSAMPLED
+    assert traced.tracing.read_context(UNSAMPLED) == UNSAMPLED
 
 
 async def test_callers_are_ignored_if_the_setting_says_so() -> None:
-    assert Traced(continue_callers=False).tracing.of_caller(CALLER) is None
+    assert Traced(continue_callers=False).tracing.read_context(CALLER) is None

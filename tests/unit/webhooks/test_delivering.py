@@ -28,13 +28,13 @@ def receiver(url: str = "https://ci.example/", *private: str, name: str = "ci") 
     ],
 )
 def test_address_that_is_not_public_is_reached_where_listed_only(address: str) -> None:
-    assert receiver().reachable([address]) == ()
-    assert receiver("https://ci.example/", "192.168.7.0/24").reachable([address]) == ()
+    assert receiver().allowed_addresses([address]) == ()
+    assert receiver("https://ci.example/", "192.168.7.0/24").allowed_addresses([address]) == ()
 
 
 def test_listed_network_and_public_addresses_are_reached() -> None:
     listed = receiver("https://ci.example/", "10.1.2.0/24", "fd00::/8")
-    assert listed.reachable(["10.1.2.3", "10.1.3.3", "fd00::1", "93.184.216.34"]) == (
+    assert listed.allowed_addresses(["10.1.2.3", "10.1.3.3", "fd00::1", "93.184.216.34"]) == (
         "10.1.2.3",
         "fd00::1",
         "93.184.216.34",
@@ -43,7 +43,7 @@ def test_listed_network_and_public_addresses_are_reached() -> None:
 
 def test_without_tls_only_listed_addresses_are_reached() -> None:
     listed = receiver("http://ci.example/", "10.1.2.3")
-    assert listed.reachable(["93.184.216.34", "10.1.2.3"]) == ("10.1.2.3",)
+    assert listed.allowed_addresses(["93.184.216.34", "10.1.2.3"]) == ("10.1.2.3",)
 
 
 def test_longest_listed_path_decides_who_signs() -> None:

@@ -4,14 +4,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from assayd.webhooks.delivering import read_secret, signed_headers
+from assayd.webhooks.delivering import build_signed_headers, read_secret
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
 def test_signature_is_that_of_the_published_example() -> None:
     at = datetime.fromtimestamp(1614265330, UTC)
-    headers = signed_headers(read_secret(SECRET), "msg_p5jXN8AQM9LWM0D4loKWxJek", b'{"test": 2432232314}', at)
+    headers = build_signed_headers(
+        read_secret(SECRET), "msg_p5jXN8AQM9LWM0D4loKWxJek", b'{"test": 2432232314}', at
+    )
     assert headers == {
         "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
         "webhook-timestamp": "1614265330",

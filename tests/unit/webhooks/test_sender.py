@@ -17,7 +17,7 @@ from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.outbox import Outbox
 from assayd.store.rows import to_micros
 from assayd.store.tables import webhook_messages
-from assayd.webhooks import Receiver, Sender, WebhookLimits
+from assayd.webhooks import Receiver, WebhookLimits, WebhookSender
 from assayd.webhooks.delivering import NotDeliveredError, OutgoingMessage
 from assayd.webhooks.sender import EACH
 from support.stores.empty_database import lay_database
@@ -77,7 +77,7 @@ class World:
     def __init__(self, access: DatabaseAccess, limits: WebhookLimits) -> None:
         self.access, self.clock, self.courier = access, HandClock(), FakeCourier()
         self.store, self.metrics = Outbox(access), Metrics()
-        self.sender = Sender(
+        self.sender = WebhookSender(
             LISTED,
             store=self.store,
             courier=self.courier,  # type: ignore[arg-type]
@@ -146,7 +146,7 @@ async def test_what_fails_is_sent_again_later_and_later_under_the_same_id(world:
     async with world.sender.running():
         for failed, pause_s in enumerate((2.0, 4.0), 1):
             await world.until(lambda failed=failed: world.tries("failed") == failed)
-            [waiting] = await world.store.due(START + timedelta(days=1), each=9)
+            [waiting] = await world.store.list_due(START + timedelta(days=1), each=9)
             wait_s = (waiting.next_try_at - world.clock.time).total_seconds()
             assert pause_s <= wait_s <= pause_s * 1.25
             assert len(world.courier.sent) == failed
@@ -194,7 +194,7 @@ async def test_dead_receiver_of_a_user_delays_neither_another_user_nor_another_r
 async def test_message_that_was_delivered_while_it_was_looked_for_is_not_sent_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    released, look = asyncio.Event(), world.store.due
+    released, look = asyncio.Event(), world.store.list_due
 
     async def deliver(post: OutgoingMessage) -> None:
         world.courier.sent.append(post)
@@ -209,7 +209,7 @@ async def test_message_that_was_delivered_while_it_was_looked_for_is_not_sent_ag
         return found
 
     monkeypatch.setattr(world.courier, "deliver", deliver)
-    monkeypatch.setattr(world.store, "due", look_and_wait)
+    monkeypatch.setattr(world.store, "list_due", look_and_wait)
     await world.add("m1")
     async with world.sender.running():
         await world.until(lambda: world.courier.sent)
@@ -289,7 +289,7 @@ async def test_doctor_is_content_with_receivers_that_can_be_reached_and_silent_w
 
 def test_pauses_grow_to_the_longest() -> None:
     limits = WebhookLimits()
-    pauses = [limits.pause_s(failures) for failures in (1, 2, 8, 12, 10_000)]
+    pauses = [limits.compute_pause_s(failures) for failures in (1, 2, 8, 12, 10_000)]
     assert all(
         least <= pause <= least * 1.25 for pause, least in zip(pauses, (2, 4, 256, 3600, 3600), strict=True)
     )

@@ -15,15 +15,21 @@ from assayd.engines.oci import OciEngine
 from assayd.engines.oci.runtime import find_host
 from assayd.errors import EngineError
 from assayd.ids import SystemClock, UlidGenerator
-from assayd.imaging.digest import guest_digest
+from assayd.imaging.digest import compute_guest_digest
 from assayd.metrics import Metrics
 from assayd.model.run import Limits, RunSpec
 from assayd.ports.engine import ContainerRef, ContainerSpec, Engine, EngineInfo, ImageFacts
 from assayd.sandbox.container import ContainerOrigin
-from assayd.sandbox.sandbox import LABEL_GUEST, Images, Sandbox
+from assayd.sandbox.sandbox import LABEL_GUEST, ImageCache, Sandbox
 from assayd.settings import Settings
 from assayd.settings.model import EngineSettings
-from assayd.wiring.engine import ComparedEngine, EngineComparison, choose_engine, measured, read_comparison
+from assayd.wiring.engine import (
+    ComparedEngine,
+    EngineComparison,
+    choose_engine,
+    measure_engine,
+    read_comparison,
+)
 from support.engines.sandboxes import no_way_out
 from support.engines.warm_pool import owned, polite_guest, running
 from support.fakes.engine import FakeEngine
@@ -65,7 +71,7 @@ def _does_without_docker() -> bool:
 
 GUEST = Path(assayd.guest.__file__).parent
 IMAGE = ImageFacts(
-    name="assayd/python", digest="sha256:1", size_bytes=1, labels={LABEL_GUEST: guest_digest(GUEST)}
+    name="assayd/python", digest="sha256:1", size_bytes=1, labels={LABEL_GUEST: compute_guest_digest(GUEST)}
 )
 SPEC = RunSpec(
     image="python",
@@ -107,7 +113,7 @@ async def comparison(
     tmp_path: Path, other: TimedEngine, chosen: TimedEngine, clock: Clock, leaks: Sequence[str] = ()
 ) -> AsyncIterator[EngineComparison]:
     def contender(engine: TimedEngine, pool) -> ComparedEngine:
-        images = Images(engine, GUEST)
+        images = ImageCache(engine, GUEST)
         sandbox = Sandbox(pool=pool, images=images, clock=clock, seccomp="{}", egress=no_way_out())
         return ComparedEngine(engine=engine, sandbox=sandbox)
 
@@ -192,13 +198,13 @@ async def nobody(_: object) -> None:
 
 async def test_call_is_counted_and_its_failure_by_code() -> None:
     metrics = Metrics()
-    engine = measured(FakeEngine(nobody, images=[]), metrics, SystemClock())
+    engine = measure_engine(FakeEngine(nobody, images=[]), metrics, SystemClock())
 
     await engine.info()
     with pytest.raises(EngineError):
         await engine.image("absent")
 
-    text = metrics.render().decode()
+    text = metrics.render_metrics().decode()
     assert 'assayd_engine_call_duration_seconds_count{call="info"} 1.0' in text
     assert 'assayd_engine_call_duration_seconds_count{call="image"} 1.0' in text
     assert 'assayd_engine_errors_total{call="image",code="image.missing"} 1.0' in text
@@ -206,7 +212,7 @@ async def test_call_is_counted_and_its_failure_by_code() -> None:
 
 async def test_call_reaches_the_engine_and_its_answer_comes_back() -> None:
     inner = FakeEngine(nobody, images=[])
-    engine = measured(inner, Metrics(), SystemClock())
+    engine = measure_engine(inner, Metrics(), SystemClock())
 
     await engine.remove(ContainerRef(engine_id="none", ulid=""))
 
@@ -219,11 +225,11 @@ async def test_every_awaited_call_of_the_port_is_measured() -> None:
     calls = [
         name for name, call in inspect.getmembers(Engine, inspect.iscoroutinefunction) if name != "close"
     ]
-    engine = measured(Answering(), metrics, SystemClock())
+    engine = measure_engine(Answering(), metrics, SystemClock())
 
     for name in calls:
         await getattr(engine, name)(name)
 
-    counted = metrics.render().decode()
+    counted = metrics.render_metrics().decode()
     assert all(f'assayd_engine_call_duration_seconds_count{{call="{name}"}} 1.0' in counted for name in calls)
     assert len(calls) > 5

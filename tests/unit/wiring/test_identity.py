@@ -8,37 +8,37 @@ import pytest
 
 from assayd.errors import ConfigError
 from assayd.ids import UlidGenerator
-from assayd.wiring.identity import FILE, acknowledge_copy, identify
+from assayd.wiring.identity import FILE, acknowledge_copy, determine_identity
 
 
 def test_identity_stays_from_one_start_to_the_next(tmp_path: Path) -> None:
-    first = identify(tmp_path, UlidGenerator())
+    first = determine_identity(tmp_path, UlidGenerator())
 
-    assert identify(tmp_path, UlidGenerator()) == first
+    assert determine_identity(tmp_path, UlidGenerator()) == first
 
 
 def test_identity_goes_with_a_directory_that_is_renamed(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    first = identify(tmp_path / "a", UlidGenerator())
+    first = determine_identity(tmp_path / "a", UlidGenerator())
     (tmp_path / "a").rename(tmp_path / "b")
 
-    assert identify(tmp_path / "b", UlidGenerator()) == first
+    assert determine_identity(tmp_path / "b", UlidGenerator()) == first
 
 
 def test_copy_of_a_directory_takes_an_identity_of_its_own_and_says_whose_copy_it_is(tmp_path: Path) -> None:
     (tmp_path / "live").mkdir()
-    live = identify(tmp_path / "live", UlidGenerator())
+    live = determine_identity(tmp_path / "live", UlidGenerator())
     shutil.copytree(tmp_path / "live", tmp_path / "copy")
 
-    copy = identify(tmp_path / "copy", UlidGenerator())
+    copy = determine_identity(tmp_path / "copy", UlidGenerator())
 
     assert copy.daemon_id != live.daemon_id
     assert copy.copied_from == live.daemon_id
-    assert identify(tmp_path / "copy", UlidGenerator()) == copy, "it is said at every start"
-    assert identify(tmp_path / "live", UlidGenerator()) == live
+    assert determine_identity(tmp_path / "copy", UlidGenerator()) == copy, "it is said at every start"
+    assert determine_identity(tmp_path / "live", UlidGenerator()) == live
 
     assert acknowledge_copy(tmp_path / "copy") == live.daemon_id
-    assert identify(tmp_path / "copy", UlidGenerator()) == replace(copy, copied_from=None)
+    assert determine_identity(tmp_path / "copy", UlidGenerator()) == replace(copy, copied_from=None)
     assert acknowledge_copy(tmp_path / "copy") is None
 
 
@@ -48,9 +48,9 @@ def test_copy_of_a_copy_says_which_it_was_made_of(tmp_path: Path) -> None:
             (tmp_path / name).mkdir()
         else:
             shutil.copytree(tmp_path / of, tmp_path / name)
-        identify(tmp_path / name, UlidGenerator())
+        determine_identity(tmp_path / name, UlidGenerator())
 
-    last, middle = (identify(tmp_path / name, UlidGenerator()) for name in "cb")
+    last, middle = (determine_identity(tmp_path / name, UlidGenerator()) for name in "cb")
     assert last.copied_from == middle.daemon_id
 
 
@@ -62,7 +62,7 @@ def test_directory_without_an_identity_cannot_be_acknowledged(tmp_path: Path) ->
 def test_identity_from_before_places_were_recorded_is_kept(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("01JTC8ZK5V7777777777777777")
 
-    assert identify(tmp_path, UlidGenerator()).daemon_id == "01JTC8ZK5V7777777777777777"
+    assert determine_identity(tmp_path, UlidGenerator()).daemon_id == "01JTC8ZK5V7777777777777777"
     assert len((tmp_path / FILE).read_text().split()) == 2
 
 
@@ -70,4 +70,4 @@ def test_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"\xff\xfe")
 
     with pytest.raises(ConfigError, match=FILE):
-        identify(tmp_path, UlidGenerator())
+        determine_identity(tmp_path, UlidGenerator())

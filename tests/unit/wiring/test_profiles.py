@@ -9,7 +9,7 @@ import pytest
 from assayd.errors import ConfigError
 from assayd.model.health import HealthStatus
 from assayd.settings import Settings
-from assayd.wiring.profiles import check_settings, load_profiles, missing_policies
+from assayd.wiring.profiles import check_settings, find_missing_policies, load_profiles
 from support.daemons.small_daemon import How, SmallKind, small_daemon
 
 
@@ -38,7 +38,7 @@ def test_state_directory_where_not_even_root_can_make_one_is_refused() -> None:
 
 def test_kind_without_its_policy_is_named_with_it() -> None:
     policies = load_profiles(Settings(policy_folders=()))
-    assert missing_policies({"homeless": Homeless(), "small": SmallKind()}, policies) == {
+    assert find_missing_policies({"homeless": Homeless(), "small": SmallKind()}, policies) == {
         "homeless": "absent"
     }
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from assayd.errors import ConfigError
 from assayd.settings import WebhookReceiver, WebhookSettings
-from assayd.wiring.webhooks import limits_from, read_receivers
+from assayd.wiring.webhooks import derive_webhook_limits, read_receivers
 from support.hosts.webhook_receiver import SECRET
 
 URL = "https://ci.example/hooks/"
@@ -40,7 +40,7 @@ def test_receiver_is_read_and_its_secret_leaves_the_environment(
         }
     )
     assert by_variable.key == by_file.key
-    assert by_variable.reachable(["10.1.2.3"]) == ("10.1.2.3",)
+    assert by_variable.allowed_addresses(["10.1.2.3"]) == ("10.1.2.3",)
     assert "CI_SECRET" not in os.environ
 
 
@@ -75,4 +75,4 @@ def test_http_to_listed_addresses_is_fine_and_nobody_is_listed_by_default() -> N
     listed = {"url": "http://10.1.2.3:8080/", "secret_variable": "A", "private_addresses": ["10.1.2.3"]}
     assert WebhookReceiver.model_validate(listed).url == "http://10.1.2.3:8080/"
     assert WebhookSettings().receivers == {}
-    assert limits_from(WebhookSettings()).retry_for.days == 1
+    assert derive_webhook_limits(WebhookSettings()).retry_for.days == 1

@@ -12,11 +12,11 @@ import pytest
 
 import assayd
 from assayd.errors import ConfigError
-from assayd.kinds.registry import all_validators
+from assayd.kinds.registry import load_own_validators
 from assayd.metrics import Metrics
 from assayd.ports.tracing import NO_TRACING
 from assayd.settings.model import TracingSettings
-from assayd.wiring.wings import open_tracing, recorders_of, routers_of
+from assayd.wiring.wings import load_recorders, load_routers, open_tracing
 
 
 def test_daemon_without_the_wing_names_it_and_has_no_routes(tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ async def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_recorders_and_routes_are_those_that_kinds_refer_to() -> None:
-    assert [recorder.kind for recorder in recorders_of(all_validators())] == ["pipeline"]
-    paths = [route.path for router in routers_of(all_validators()) for route in router.routes]
+    assert [recorder.kind for recorder in load_recorders(load_own_validators())] == ["pipeline"]
+    paths = [route.path for router in load_routers(load_own_validators()) for route in router.routes]
     runs = "/v1/pipelines/runs"
     assert paths == ["/v1/pipelines", runs, runs, "/v1/pipelines/{id}"]
 
@@ -79,10 +79,10 @@ def test_recorders_and_routes_are_those_that_kinds_refer_to() -> None:
 @pytest.mark.parametrize("routes", ["assayd.ids:Ulids", "assayd.no_such_module:router"])
 def test_routes_that_are_none_are_refused_with_their_reference(routes: str) -> None:
     with pytest.raises(ConfigError, match=routes) as refused:
-        routers_of({"odd": SimpleNamespace(routes=routes)})  # type: ignore[dict-item]
+        load_routers({"odd": SimpleNamespace(routes=routes)})  # type: ignore[dict-item]
     assert refused.value.code == "validator.broken"
 
 
 def test_kind_that_brings_nothing_is_left_alone() -> None:
-    kinds = {"extractor": all_validators()["extractor"]}
-    assert (recorders_of(kinds), routers_of(kinds)) == ((), ())
+    kinds = {"extractor": load_own_validators()["extractor"]}
+    assert (load_recorders(kinds), load_routers(kinds)) == ((), ())

@@ -19,13 +19,13 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd_workflows import course as course_module
-from assayd_workflows.course import STARTING, Course, CourseParts, load_outputs
-from assayd_workflows.model import Node, NodeRun, NodeState, Plan, Reference, Workflow
-from assayd_workflows.nodes import TooLarge
+from assayd_workflows.course import STARTING, WorkflowRun, WorkflowRunParts, load_outputs
+from assayd_workflows.model import NodeRun, NodeState, ResultReference, Workflow, WorkflowNode, WorkflowPlan
+from assayd_workflows.nodes import PartsTooLarge
 
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
 PEER = Peer(uid=1000, gid=1, pid=2)
-A = Reference(node="a")
+A = ResultReference(node="a")
 
 
 def attempt(attempt_id: str, **changes: Any) -> Attempt:
@@ -84,10 +84,10 @@ class Daemon:
     async def save_node(self, *_: object) -> None: ...
 
     @property
-    def parts(self) -> CourseParts:
+    def parts(self) -> WorkflowRunParts:
         scheduler = SimpleNamespace(budget=ByteBudget(2**30), wait=self.wait)
         fakes: dict[str, Any] = {"admission": self, "jobs": self, "store": self, "scheduler": scheduler}
-        return CourseParts(
+        return WorkflowRunParts(
             **fakes,
             documents=self.documents,
             chains=None,  # type: ignore[arg-type]
@@ -97,9 +97,11 @@ class Daemon:
         )
 
 
-def course_of(daemon: Daemon, *nodes: Node, done: Mapping[str, NodeState] | None = None) -> Course:
+def course_of(
+    daemon: Daemon, *nodes: WorkflowNode, done: Mapping[str, NodeState] | None = None
+) -> WorkflowRun:
     """Return the course of a plan; the nodes with results at the daemon have ended."""
-    plan = Plan(nodes=nodes, outputs={"x": Reference(node=nodes[-1].id)})
+    plan = WorkflowPlan(nodes=nodes, outputs={"x": ResultReference(node=nodes[-1].id)})
     states = {name.removeprefix("attempt-"): NodeState.VALIDATED for name in daemon.attempts} | dict(
         done or {}
     )
@@ -117,13 +119,13 @@ def course_of(daemon: Daemon, *nodes: Node, done: Mapping[str, NodeState] | None
         outline=plan.outline,
         nodes=runs,
     )
-    return Course(workflow, plan, daemon.parts)
+    return WorkflowRun(workflow, plan, daemon.parts)
 
 
 async def test_one_result_referred_to_many_times_fails_the_node_before_it_is_built() -> None:
     daemon = Daemon({"a": "x" * 7900})
-    taker = Node(id="b", code="", sources={f"x{number}": A for number in range(100)})
-    course = course_of(daemon, Node(id="a"), taker)
+    taker = WorkflowNode(id="b", code="", sources={f"x{number}": A for number in range(100)})
+    course = course_of(daemon, WorkflowNode(id="a"), taker)
 
     await course.run()
 
@@ -134,8 +136,10 @@ async def test_one_result_referred_to_many_times_fails_the_node_before_it_is_bui
 
 async def test_results_of_many_nodes_are_read_only_until_the_room_is_used() -> None:
     daemon = Daemon({f"a{number}": list(range(1000)) for number in range(50)})
-    taker = Node(id="b", sources={f"x{number}": Reference(node=f"a{number}") for number in range(50)})
-    course = course_of(daemon, *(Node(id=f"a{number}") for number in range(50)), taker)
+    taker = WorkflowNode(
+        id="b", sources={f"x{number}": ResultReference(node=f"a{number}") for number in range(50)}
+    )
+    course = course_of(daemon, *(WorkflowNode(id=f"a{number}") for number in range(50)), taker)
     read: list[str] = []
     documents = daemon.documents
 
@@ -151,13 +155,13 @@ async def test_results_of_many_nodes_are_read_only_until_the_room_is_used() -> N
 
 async def test_values_and_parts_within_the_room_are_submitted() -> None:
     daemon = Daemon({"a": {"rows": [1, 2]}})
-    taker = Node(
+    taker = WorkflowNode(
         id="b",
         code="c",
         values={"n": {"z": 1, "a": "é"}},
-        sources={"x": Reference(node="a", path=("rows", "1"))},
+        sources={"x": ResultReference(node="a", path=("rows", "1"))},
     )
-    course = course_of(daemon, Node(id="a"), taker)
+    course = course_of(daemon, WorkflowNode(id="a"), taker)
 
     await course.run()
 
@@ -178,7 +182,7 @@ async def test_submission_with_too_many_values_fails_the_node(monkeypatch: pytes
 
     daemon = Daemon({})
     monkeypatch.setattr(daemon, "read_in_turn", read)
-    course = course_of(daemon, Node(id="a"))
+    course = course_of(daemon, WorkflowNode(id="a"))
 
     await course.run()
 
@@ -189,7 +193,7 @@ async def test_submission_with_too_many_values_fails_the_node(monkeypatch: pytes
 
 async def test_outputs_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = Daemon({"a": "x" * 98})
-    course = course_of(daemon, Node(id="a"))
+    course = course_of(daemon, WorkflowNode(id="a"))
     outline = replace(course.workflow.outline, outputs={f"o{number}": A for number in range(10)})
     workflow = replace(course.workflow, outline=outline)
 
@@ -198,14 +202,14 @@ async def test_outputs_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(course_module, "OUTPUTS_BYTES", 999)
 
     assert set(found.values()) == {b'"' + b"x" * 98 + b'"'}
-    with pytest.raises(TooLarge, match="the outputs have more than 999 bytes"):
+    with pytest.raises(PartsTooLarge, match="the outputs have more than 999 bytes"):
         await load_outputs(workflow, daemon.parts)
 
 
 async def test_few_nodes_of_a_workflow_wait_for_their_turn_at_once() -> None:
     daemon = Daemon({})
     daemon.wait_for = STARTING
-    course = course_of(daemon, *(Node(id=f"n{number}") for number in range(100)))
+    course = course_of(daemon, *(WorkflowNode(id=f"n{number}") for number in range(100)))
 
     await course.run()
 
@@ -236,7 +240,7 @@ async def test_only_a_trusted_result_of_the_same_policy_is_reused(
     daemon = Daemon({}, digest=digest)
     daemon.attempts["old"] = attempt("old", **changes)
     daemon.results["old"] = 1
-    course = course_of(daemon, Node(id="a"), done={"old": NodeState.VALIDATED})
+    course = course_of(daemon, WorkflowNode(id="a"), done={"old": NodeState.VALIDATED})
     course.reusable = {"d": EARLIER}
 
     await course.run()

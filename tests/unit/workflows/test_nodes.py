@@ -7,14 +7,21 @@ import json
 import pytest
 
 from assayd.model.submission import RepairOptions
-from assayd_workflows.model import Node, Plan, Reference
-from assayd_workflows.nodes import NoSuchPart, Room, TooLarge, resolve_reference, submission_of, texts_of
+from assayd_workflows.model import ResultReference, WorkflowNode, WorkflowPlan
+from assayd_workflows.nodes import (
+    MissingPart,
+    PartsTooLarge,
+    SizeBudget,
+    build_submission,
+    extract_texts,
+    resolve_reference,
+)
 
 RESULT = {"rows": [{"a": 1}], "pair": {"$py": "tuple", "value": [1, 2]}, "seen": {"$py": "set", "value": [1]}}
 
 
 def part(*path: str) -> object:
-    return resolve_reference(RESULT, Reference(node="n", path=path))
+    return resolve_reference(RESULT, ResultReference(node="n", path=path))
 
 
 def test_parts_are_found_in_objects_lists_and_tuples() -> None:
@@ -35,21 +42,24 @@ def test_parts_are_found_in_objects_lists_and_tuples() -> None:
     ],
 )
 def test_missing_part_is_named_with_what_is_there(path: tuple[str, ...], message: str) -> None:
-    with pytest.raises(NoSuchPart) as missing:
+    with pytest.raises(MissingPart) as missing:
         part(*path)
 
     assert str(missing.value).startswith(message)
 
 
 def test_words_for_a_repair_are_bounded_and_name_both_sides() -> None:
-    node = Node(id="b", code="x: str", sources={"x": Reference(node="a")})
-    after = Node(id="c", sources={"y": Reference(node="b")}, declared={"y": "int"})
-    plan = Plan(
-        nodes=(Node(id="a", declared={"result": "str"}), node, after), outputs={"o": Reference(node="b")}
+    node = WorkflowNode(id="b", code="x: str", sources={"x": ResultReference(node="a")})
+    after = WorkflowNode(id="c", sources={"y": ResultReference(node="b")}, declared={"y": "int"})
+    plan = WorkflowPlan(
+        nodes=(WorkflowNode(id="a", declared={"result": "str"}), node, after),
+        outputs={"o": ResultReference(node="b")},
     )
     inputs = {"x": b'"' + b"long" * 10_000 + b'"'}
 
-    asked = json.loads(submission_of(node, plan, inputs, workflow_id="w", repair=RepairOptions(provider="p")))
+    asked = json.loads(
+        build_submission(node, plan, inputs, workflow_id="w", repair=RepairOptions(provider="p"))
+    )
 
     assert asked["payload"] == {"code": "x: str", "inputs": {"x": "long" * 10_000}}
     assert asked["repair"] == {"provider": "p", "max_attempts": None}
@@ -62,13 +72,15 @@ def test_words_for_a_repair_are_bounded_and_name_both_sides() -> None:
 
 def test_parts_of_one_result_are_bounded_together_and_written_once() -> None:
     result = {"text": "x" * 98}
-    sources = {f"x{number}": Reference(node="a", path=("text",)) for number in range(100)}
+    sources = {f"x{number}": ResultReference(node="a", path=("text",)) for number in range(100)}
 
-    texts = texts_of(result, sources, Room("the inputs", 10_000))
+    texts = extract_texts(result, sources, SizeBudget("the inputs", 10_000))
 
     assert len({id(text) for text in texts.values()}) == 1
-    with pytest.raises(TooLarge, match="the inputs have more than 9999 bytes; refer to parts of the results"):
-        texts_of(result, sources, Room("the inputs", 9999))
+    with pytest.raises(
+        PartsTooLarge, match="the inputs have more than 9999 bytes; refer to parts of the results"
+    ):
+        extract_texts(result, sources, SizeBudget("the inputs", 9999))
 
 
 def test_nothing_is_written_beyond_the_room() -> None:
@@ -81,7 +93,11 @@ def test_nothing_is_written_beyond_the_room() -> None:
 
     result = Counted({f"p{number}": "x" * 1000 for number in range(100)})
 
-    with pytest.raises(TooLarge):
-        texts_of(result, {name: Reference(node="a", path=(name,)) for name in result}, Room("they", 2500))
+    with pytest.raises(PartsTooLarge):
+        extract_texts(
+            result,
+            {name: ResultReference(node="a", path=(name,)) for name in result},
+            SizeBudget("they", 2500),
+        )
 
     assert Counted.reads == 3

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from assayd_workflows.model import Reference
+from assayd_workflows.model import ResultReference
 from assayd_workflows.reading import parse_document
 
 NODE = "nodes: [{id: a, code: 'result: int = 1'}]\n"
@@ -35,7 +35,10 @@ outputs: {x: a.result}
 """
     [node] = parse_document(text).plan.nodes
 
-    assert node.sources == {"part": Reference(node="b", path=("rows", "0")), "whole": Reference(node="b")}
+    assert node.sources == {
+        "part": ResultReference(node="b", path=("rows", "0")),
+        "whole": ResultReference(node="b"),
+    }
     assert node.values == {"text": "b.results", "quoted": "b.result", "pair": {"literal": 1, "other": 2}}
     assert (node.line, node.code_line) == (3, 5)
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from assayd.api.call import Call
-from assayd.api.responses import LargeAnswer, LargeAnswers
+from assayd.api.responses import LargeResponse, LargeResponseSlots
 from assayd.model.submission import Peer
 from assayd_workflows.routes import get_workflow_bundle
 
@@ -23,10 +23,10 @@ class Found:
 
 async def test_bundle_is_built_at_the_callers_turn() -> None:
     parts: dict[str, Any] = {each.name: None for each in fields(Call)}
-    parts |= {"large": LargeAnswers(most_s=1), "caller": SimpleNamespace(peer=PEER)}
+    parts |= {"large": LargeResponseSlots(most_s=1), "caller": SimpleNamespace(peer=PEER)}
     parts["access"] = SimpleNamespace(sees=lambda *_: True, is_operator=lambda _: True)
 
     answer = await get_workflow_bundle(Call(**parts), cast("Any", Found()), "01J" + "0" * 23)
 
-    assert isinstance(answer, LargeAnswer)
+    assert isinstance(answer, LargeResponse)
     assert answer.headers["content-type"] == "application/x-tar"

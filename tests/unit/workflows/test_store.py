@@ -19,7 +19,7 @@ from assayd.model.submission import Peer, RepairOptions
 from assayd.store.access import open_access
 from assayd_workflows import store as store_module
 from assayd_workflows.checking import check_plan
-from assayd_workflows.model import Inputs, NodeRun, NodeState, Plan, Workflow
+from assayd_workflows.model import Inputs, NodeRun, NodeState, Workflow, WorkflowPlan
 from assayd_workflows.reading import parse_document
 from assayd_workflows.store import (
     KEPT,
@@ -35,7 +35,7 @@ NOW = datetime(2026, 5, 4, tzinfo=UTC)
 INPUTS: Inputs = {"a": {"n": [1, {"b": None}]}}
 TEXT = "nodes: [{id: a, code: 'n: int\\nresult: int = n', inputs: {n: 1}}]\noutputs: {x: a.result}\n"
 IDS = UlidGenerator()
-PLAN = replace(parse_document(TEXT).plan or Plan(nodes=(), outputs={}), name="p").with_inputs(INPUTS)
+PLAN = replace(parse_document(TEXT).plan or WorkflowPlan(nodes=(), outputs={}), name="p").with_inputs(INPUTS)
 CONTENTS = WorkflowContents.written(TEXT, INPUTS, PLAN)
 
 
@@ -73,7 +73,7 @@ async def test_workflow_is_read_as_it_was_written(store: DatabaseWorkflowStore) 
     await store.finish(ended(one))
 
     assert await store.get(one.id) == ended(one)
-    assert await store.unfinished() == []
+    assert await store.list_unfinished() == []
 
 
 async def test_ended_workflow_does_not_end_again(store: DatabaseWorkflowStore) -> None:
@@ -136,7 +136,7 @@ async def test_lists_and_looks_at_one_workflow_leave_large_columns_unread(
 
     await store.get(one.id)
     await store.list(uid=1000, before=None, limit=10)
-    await store.unfinished()
+    await store.list_unfinished()
 
     assert "outline" in read
     assert not {"document", "inputs", "plan"} & set(read)

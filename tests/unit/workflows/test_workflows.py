@@ -22,10 +22,10 @@ from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.driving import ALONE
 from assayd.store.access import DatabaseAccess, open_access
-from assayd_workflows.course import CourseParts
+from assayd_workflows.course import WorkflowRunParts
 from assayd_workflows.model import NodeState, Workflow
 from assayd_workflows.store import DatabaseWorkflowStore
-from assayd_workflows.workflows import CODE_BYTES, WorkflowRequest, Workflows
+from assayd_workflows.workflows import CODE_BYTES, WorkflowManager, WorkflowRequest
 
 PEER = Peer(uid=1000, gid=1, pid=2)
 ONE = "nodes: [{id: a, code: 'result: int = 1'}]\noutputs: {x: a.result}\n"
@@ -61,7 +61,7 @@ class Parts:
         self.trouble = trouble
         scheduler = SimpleNamespace(budget=ByteBudget(2**30))
         jobs: Any = SimpleNamespace(get=self.get)
-        self.parts = CourseParts(
+        self.parts = WorkflowRunParts(
             admission=self,  # type: ignore[arg-type]
             scheduler=scheduler,  # type: ignore[arg-type]
             jobs=jobs,
@@ -87,11 +87,11 @@ class Parts:
 @asynccontextmanager
 async def opened(
     folder: Path, *, library: Library | None = None, trouble: Exception | None = None
-) -> AsyncIterator[Workflows]:
+) -> AsyncIterator[WorkflowManager]:
     async with open_access(folder) as access:
         fakes: dict[str, Any] = {"analyst": Analyst(), "library": library, "repair_requests": None}
         policies: Callable[[str], Any] = lambda _: None  # noqa: E731
-        made = Workflows(
+        made = WorkflowManager(
             parts=Parts(access, trouble).parts, policies=policies, ids=UlidGenerator(), driving=ALONE, **fakes
         )
         async with made.running():
@@ -130,7 +130,7 @@ async def test_missing_entry_is_named(tmp_path: Path) -> None:
                 await workflows.check(of_library(1, entry), {}, peer=PEER)
 
 
-async def last_of(workflows: Workflows, begun: Workflow) -> Workflow:
+async def last_of(workflows: WorkflowManager, begun: Workflow) -> Workflow:
     last = begun
     async for state in workflows.follow(begun.id):
         last = state

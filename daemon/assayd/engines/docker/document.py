@@ -50,12 +50,12 @@ class ImageSettings:
     labels: Mapping[str, str]
 
 
-def creation(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
+def build_creation_document(spec: ContainerSpec, host: EngineHost) -> dict[str, object]:
     """Return the document with which the engine creates a container."""
     return {**_process_section(spec), "HostConfig": _isolation_section(spec, host)}
 
 
-def differences(
+def find_creation_differences(
     inspected: Document, spec: ContainerSpec, host: EngineHost, image: ImageSettings
 ) -> list[str]:
     """Return the differences between an inspected, unstarted container and the `creation` document.

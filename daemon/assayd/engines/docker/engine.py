@@ -21,7 +21,7 @@ from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import RequestException
 
 from assayd.engines.docker import document, images
-from assayd.engines.docker.calls import AttachedStream, Calls, Closable, DockerApi, Document
+from assayd.engines.docker.calls import AttachedStream, Closable, DockerApi, DockerCallRunner, Document
 from assayd.engines.docker.document import EngineHost, ImageSettings
 from assayd.errors import ConfigError, EngineError
 from assayd.ports.engine import (
@@ -36,7 +36,7 @@ from assayd.ports.engine import (
     ListedImage,
     OwnedContainer,
 )
-from assayd.vulnerabilities import known_vulnerabilities
+from assayd.vulnerabilities import find_known_vulnerabilities
 
 _DEFAULT_URL = "unix:///var/run/docker.sock"
 _ATTACH = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
@@ -65,7 +65,7 @@ class _CreatedContainer:
     client: DockerApi
     engine_id: str
 
-    def undo(self) -> None:
+    def remove(self) -> None:
         # If this fails too, the reaper finds the container by its labels.
         with suppress(DockerException, RequestException, OSError):
             _remove(self.client, engine_id=self.engine_id)
@@ -87,7 +87,7 @@ class DockerEngine:
         url = base_url or os.environ.get("DOCKER_HOST") or _DEFAULT_URL
         if not url.startswith(("unix://", "tcp://")):
             raise ConfigError("engine.address", "the engine's address must begin with unix:// or tcp://")
-        self._calls = Calls(url, threads=threads, timeout_s=timeout_s)
+        self._calls = DockerCallRunner(url, threads=threads, timeout_s=timeout_s)
         self._streams: dict[str, AttachedStream] = {}
         self._host: EngineHost | None = None
         self._image_settings: dict[str, ImageSettings] = {}
@@ -97,7 +97,7 @@ class DockerEngine:
         info, version = await self._calls(lambda client: (client.info(), client.version()))
         refuse_unsupported_engine(version)
         self._host = read_host(info)
-        return engine_info(info, version)
+        return parse_engine_info(info, version)
 
     def capabilities(self) -> Capabilities:
         """Return Docker's behavior with runc, from version 20.10."""
@@ -113,16 +113,16 @@ class DockerEngine:
     async def create(self, spec: ContainerSpec) -> ContainerRef:
         """Create a container named by its ULID, without starting it."""
         ulid = spec.labels[LABEL_CONTAINER]
-        wanted = document.creation(spec, await self._get_host())
+        wanted = document.build_creation_document(spec, await self._get_host())
         create = partial(_create, wanted=wanted, name=f"assayd-{ulid}")
-        made = await self._calls(create, discard=_CreatedContainer.undo)
+        made = await self._calls(create, discard=_CreatedContainer.remove)
         return ContainerRef(engine_id=made.engine_id, ulid=ulid)
 
     async def verify(self, ref: ContainerRef, spec: ContainerSpec) -> None:
         """Compare the created container with its spec. Raises: EngineError ``engine.mismatch``."""
         image = await self._get_image_settings(spec.image_digest)
         inspected = await self._inspect(ref)
-        found = document.differences(inspected, spec, await self._get_host(), image)
+        found = document.find_creation_differences(inspected, spec, await self._get_host(), image)
         if found:
             message = "the engine created a container that differs from the request: " + "; ".join(found)
             raise EngineError("engine.mismatch", message)
@@ -180,28 +180,28 @@ class DockerEngine:
     async def image(self, name: str) -> ImageFacts:
         """Return an image by name or digest. Raises: EngineError ``image.missing``."""
         inspected = await self._calls(lambda client: client.inspect_image(name))
-        return images.facts(name, inspected)
+        return images.parse_image_facts(name, inspected)
 
     async def load_image(self, archive: Path) -> ImageFacts:
         """Load an image archive in the format of `imaging`."""
-        load = partial(images.load, archive=archive)
+        load = partial(images.load_image, archive=archive)
         return await self.image(await self._calls(load, timeout_s=_TRANSFER_TIMEOUT_S))
 
     async def list_images(self) -> Sequence[ListedImage]:
         """Return this project's images."""
-        return await self._calls(images.listed)
+        return await self._calls(images.list_images)
 
     async def remove_image(self, name: str) -> None:
         """Remove an image name. The engine deletes an image without names, unless a container uses it."""
-        await self._calls(partial(images.remove, name=name))
+        await self._calls(partial(images.remove_image, name=name))
 
     async def save_image(self, name: str, target: Path) -> None:
         """Write any of the engine's images in the format of `docker save`. Raises: EngineError."""
-        await self._calls(partial(images.save, name=name, target=target), timeout_s=_TRANSFER_TIMEOUT_S)
+        await self._calls(partial(images.save_image, name=name, target=target), timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def image_file(self, name: str, path: str, most_bytes: int) -> bytes:
         """Return a regular file of an image."""
-        read = partial(images.file, name=name, path=path, most_bytes=most_bytes)
+        read = partial(images.read_image_file, name=name, path=path, most_bytes=most_bytes)
         return await self._calls(read, timeout_s=_TRANSFER_TIMEOUT_S)
 
     async def close(self) -> None:
@@ -223,7 +223,7 @@ class DockerEngine:
         # A digest identifies content, so its settings never change.
         if digest not in self._image_settings:
             inspected = await self._calls(lambda client: client.inspect_image(digest))
-            self._image_settings[digest] = images.settings(inspected)
+            self._image_settings[digest] = images.parse_image_settings(inspected)
         return self._image_settings[digest]
 
     async def _close_stream(self, ref: ContainerRef) -> None:
@@ -282,7 +282,7 @@ _NEEDS = {
 }
 
 
-def engine_info(info: Document, version: Document) -> EngineInfo:
+def parse_engine_info(info: Document, version: Document) -> EngineInfo:
     """Parse the responses of ``/info`` and ``/version``."""
     components = dict(_iter_components(version))
     runtime = read_host(info).runtime
@@ -292,7 +292,7 @@ def engine_info(info: Document, version: Document) -> EngineInfo:
         runtime=f"{runtime} {components.get(runtime, '')}".strip(),
         kernel=str(info.get("KernelVersion", "")),
         cgroup_version=_cgroup_version(info),
-        warnings=(*missing_limits(info), *known_vulnerabilities(components)),
+        warnings=(*find_missing_limits(info), *find_known_vulnerabilities(components)),
     )
 
 
@@ -316,7 +316,7 @@ def refuse_unsupported_engine(version: Document) -> None:
         raise EngineError("engine.unsupported", message)
 
 
-def missing_limits(info: Document) -> tuple[str, ...]:
+def find_missing_limits(info: Document) -> tuple[str, ...]:
     """Return the required limits that this host can't enforce."""
     missing = [text for key, text in _NEEDS.items() if info.get(key) is not True]
     options = info.get("SecurityOptions")

@@ -14,7 +14,7 @@ from docker.errors import APIError, NotFound
 from assayd.engines.docker.calls import DockerApi, Document
 from assayd.engines.docker.document import ImageSettings
 from assayd.errors import EngineError
-from assayd.ports.engine import ImageFacts, ListedImage, file_missing
+from assayd.ports.engine import ImageFacts, ListedImage, file_missing_error
 
 _CONFLICT = 409
 _TAR_BYTES = 64 * 1024
@@ -22,17 +22,17 @@ _TAR_BYTES = 64 * 1024
 _LOADED = ("Loaded image: ", "Loaded image ID: ")
 
 
-def facts(name: str, inspected: Document) -> ImageFacts:
+def parse_image_facts(name: str, inspected: Document) -> ImageFacts:
     """Return the facts of an inspected image."""
     return ImageFacts(
         name=name,
         digest=cast("str", inspected["Id"]),
         size_bytes=cast("int", inspected["Size"]),
-        labels=settings(inspected).labels,
+        labels=parse_image_settings(inspected).labels,
     )
 
 
-def settings(inspected: Document) -> ImageSettings:
+def parse_image_settings(inspected: Document) -> ImageSettings:
     """Return the settings that a container of this image inherits."""
     config = cast("Document", inspected["Config"])
     return ImageSettings(
@@ -44,7 +44,7 @@ def settings(inspected: Document) -> ImageSettings:
     )
 
 
-def load(client: DockerApi, *, archive: Path) -> str:
+def load_image(client: DockerApi, *, archive: Path) -> str:
     """Load an archive into the engine, and return the name that the engine gives the image.
 
     Raises: EngineError ``image.archive_refused``, if the engine reports no image.
@@ -62,7 +62,7 @@ def load(client: DockerApi, *, archive: Path) -> str:
     return names[0]
 
 
-def listed(client: DockerApi) -> list[ListedImage]:
+def list_images(client: DockerApi) -> list[ListedImage]:
     """Return this project's images by name, without shared sizes."""
     rows = client.images(filters={"reference": "assayd/*"})
     named = [(tag, row) for row in rows for tag in cast("list[str]", row.get("RepoTags") or [])]
@@ -78,13 +78,13 @@ def listed(client: DockerApi) -> list[ListedImage]:
     ]
 
 
-def save(client: DockerApi, *, name: str, target: Path) -> None:
+def save_image(client: DockerApi, *, name: str, target: Path) -> None:
     """Write an image with its layers in the format of `docker save`."""
     with target.open("wb") as stream:
         stream.writelines(client.get_image(name))
 
 
-def remove(client: DockerApi, *, name: str) -> None:
+def remove_image(client: DockerApi, *, name: str) -> None:
     """Remove an image name; do nothing if it doesn't exist.
 
     Raises: EngineError ``image.in_use``.
@@ -99,7 +99,7 @@ def remove(client: DockerApi, *, name: str) -> None:
         raise EngineError("image.in_use", message) from problem
 
 
-def file(client: DockerApi, *, name: str, path: str, most_bytes: int) -> bytes:
+def read_image_file(client: DockerApi, *, name: str, path: str, most_bytes: int) -> bytes:
     """Return a regular file of an image, copied from a container that never runs.
 
     Raises: EngineError ``image.file_missing``.
@@ -111,14 +111,14 @@ def file(client: DockerApi, *, name: str, path: str, most_bytes: int) -> bytes:
         for block in client.get_archive(container, f"/{path}")[0]:
             packed += block
             if len(packed) > most_bytes + _TAR_BYTES:
-                raise file_missing(name, path, most_bytes)
+                raise file_missing_error(name, path, most_bytes)
         with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as tar:
             member = tar.next()
             if member is None or not member.isreg() or member.size > most_bytes:
-                raise file_missing(name, path, most_bytes)
+                raise file_missing_error(name, path, most_bytes)
             return cast("IO[bytes]", tar.extractfile(member)).read()
     except (NotFound, tarfile.TarError) as problem:
-        raise file_missing(name, path, most_bytes) from problem
+        raise file_missing_error(name, path, most_bytes) from problem
     finally:
         client.remove_container(container, force=True, v=True)
 

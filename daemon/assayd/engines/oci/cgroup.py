@@ -44,7 +44,7 @@ _MOVES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hierarchy:
+class CgroupHierarchy:
     """The parent folders of groups: one per controller on version 1, one named "" on version 2."""
 
     version: int
@@ -122,7 +122,7 @@ class ControlGroup:
         return [f"{folder}/{name}" for folder in self.folders.values()]
 
     @property
-    def visible(self) -> bool:
+    def is_visible(self) -> bool:
         """Return whether the group's parent folders are visible; otherwise, its processes are unknown."""
         return all(Path(folder).parent.is_dir() for folder in self.folders.values())
 
@@ -233,7 +233,7 @@ class ControlGroup:
                 Path(folder).rmdir()
 
 
-def find_hierarchy(own: str, root: Path = ROOT) -> Hierarchy:
+def find_hierarchy(own: str, root: Path = ROOT) -> CgroupHierarchy:
     """Return the parent of all containers' groups: normally the group in which the daemon was started.
 
     Args:
@@ -244,7 +244,7 @@ def find_hierarchy(own: str, root: Path = ROOT) -> Hierarchy:
     """
     paths = dict(_parse_own_paths(own))
     if (root / "cgroup.controllers").exists():
-        return Hierarchy(version=2, folders={"": _delegate_controllers(root, paths.get("", "/"))})
+        return CgroupHierarchy(version=2, folders={"": _delegate_controllers(root, paths.get("", "/"))})
     folders = {}
     for name in CONTROLLERS:
         mounted = root / name
@@ -259,7 +259,7 @@ def find_hierarchy(own: str, root: Path = ROOT) -> Hierarchy:
         root / (name.removeprefix("name=") or "unified") / path.lstrip("/") for name, path in paths.items()
     )
     also = {folder.resolve() for folder in others if folder.is_dir()} - set(folders.values())
-    return Hierarchy(version=1, folders=folders, others=tuple(sorted(also)))
+    return CgroupHierarchy(version=1, folders=folders, others=tuple(sorted(also)))
 
 
 def _parse_own_paths(text: str) -> Iterator[tuple[str, str]]:
@@ -281,7 +281,7 @@ def _delegate_controllers(root: Path, own: str) -> Path:
         _require_controllers(base)
         if base != root:
             (base / DAEMON_GROUP).mkdir(exist_ok=True)
-            _move_members(base, base / DAEMON_GROUP)
+            _move_processes(base, base / DAEMON_GROUP)
         handed = (base / "cgroup.subtree_control").read_text(encoding="ascii").split()
         for name in CONTROLLERS:
             if name not in handed:
@@ -289,7 +289,7 @@ def _delegate_controllers(root: Path, own: str) -> Path:
     return base
 
 
-def _move_members(source: Path, target: Path) -> None:
+def _move_processes(source: Path, target: Path) -> None:
     """Move all processes out of a group; repeat this, since processes exit and start in the meantime."""
     for _ in range(_MOVES):
         pids = (source / "cgroup.procs").read_text(encoding="ascii").split()

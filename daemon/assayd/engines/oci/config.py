@@ -88,7 +88,7 @@ class HostShare:
         return ((0, self.first_uid, 1), (GUEST_UID, self.first_uid + 1, 1))
 
 
-def configuration(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
+def build_configuration(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
     """Return the runtime's configuration.
 
     Raises: EngineError ``engine.seccomp``, if the filter is unreadable.
@@ -98,21 +98,21 @@ def configuration(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
         "hostname": HOST_NAME,
         "root": {"path": place.root, "readonly": True},
         "process": _process_section(spec, place),
-        "mounts": mounts(spec, place.cgroups),
+        "mounts": build_mounts(spec, place.cgroups),
         "linux": {
             "namespaces": [{"type": name} for name in NAMESPACES],
-            "uidMappings": id_mappings(place),
-            "gidMappings": id_mappings(place),
+            "uidMappings": build_id_mappings(place),
+            "gidMappings": build_id_mappings(place),
             "sysctl": dict(SYSCTLS),
             "maskedPaths": list(MASKED_PATHS),
             "readonlyPaths": list(READONLY_PATHS),
-            "seccomp": read_profile(spec.seccomp, place.machine),
+            "seccomp": parse_seccomp_profile(spec.seccomp, place.machine),
             **({"cgroupsPath": place.joins, "resources": {"devices": [_NO_DEVICES]}} if place.joins else {}),
         },
     }
 
 
-def resources(spec: ContainerSpec) -> dict[str, int]:
+def compute_cgroup_limits(spec: ContainerSpec) -> dict[str, int]:
     """Return the limits of a control group: quota and period in microseconds, weight on a scale of 100."""
     return {
         "memory_bytes": spec.memory_bytes,
@@ -123,12 +123,12 @@ def resources(spec: ContainerSpec) -> dict[str, int]:
     }
 
 
-def startup_limits(limits: Mapping[str, int]) -> dict[str, int]:
+def compute_startup_limits(limits: Mapping[str, int]) -> dict[str, int]:
     """Return the limits while a container starts, when the runtime's processes also count."""
     return {**limits, "pids": limits["pids"] + _RUNTIME_PIDS}
 
 
-def rlimits(spec: ContainerSpec) -> dict[str, int]:
+def compute_rlimits(spec: ContainerSpec) -> dict[str, int]:
     """Return the rlimits of each process; soft and hard limits are equal.
 
     The kernel counts the last two per user, and each container has a separate user. If there are too many
@@ -144,7 +144,7 @@ def rlimits(spec: ContainerSpec) -> dict[str, int]:
     }
 
 
-def id_mappings(place: HostShare) -> list[dict[str, int]]:
+def build_id_mappings(place: HostShare) -> list[dict[str, int]]:
     """Return the mappings of the container's only users, root and guest, to exclusive ids on the host."""
     return [
         {"containerID": inside, "hostID": outside - place.less, "size": size}
@@ -152,7 +152,7 @@ def id_mappings(place: HostShare) -> list[dict[str, int]]:
     ]
 
 
-def mounts(spec: ContainerSpec, cgroups: Mapping[str, str]) -> list[dict[str, object]]:
+def build_mounts(spec: ContainerSpec, cgroups: Mapping[str, str]) -> list[dict[str, object]]:
     """Return the mounts in order; only the work directory and a small shared memory are writable."""
     owner = (f"uid={GUEST_UID}", f"gid={GUEST_UID}", "mode=0700")
     bounds = (f"size={spec.work_bytes}", f"nr_inodes={spec.work_files}")
@@ -162,11 +162,11 @@ def mounts(spec: ContainerSpec, cgroups: Mapping[str, str]) -> list[dict[str, ob
         _mount("/dev/shm", "tmpfs", *_HIDDEN, "mode=1777", f"size={SHM_BYTES}"),  # noqa: S108
         _mount("/sys", "sysfs", *_HIDDEN, "ro"),
         *_cgroup_mounts(cgroups),
-        _mount(WORK_DIRECTORY, "tmpfs", *work_options(spec), *bounds, *owner),
+        _mount(WORK_DIRECTORY, "tmpfs", *work_mount_options(spec), *bounds, *owner),
     ]
 
 
-def work_options(spec: ContainerSpec) -> tuple[str, ...]:
+def work_mount_options(spec: ContainerSpec) -> tuple[str, ...]:
     """Return the mount options of the work directory."""
     return tuple(option for option in _HIDDEN if option != "noexec" or not spec.work_exec)
 
@@ -200,12 +200,12 @@ def _process_section(spec: ContainerSpec, place: HostShare) -> dict[str, object]
         "noNewPrivileges": True,
         "rlimits": [
             {"type": f"RLIMIT_{name.upper()}", "soft": value, "hard": value}
-            for name, value in rlimits(spec).items()
+            for name, value in compute_rlimits(spec).items()
         ],
     }
 
 
-def read_profile(text: str, machine: str) -> dict[str, Any]:
+def parse_seccomp_profile(text: str, machine: str) -> dict[str, Any]:
     """Parse the shared seccomp profile, in Docker's format, for this architecture.
 
     Raises: EngineError ``engine.seccomp``.

@@ -19,11 +19,22 @@ from pathlib import Path
 import structlog
 
 from assayd.engines.oci.cgroup import ControlGroup
-from assayd.engines.oci.config import HostShare, configuration, resources, startup_limits
+from assayd.engines.oci.config import (
+    HostShare,
+    build_configuration,
+    compute_cgroup_limits,
+    compute_startup_limits,
+)
 from assayd.engines.oci.images import StoredImage
-from assayd.engines.oci.inspection import Seen, differences, find_shared_namespaces, namespaces_of, observe
-from assayd.engines.oci.process import PipeStream, Process
-from assayd.engines.oci.template_config import template_configuration
+from assayd.engines.oci.inspection import (
+    ProcessFacts,
+    find_differences,
+    find_shared_namespaces,
+    read_namespaces,
+    read_process_facts,
+)
+from assayd.engines.oci.process import ContainerProcess, PipeStream
+from assayd.engines.oci.template_config import build_template_configuration
 from assayd.ports.engine import ContainerSpec
 
 log = structlog.get_logger()
@@ -51,13 +62,13 @@ class Record:
     daemon: str = ""
 
 
-class Records:
+class ContainerRecords:
     """The records in a folder that all daemons of the same user on this host share."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def folder_of(self, name: str) -> Path:
+    def container_folder(self, name: str) -> Path:
         """Return the folder of a container, which contains its bundle, runtime state, process file and log.
 
         Raises: ValueError, if the name isn't a plain word.
@@ -69,7 +80,7 @@ class Records:
     def write(self, record: Record) -> Path:
         """Create the container's folder with its record; return the folder."""
         self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)
-        folder = self.folder_of(record.name)
+        folder = self.container_folder(record.name)
         folder.mkdir(mode=0o700)
         fresh = folder / "record.new"
         fresh.write_text(json.dumps(asdict(record)), encoding="utf-8")
@@ -79,7 +90,7 @@ class Records:
     def read(self, name: str) -> Record | None:
         """Return a record; None if it is missing or has the format of another version."""
         try:
-            return Record(**json.loads((self.folder_of(name) / _RECORD).read_text(encoding="utf-8")))
+            return Record(**json.loads((self.container_folder(name) / _RECORD).read_text(encoding="utf-8")))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (ValueError, TypeError):
@@ -88,7 +99,7 @@ class Records:
 
     def remove(self, name: str) -> None:
         """Remove a container's folder, if it exists."""
-        folder = self.folder_of(name)
+        folder = self.container_folder(name)
         with suppress(OSError):
             (folder / _RECORD).unlink()
             folder.rmdir()  # If the runtime never started, the folder contained nothing else.
@@ -109,7 +120,7 @@ class Records:
     def is_old(self, name: str, now: float) -> bool:
         """Return whether a container's folder is so old that all steps of the container must have ended."""
         try:
-            return now - self.folder_of(name).stat().st_mtime > _OLD_S
+            return now - self.container_folder(name).stat().st_mtime > _OLD_S
         except FileNotFoundError:
             return False
 
@@ -135,7 +146,7 @@ class OciContainer:
     image: StoredImage
     folder: Path
     claimed: bool = False
-    process: Process | None = None
+    process: ContainerProcess | None = None
     stream: PipeStream | None = None
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
     handed: list[int] = field(default_factory=list)
@@ -149,7 +160,7 @@ class OciContainer:
         return self.process is not None and not self.process.ended.is_set()
 
     @property
-    def cloned(self) -> bool:
+    def is_cloned(self) -> bool:
         """Return whether the container is cloned from a template."""
         return bool(self.place.clone_uid)
 
@@ -159,22 +170,24 @@ class OciContainer:
             os.close(self.handed.pop())
 
 
-def document(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
+def build_container_configuration(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
     """Return the runtime's configuration of a container or template."""
-    return template_configuration(spec, place) if place.children else configuration(spec, place)
+    return build_template_configuration(spec, place) if place.children else build_configuration(spec, place)
 
 
 def find_config_differences(container: OciContainer) -> list[str]:
     """Return the differences between a spec and the runtime's configuration, before anything is started."""
-    found = container.group.differences(startup_limits(resources(container.spec)))
+    found = container.group.differences(compute_startup_limits(compute_cgroup_limits(container.spec)))
     bundle = json.loads((container.folder / "config.json").read_text(encoding="utf-8"))
-    if bundle != document(container.spec, container.place):
+    if bundle != build_container_configuration(container.spec, container.place):
         found.append("the runtime's configuration differs from the request")
     return found
 
 
 def find_process_differences(
-    process: Process, container: OciContainer, beside: Callable[[], Mapping[str, OciContainer]] = dict
+    process: ContainerProcess,
+    container: OciContainer,
+    beside: Callable[[], Mapping[str, OciContainer]] = dict,
 ) -> list[str]:
     """Return the differences between a spec and the running process.
 
@@ -186,7 +199,7 @@ def find_process_differences(
             concurrent checks detects a conflict.
     """
     try:
-        seen = observe(process.pid, container.place, container.image.root)
+        seen = read_process_facts(process.pid, container.place, container.image.root)
     except OSError:
         return [HAS_ENDED]
     # The data is this process's if it is still running: its process id can't be reused before it is reaped.
@@ -194,13 +207,13 @@ def find_process_differences(
         return [HAS_ENDED]
     container.namespaces = seen.namespaces
     return [
-        *differences(seen, container.spec, container.place),
+        *find_differences(seen, container.spec, container.place),
         *_shared_namespaces(seen, beside()),
-        *container.group.differences(resources(container.spec)),
+        *container.group.differences(compute_cgroup_limits(container.spec)),
     ]
 
 
-def _shared_namespaces(seen: Seen, others: Mapping[str, OciContainer]) -> list[str]:
+def _shared_namespaces(seen: ProcessFacts, others: Mapping[str, OciContainer]) -> list[str]:
     """Return the namespaces that a process shares with other running containers.
 
     If a recorded namespace matches, it is read again, because the kernel reuses the numbers of namespaces
@@ -213,5 +226,5 @@ def _shared_namespaces(seen: Seen, others: Mapping[str, OciContainer]) -> list[s
     for name, each in others.items():
         with suppress(OSError):
             if each.process is not None:
-                living[name] = namespaces_of(each.process.pid)
+                living[name] = read_namespaces(each.process.pid)
     return find_shared_namespaces(seen, living)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from assayd.aio import finish
+from assayd.aio import run_cleanup
 from assayd.engines.oci.config import LONG_RUN_WEIGHT
 from assayd.engines.oci.container import (
     HAS_ENDED,
@@ -22,10 +22,10 @@ from assayd.engines.oci.container import (
     find_process_differences,
 )
 from assayd.engines.oci.images import ImageStore
-from assayd.engines.oci.making import ContainerMaker, Ids, Threads, group_of
+from assayd.engines.oci.making import ContainerIds, ContainerMaker, ThreadRunner, open_control_group
 from assayd.engines.oci.process import PipeStream, make_pipes
 from assayd.engines.oci.runtime import CANDIDATES
-from assayd.engines.oci.templates import Templates
+from assayd.engines.oci.templates import TemplatePool
 from assayd.errors import EngineError
 from assayd.ports.engine import (
     LABEL_CONTAINER,
@@ -66,11 +66,11 @@ class OciEngine:
         templates: bool = False,
     ) -> None:
         self._images = ImageStore(images)
-        self._threads = Threads(threads, timeout_s)
+        self._threads = ThreadRunner(threads, timeout_s)
         self._maker = ContainerMaker(images=self._images, run=run, threads=self._threads, runtimes=runtimes)
         self._records = self._maker.records
         self._containers: dict[str, OciContainer] = {}
-        self._templates = Templates(self._maker, self._threads)
+        self._templates = TemplatePool(self._maker, self._threads)
         self._templates.closed = not templates
 
     async def info(self) -> EngineInfo:
@@ -97,7 +97,7 @@ class OciEngine:
         return f"{held}: {self._templates.reason}" if self._templates.reason else held
 
     @property
-    def clones(self) -> bool:
+    def uses_templates(self) -> bool:
         """Return whether containers are cloned from templates."""
         return not self._templates.closed
 
@@ -119,13 +119,13 @@ class OciEngine:
             private_cgroup=True,
             facts_after_exit=True,
             pid1_immune=True,
-            quick=self.clones,
+            quick=self.uses_templates,
         )
 
     async def create(self, spec: ContainerSpec) -> ContainerRef:
         """Create all parts of a container without starting it."""
         host = await self._maker.get_host()
-        image = self._images.verified(spec.image_digest)
+        image = self._images.get_verified(spec.image_digest)
         if image is None:
             image = await self._threads.run(self._images.get, spec.image_digest)
         name = spec.labels[LABEL_CONTAINER]
@@ -134,15 +134,15 @@ class OciEngine:
         claimed = await self._templates.claim(spec, image)
         if name in self._containers:
             raise EngineError("engine.name_taken", f"container {name} already exists")
-        ids = claimed[1] if claimed is not None else Ids(first_uid=self._maker.ranges.take())
+        ids = claimed[1] if claimed is not None else ContainerIds(first_uid=self._maker.ranges.allocate())
         container = self._maker.plan(spec, image, host, ids)
         self._containers[name] = container
         if claimed is not None:
-            self._templates.hold(claimed[0], container)
+            self._templates.register_clone(claimed[0], container)
         try:
-            await finish(self._maker.make(container), timeout_s=self._threads.timeout_s)
+            await run_cleanup(self._maker.create_container(container), timeout_s=self._threads.timeout_s)
         except BaseException:
-            await finish(self._discard_container(container), timeout_s=self._threads.timeout_s)
+            await run_cleanup(self._discard_container(container), timeout_s=self._threads.timeout_s)
             raise
         return ContainerRef(engine_id=name, ulid=name)
 
@@ -154,7 +154,7 @@ class OciEngine:
         container = self._get_container(ref)
         found = [] if container.spec == spec else ["it belongs to another container"]
         # A clone has no configuration to compare; its process is compared once it runs.
-        if not container.cloned:
+        if not container.is_cloned:
             found += await self._threads.run(find_config_differences, container)
         if found:
             raise _mismatch_error(found)
@@ -166,10 +166,10 @@ class OciEngine:
         container.stream = PipeStream(partial(self._inspect_process, container))
         try:
             await container.stream.connect(ends)
-            if container.cloned:
+            if container.is_cloned:
                 await self._templates.clone(container, theirs)
             else:
-                await self._maker.launch(container, theirs)
+                await self._maker.launch_container(container, theirs)
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
@@ -186,7 +186,7 @@ class OciEngine:
         if container is not None:
             await self._end_container(container)
         elif (record := await self._threads.run(self._records.read, ref.engine_id)) is not None:
-            await self._threads.run(group_of(record).kill)
+            await self._threads.run(open_control_group(record).kill)
 
     async def remove(self, ref: ContainerRef) -> None:
         """Kill the container, remove all of its parts, and verify that no part remains."""
@@ -254,15 +254,15 @@ class OciEngine:
         try:
             await self._maker.end(container)
         except EngineError:
-            self._templates.renew(container)
+            self._templates.end_violating(container)
             raise
 
     async def _discard_container(self, container: OciContainer) -> None:
-        await self._maker.discard(container)
-        if container.cloned:
+        await self._maker.remove_container(container)
+        if container.is_cloned:
             await self._templates.release(container)
         else:
-            self._maker.ranges.give_back(container.place.first_uid)
+            self._maker.ranges.release(container.place.first_uid)
         self._containers.pop(container.record.name, None)
 
     async def _inspect_process(self, container: OciContainer) -> None:
@@ -274,7 +274,7 @@ class OciEngine:
         if process is None:
             raise _mismatch_error(["it sent data before it was started"])
         template = self._templates.of(container.record.name)
-        beside = partial(template.beside, container) if template is not None else dict
+        beside = partial(template.list_relatives, container) if template is not None else dict
         found = await self._threads.run(find_process_differences, process, container, beside)
         if found:
             mismatch = _mismatch_error(found)
@@ -286,7 +286,7 @@ class OciEngine:
 
     async def _is_running(self, record: Record) -> bool:
         container = self._containers.get(record.name)
-        return container.running if container is not None else bool(group_of(record).pids())
+        return container.running if container is not None else bool(open_control_group(record).pids())
 
     def _get_container(self, ref: ContainerRef) -> OciContainer:
         try:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from assayd.engines.oci.config import read_profile
+from assayd.engines.oci.config import parse_seccomp_profile
 from assayd.errors import EngineError
 
 _LIBRARY = "libseccomp.so.2"
@@ -43,12 +43,12 @@ class _ArgumentComparison(ctypes.Structure):
 
 
 @cache
-def instructions(text: str, machine: str) -> bytes:
+def compile_filter(text: str, machine: str) -> bytes:
     """Return the profile as kernel instructions for this machine.
 
     Raises: EngineError ``engine.seccomp``.
     """
-    profile = read_profile(text, machine)
+    profile = parse_seccomp_profile(text, machine)
     library = _load_library()
     context = library.seccomp_init(_action_code(profile["defaultAction"], profile["defaultErrnoRet"]))
     if not context:

@@ -37,8 +37,8 @@ from typing import IO
 from urllib.parse import quote, unquote
 
 from assayd.errors import EngineError
-from assayd.imaging.tree import LABEL_FILES, Known, entries_of_folder, tree_digest
-from assayd.ports.engine import ImageFacts, ListedImage, file_missing
+from assayd.imaging.tree import LABEL_FILES, Known, compute_tree_digest, read_folder_entries
+from assayd.ports.engine import ImageFacts, ListedImage, file_missing_error
 
 _TWO = 2
 
@@ -72,7 +72,7 @@ class SharedFiles:
                     path.unlink()
 
     @staticmethod
-    def shared_bytes(roots: Sequence[Path]) -> Mapping[Path, int]:
+    def measure_shared_bytes(roots: Sequence[Path]) -> Mapping[Path, int]:
         """Return the number of bytes of each image that it shares with any of the other images."""
         files = {root: _file_sizes(root) for root in set(roots)}
         images_with = Counter(number for sizes in files.values() for number in sizes)
@@ -163,11 +163,11 @@ class ImageStore:
     def find(self, name: str) -> ImageFacts:
         """Return the image with this name or digest, after verification."""
         try:
-            image = self.get(self._digest_of(name))
+            image = self.get(self._resolve_digest(name))
         except EngineError as problem:
             if problem.code != "image.missing":
                 raise
-            raise _missing_error(
+            raise _image_missing_error(
                 name
             ) from problem  # Its message names a digest, which the reader can't build.
         return ImageFacts(name=name, digest=image.digest, size_bytes=image.size_bytes, labels=image.labels)
@@ -181,7 +181,7 @@ class ImageStore:
                 root = self.roots / digest.removeprefix("sha256:") / _ROOTFS
                 size = sum(each.lstat().st_size for each in root.rglob("*") if each.is_file())
                 named.append((path.name, digest, root, size, path.stat().st_mtime))
-        shared = self._shared.shared_bytes([root for _, _, root, _, _ in named])
+        shared = self._shared.measure_shared_bytes([root for _, _, root, _, _ in named])
         return [
             ListedImage(
                 name=unquote(name).removesuffix(":latest"),
@@ -193,7 +193,7 @@ class ImageStore:
             for name, digest, root, size, loaded_at in named
         ]
 
-    def verified(self, digest: str) -> StoredImage | None:
+    def get_verified(self, digest: str) -> StoredImage | None:
         """Return an image if it was verified and its folder still exists. This call doesn't block."""
         image = self._verified.get(digest)
         if image is not None and _folder_identity(image.root) != image.place:
@@ -207,14 +207,14 @@ class ImageStore:
         Raises: EngineError ``image.missing``, ``image.damaged``.
         """
         with self._verifying:
-            return self.verified(digest) or self._verify(digest)
+            return self.get_verified(digest) or self._verify(digest)
 
     def _verify(self, digest: str) -> StoredImage:
         found = _DIGEST.fullmatch(digest)
         if found is None:
-            raise _missing_error(digest)
+            raise _image_missing_error(digest)
         self._pin_image(found[1])
-        image = self._verified[digest] = _verify(digest, self.roots / found[1], self._known)
+        image = self._verified[digest] = _verify_image(digest, self.roots / found[1], self._known)
         return image
 
     def load(self, archive: Path) -> ImageFacts:
@@ -242,11 +242,11 @@ class ImageStore:
 
         Raises: EngineError ``image.file_missing``.
         """
-        root = self.get(self._digest_of(name)).root
+        root = self.get(self._resolve_digest(name)).root
         place = root / path
         leads_away = any(each.is_symlink() for each in (place, *place.relative_to(root).parents))
         if leads_away or not place.is_file() or place.stat().st_size > most_bytes:
-            raise file_missing(name, path, most_bytes)
+            raise file_missing_error(name, path, most_bytes)
         return place.read_bytes()
 
     def forget(self, name: str) -> None:
@@ -281,7 +281,7 @@ class ImageStore:
             digest = f"sha256:{folder.name}"
             if _DIGEST.fullmatch(digest) and digest not in named and digest not in self._verified:
                 with suppress(BlockingIOError), _hold_lock(self._lock_path(folder.name), fcntl.LOCK_EX):
-                    _remove(folder)
+                    _remove_image_folder(folder)
             elif folder.name.startswith((_LOADING, _GOING)) and _is_stale(folder):
                 shutil.rmtree(folder, ignore_errors=True)
         self._shared.collect()
@@ -293,13 +293,13 @@ class ImageStore:
         self._locks.clear()
         self._verified.clear()
 
-    def _digest_of(self, name: str) -> str:
+    def _resolve_digest(self, name: str) -> str:
         if _DIGEST.fullmatch(name):
             return name
         try:
             return self._name_path(name).read_text(encoding="ascii").strip()
         except FileNotFoundError:
-            raise _missing_error(name) from None
+            raise _image_missing_error(name) from None
 
     def _name_path(self, name: str) -> Path:
         tagged = name if ":" in name else f"{name}:latest"
@@ -339,10 +339,10 @@ class ImageStore:
         if not folder.is_dir():
             return False
         try:
-            self._verified[f"sha256:{digest}"] = _verify(f"sha256:{digest}", folder)
+            self._verified[f"sha256:{digest}"] = _verify_image(f"sha256:{digest}", folder)
         except EngineError:
             self._verified.pop(f"sha256:{digest}", None)
-            _remove(folder)
+            _remove_image_folder(folder)
             return False
         return True
 
@@ -357,17 +357,17 @@ class ImageStore:
             self._locks[digest] = lock
 
 
-def _verify(digest: str, folder: Path, known: Known | None = None) -> StoredImage:
-    """Read an image and verify its files against its digest. Args: known: see `entries_of_folder`."""
+def _verify_image(digest: str, folder: Path, known: Known | None = None) -> StoredImage:
+    """Read an image and verify its files against its digest. Args: known: see `read_folder_entries`."""
     try:
         config = (folder / _CONFIG).read_bytes()
     except FileNotFoundError:
-        raise _missing_error(digest) from None
+        raise _image_missing_error(digest) from None
     said = json.loads(config) if hashlib.sha256(config).hexdigest() == folder.name else {}
     taken = said.get("config") or {}
     labels = taken.get("Labels") or {}
     try:
-        held = tree_digest(entries_of_folder(folder / _ROOTFS, known))
+        held = compute_tree_digest(read_folder_entries(folder / _ROOTFS, known))
     except OSError:
         held = ""
     if not held or labels.get(LABEL_FILES) != held:
@@ -380,15 +380,15 @@ def _verify(digest: str, folder: Path, known: Known | None = None) -> StoredImag
         arguments=tuple(taken.get("Entrypoint") or ()) + tuple(taken.get("Cmd") or ()),
         environment=tuple(taken.get("Env") or ()),
         labels=labels,
-        size_bytes=_size_of(folder),
+        size_bytes=_folder_size(folder),
     )
 
 
-def _size_of(folder: Path | str) -> int:
+def _folder_size(folder: Path | str) -> int:
     """Return the total bytes of all files below a folder."""
     with os.scandir(folder) as found:
         return sum(
-            _size_of(each.path)
+            _folder_size(each.path)
             if each.is_dir(follow_symlinks=False)
             else each.stat(follow_symlinks=False).st_size
             for each in found
@@ -463,7 +463,7 @@ def _hold_lock(path: Path, how: int) -> Iterator[None]:
         os.close(lock)
 
 
-def _remove(folder: Path) -> None:
+def _remove_image_folder(folder: Path) -> None:
     """Remove an image; rename it first, so that other processes never see an incomplete image."""
     going = folder.with_name(f"{_GOING}{folder.name}")
     shutil.rmtree(going, ignore_errors=True)
@@ -488,6 +488,6 @@ def _folder_identity(root: Path) -> tuple[int, int, int]:
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
-def _missing_error(name: str) -> EngineError:
+def _image_missing_error(name: str) -> EngineError:
     short = name.removeprefix("assayd/").removesuffix(":latest")
     return EngineError("image.missing", f"image {name} doesn't exist; run: assay images build {short}")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assayd.engines.oci.cgroup import read_text
-from assayd.engines.oci.config import CGROUPS, DEVICES, HostShare, rlimits, work_options
+from assayd.engines.oci.config import CGROUPS, DEVICES, HostShare, compute_rlimits, work_mount_options
 from assayd.engines.oci.template_config import CAPABILITIES
 from assayd.ports.engine import MASKED_PATHS, READONLY_PATHS, SHM_BYTES, WORK_DIRECTORY, ContainerSpec
 
@@ -32,7 +32,7 @@ _PAGE = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ProcessFacts:
     """The facts about a process that the kernel reports.
 
     `own_status` is the status of the daemon, whose seccomp filters are inherited by all of its descendants.
@@ -65,13 +65,13 @@ class Mount:
     of_file_system: Mapping[str, str]
 
 
-def observe(pid: int, place: HostShare, image: Path) -> Seen:
+def read_process_facts(pid: int, place: HostShare, image: Path) -> ProcessFacts:
     """Read the kernel's facts about a process. Args: `image` is the root filesystem on the host.
 
     Raises: OSError, if the process has exited or isn't accessible.
     """
-    namespaces = namespaces_of(pid)
-    return Seen(
+    namespaces = read_namespaces(pid)
+    return ProcessFacts(
         **{
             name: read_text(f"/proc/{pid}/{path}")
             for name, path in (
@@ -94,25 +94,29 @@ def observe(pid: int, place: HostShare, image: Path) -> Seen:
     )
 
 
-def namespaces_of(pid: int) -> dict[str, str]:
+def read_namespaces(pid: int) -> dict[str, str]:
     """Return the namespaces of a process. Raises: OSError, if the process has exited."""
     return {name: _read_namespace(str(pid), name) for name in _NAMESPACES}
 
 
-def differences(seen: Seen, spec: ContainerSpec, place: HostShare) -> list[str]:
+def find_differences(seen: ProcessFacts, spec: ContainerSpec, place: HostShare) -> list[str]:
     """Return the differences between a process and the requested one."""
     return [
         *(f"namespace {name} is the daemon's" for name in seen.shared_namespaces),
         *(f"control group {path} doesn't contain the process" for path in seen.outside),
         *([] if seen.root_is_image else ["the root is not the image's"]),
         *([] if len(seen.routes.splitlines()) <= 1 else ["the network has routes"]),
-        *_identity_differences(seen, place),
-        *([] if place.children else _limit_differences(seen, rlimits(spec))),
-        *(_template_mount_differences(seen) if place.children else _mount_differences(seen, spec, place)),
+        *_find_identity_differences(seen, place),
+        *([] if place.children else _find_limit_differences(seen, compute_rlimits(spec))),
+        *(
+            _find_template_mount_differences(seen)
+            if place.children
+            else _find_mount_differences(seen, spec, place)
+        ),
     ]
 
 
-def find_shared_namespaces(seen: Seen, others: Mapping[str, Mapping[str, str]]) -> list[str]:
+def find_shared_namespaces(seen: ProcessFacts, others: Mapping[str, Mapping[str, str]]) -> list[str]:
     """Return the namespaces that a process shares with others. Args: others: theirs, by container name."""
     return [
         f"namespace {name} is also that of {other}"
@@ -122,7 +126,7 @@ def find_shared_namespaces(seen: Seen, others: Mapping[str, Mapping[str, str]]) 
     ]
 
 
-def _identity_differences(seen: Seen, place: HostShare) -> Iterator[str]:
+def _find_identity_differences(seen: ProcessFacts, place: HostShare) -> Iterator[str]:
     status = _parse_fields(seen.status)
     uid = str(place.program_uid)
     held_caps = f"{sum(1 << number for number in CAPABILITIES.values()) if place.children else 0:016x}"
@@ -144,14 +148,16 @@ def _identity_differences(seen: Seen, place: HostShare) -> Iterator[str]:
             yield f"{name} is {' '.join(held) or 'empty'}, expected {' '.join(value) or 'none'}"
     if status.get("NSpid", "").split()[-1:] != ["1"]:
         yield "it isn't the first process of its namespace"
-    yield from _filter_differences(status, _parse_fields(seen.own_status), place)
+    yield from _find_filter_differences(status, _parse_fields(seen.own_status), place)
     mapping = [[str(number) for number in line] for line in place.ids]
     for name, text in (("uid_map", seen.uid_map), ("gid_map", seen.gid_map)):
         if [line.split() for line in text.splitlines()] != mapping:
             yield f"{name} doesn't map the requested ids"
 
 
-def _filter_differences(status: Mapping[str, str], own: Mapping[str, str], place: HostShare) -> Iterator[str]:
+def _find_filter_differences(
+    status: Mapping[str, str], own: Mapping[str, str], place: HostShare
+) -> Iterator[str]:
     """Check the number of seccomp filters, on kernels that report it (since Linux 5.9).
 
     A clone has two filters: its template's more permissive filter, and the filter that every container has.
@@ -167,7 +173,7 @@ def _parse_fields(status: str) -> dict[str, str]:
     return dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
 
 
-def _limit_differences(seen: Seen, limits: Mapping[str, int]) -> Iterator[str]:
+def _find_limit_differences(seen: ProcessFacts, limits: Mapping[str, int]) -> Iterator[str]:
     for name, wanted in limits.items():
         title = _LIMITS[name]
         line = next((line for line in seen.limits.splitlines() if line.startswith(title)), title)
@@ -176,7 +182,7 @@ def _limit_differences(seen: Seen, limits: Mapping[str, int]) -> Iterator[str]:
             yield f"limit {name} is {' '.join(held) or 'missing'}, expected {wanted}"
 
 
-def _mount_differences(seen: Seen, spec: ContainerSpec, place: HostShare) -> Iterator[str]:
+def _find_mount_differences(seen: ProcessFacts, spec: ContainerSpec, place: HostShare) -> Iterator[str]:
     held = read_mounts(seen.mountinfo)
     wanted = _required_mounts(spec, place)
     readonly = {"/", *READONLY_PATHS, *(f"{CGROUPS}/{name}".rstrip("/") for name in place.cgroups)}
@@ -195,7 +201,7 @@ def _mount_differences(seen: Seen, spec: ContainerSpec, place: HostShare) -> Ite
             yield from _compare_mount(path, held[path], kind, options, _required_options(path, spec))
 
 
-def _template_mount_differences(seen: Seen) -> Iterator[str]:
+def _find_template_mount_differences(seen: ProcessFacts) -> Iterator[str]:
     """Check the mounts of a template, which mounts its clones' roots below a folder in its container."""
     held = read_mounts(seen.mountinfo)
     known = {
@@ -231,7 +237,7 @@ def _required_mounts(spec: ContainerSpec, place: HostShare) -> dict[str, tuple[s
 
 def _required_options(path: str, spec: ContainerSpec) -> frozenset[str]:
     if path == WORK_DIRECTORY:
-        return frozenset(work_options(spec))
+        return frozenset(work_mount_options(spec))
     return _HIDDEN - {"nodev"} if path == "/dev" else _HIDDEN
 
 

@@ -109,7 +109,7 @@ class Launcher:
 
     def _send_tree(self, name: str, path: str) -> None:
         try:
-            tree = read_only_tree(self._libc, path)
+            tree = open_read_only_tree(self._libc, path)
         except OSError as problem:
             self._send_reply({"id": name, "failed": problem.errno or 0})
             return
@@ -199,7 +199,7 @@ def _exit_code(status: int) -> int:
     return 128 - code if code < 0 else code
 
 
-def read_only_tree(libc: ctypes.CDLL, path: str) -> int:
+def open_read_only_tree(libc: ctypes.CDLL, path: str) -> int:
     """Return a descriptor of a detached, permanently read-only mount of a folder.
 
     Source: open_tree(2), Linux 5.2; mount_setattr(2), Linux 5.12.

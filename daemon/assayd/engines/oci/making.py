@@ -26,20 +26,20 @@ from typing import TypeVar
 import structlog
 
 from assayd.engines.oci.cgroup import ControlGroup
-from assayd.engines.oci.config import HostShare, resources, startup_limits
-from assayd.engines.oci.container import OciContainer, Record, Records, document
+from assayd.engines.oci.config import HostShare, compute_cgroup_limits, compute_startup_limits
+from assayd.engines.oci.container import ContainerRecords, OciContainer, Record, build_container_configuration
 from assayd.engines.oci.images import ImageStore, StoredImage
-from assayd.engines.oci.mounts import read_only_tree
-from assayd.engines.oci.process import LauncherProcess, LaunchRequest, StartFailed
+from assayd.engines.oci.mounts import open_read_only_tree
+from assayd.engines.oci.process import ContainerStartFailed, LauncherProcess, LaunchRequest
 from assayd.engines.oci.runtime import Host, find_host
-from assayd.engines.oci.user import Ranges
+from assayd.engines.oci.user import IdAllocator
 from assayd.errors import EngineError
 from assayd.ports.engine import LABEL_CONTAINER, ContainerSpec
 
 T = TypeVar("T")
 
 
-class Threads:
+class ThreadRunner:
     """A runner of blocking steps. Args: at most `count` concurrent steps, of `timeout_s` seconds each."""
 
     def __init__(self, count: int, timeout_s: float) -> None:
@@ -59,14 +59,14 @@ class Threads:
             async with asyncio.timeout(timeout_s or self.timeout_s):
                 return await job
         except TimeoutError as problem:
-            raise timed_out() from problem
+            raise timeout_error() from problem
 
     def close(self) -> None:
         """Release the threads; queued steps are never started."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def timed_out() -> EngineError:
+def timeout_error() -> EngineError:
     """Return the error for a step that took too long."""
     return EngineError("engine.timeout", "the engine didn't finish a step in time", retryable=True)
 
@@ -79,7 +79,7 @@ _STARTED = 19
 
 
 @cache
-def own_process_mark() -> str:
+def create_process_mark() -> str:
     """Return the mark of this process."""
     return ":".join((*_boot_and_namespace(), str(os.getpid()), _start_time(os.getpid())))
 
@@ -122,7 +122,7 @@ _LOG_BYTES = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ids:
+class ContainerIds:
     """The user ids of a container (see `config.HostShare`)."""
 
     first_uid: int
@@ -140,10 +140,10 @@ class ContainerMaker:
     """
 
     def __init__(
-        self, *, images: ImageStore, run: Path, threads: Threads, runtimes: Sequence[tuple[str, str]]
+        self, *, images: ImageStore, run: Path, threads: ThreadRunner, runtimes: Sequence[tuple[str, str]]
     ) -> None:
-        self.records = Records(run / "containers")
-        self.ranges = Ranges(run / "ids")
+        self.records = ContainerRecords(run / "containers")
+        self.ranges = IdAllocator(run / "ids")
         self._images = images
         self._run = run
         self._threads = threads
@@ -157,7 +157,7 @@ class ContainerMaker:
         if self._host is None:
             host = await self._threads.run(find_host, self._runtimes, (self._run, self._images.roots))
             if self._host is None:  # unless another caller was faster
-                self.ranges = Ranges(self._run / "ids", host.ids)
+                self.ranges = IdAllocator(self._run / "ids", host.ids)
                 self._host = host
             await self._threads.run(self._images.prepare)
             await self._threads.run(self.records.sweep, time.time())
@@ -171,20 +171,20 @@ class ContainerMaker:
         remove it.
         """
         for record in self.records.all():
-            group = group_of(record)
+            group = open_control_group(record)
             # Records of earlier versions have no mark, but their containers soon had a process.
             gone = (
                 has_process_ended(record.daemon)
                 if record.daemon
                 else self.records.is_old(record.name, time.time())
             )
-            if gone and group.visible and not group.pids():
+            if gone and group.is_visible and not group.pids():
                 with suppress(EngineError):
                     group.remove()
                     self.records.remove(record.name)
                     log.info("container.swept", container=record.name)
 
-    def plan(self, spec: ContainerSpec, image: StoredImage, host: Host, ids: Ids) -> OciContainer:
+    def plan(self, spec: ContainerSpec, image: StoredImage, host: Host, ids: ContainerIds) -> OciContainer:
         """Return a planned container, without creating anything."""
         name = spec.labels[LABEL_CONTAINER]
         group = host.hierarchy.group(f"assayd-{name}")
@@ -198,7 +198,7 @@ class ContainerMaker:
             other_cgroups=group.others,
             image=image.digest,
             first_uid=ids.first_uid,
-            daemon=own_process_mark(),
+            daemon=create_process_mark(),
         )
         place = HostShare(
             root=str(self._image_mount_folder(host) / image.folder.name / image.root.name),
@@ -212,17 +212,17 @@ class ContainerMaker:
             less=0 if host.is_root else host.ids.first - 1,
             joins="" if host.runtime.can_keep_cgroup else f"assayd-{name}",
         )
-        folder = self.records.folder_of(name)
+        folder = self.records.container_folder(name)
         return OciContainer(spec=spec, record=record, group=group, place=place, image=image, folder=folder)
 
-    async def make(self, container: OciContainer) -> None:
+    async def create_container(self, container: OciContainer) -> None:
         """Write its record, and create its control group and, if the runtime will start it, its bundle.
 
         Raises: EngineError.
         """
         host = await self.get_host()
-        await self._threads.run(self._make, container, host.is_root)
-        if container.cloned and not host.is_root:
+        await self._threads.run(self._create_parts, container, host.is_root)
+        if container.is_cloned and not host.is_root:
             for folder in container.group.folders.values():
                 container.handed.append(await self.read_only_tree(container.record.name, folder))
 
@@ -233,36 +233,36 @@ class ContainerMaker:
         """
         host = await self.get_host()
         if host.is_root:
-            return await self._threads.run(read_only_tree, folder)
-        launcher = await self._ready_launcher(host)
+            return await self._threads.run(open_read_only_tree, folder)
+        launcher = await self._ensure_launcher(host)
         try:
             async with asyncio.timeout(self._threads.timeout_s):
                 return await launcher.read_only_tree(name, folder)
         except TimeoutError as problem:
-            raise timed_out() from problem
+            raise timeout_error() from problem
 
-    def _make(self, container: OciContainer, with_trees: bool) -> None:
-        limits = resources(container.spec)
+    def _create_parts(self, container: OciContainer, with_trees: bool) -> None:
+        limits = compute_cgroup_limits(container.spec)
         try:
             folder = self.records.write(container.record)
             container.claimed = True
-            container.group.make(limits if container.cloned else startup_limits(limits))
-            if container.cloned:
+            container.group.make(limits if container.is_cloned else compute_startup_limits(limits))
+            if container.is_cloned:
                 _open_groups(container, with_trees)
             else:
-                bundle = json.dumps(document(container.spec, container.place))
+                bundle = json.dumps(build_container_configuration(container.spec, container.place))
                 (folder / "config.json").write_text(bundle, encoding="utf-8")
         except OSError as problem:
             message = f"can't write a container's files below {self._run}: {problem.strerror}"
             raise EngineError("engine.run_folder", message, retryable=True) from problem
 
-    async def launch(self, container: OciContainer, streams: Sequence[int]) -> None:
+    async def launch_container(self, container: OciContainer, streams: Sequence[int]) -> None:
         """Start a container with the runtime.
 
         Raises: EngineError.
         """
         host = await self.get_host()
-        launcher = await self._ready_launcher(host)
+        launcher = await self._ensure_launcher(host)
         name = container.record.name
         launch = LaunchRequest(
             name=name,
@@ -274,10 +274,10 @@ class ContainerMaker:
             async with asyncio.timeout(self._threads.timeout_s):
                 container.process = await launcher.launch(launch, streams)
             await self._threads.run(container.group.limit_pids, container.spec.pids)
-        except StartFailed as problem:
+        except ContainerStartFailed as problem:
             raise _start_error(container, problem) from problem
         except TimeoutError as problem:
-            raise timed_out() from problem
+            raise timeout_error() from problem
 
     async def end(self, container: OciContainer) -> None:
         """Kill a container's processes and wait until they have exited.
@@ -292,12 +292,12 @@ class ContainerMaker:
                 async with asyncio.timeout(self._threads.timeout_s):
                     await container.process.ended.wait()
             except TimeoutError as problem:
-                raise timed_out() from problem
+                raise timeout_error() from problem
         # The first process ends its whole namespace. If its starter died, no one observed its end.
         if container.process is None or container.process.exit_code is None:
             await self._threads.run(container.group.kill)
 
-    async def discard(self, container: OciContainer) -> None:
+    async def remove_container(self, container: OciContainer) -> None:
         """Remove all parts of an ended container, but no parts of another container with the same name.
 
         Raises: EngineError.
@@ -316,7 +316,7 @@ class ContainerMaker:
         """Remove a container of another engine, or of an earlier generation of this engine."""
         record = await self._threads.run(self.records.read, name)
         if record is not None:
-            group = group_of(record)
+            group = open_control_group(record)
             await self._threads.run(group.kill)
             await self._threads.run(group.remove)
             await self._threads.run(self.records.remove, name)
@@ -327,7 +327,7 @@ class ContainerMaker:
             self._launcher.close()
         self.ranges.close()
 
-    async def _ready_launcher(self, host: Host) -> LauncherProcess:
+    async def _ensure_launcher(self, host: Host) -> LauncherProcess:
         async with self._opening:
             if self._launcher is None or self._launcher.gone:
                 if self._launcher is not None:
@@ -352,7 +352,7 @@ class ContainerMaker:
         return Path(host.shown_at) if host.shown_at else self._run / "images"
 
 
-def group_of(record: Record) -> ControlGroup:
+def open_control_group(record: Record) -> ControlGroup:
     """Return the control group of a record."""
     return ControlGroup(version=record.cgroup_version, folders=record.cgroups, others=record.other_cgroups)
 
@@ -362,7 +362,7 @@ def _open_groups(container: OciContainer, with_trees: bool) -> None:
     for path in container.group.entries():
         container.handed.append(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
     for folder in container.group.folders.values() if with_trees else ():
-        container.handed.append(read_only_tree(folder))
+        container.handed.append(open_read_only_tree(folder))
 
 
 def _make_mount_folders(folder: Path) -> None:
@@ -371,7 +371,7 @@ def _make_mount_folders(folder: Path) -> None:
         each.chmod(0o711 if each is folder.parent else 0o755)
 
 
-def _start_error(container: OciContainer, problem: StartFailed) -> EngineError:
+def _start_error(container: OciContainer, problem: ContainerStartFailed) -> EngineError:
     """Return the error for a failed start; log the runtime's message, which submitters must not see."""
     try:
         said = (container.folder / "log").read_text(encoding="utf-8", errors="replace")[-_LOG_BYTES:]

@@ -27,7 +27,7 @@ from assayd.engines.oci.user import IdRange
 from assayd.errors import EngineError
 
 
-class Process:
+class ContainerProcess:
     """A container's first process, as reported by its starter; ``exit_code`` is None until it exits.
 
     If the starter dies first, ``exit_code`` stays None, because it is unknown.
@@ -58,7 +58,7 @@ class Process:
             self._descriptor = None
 
 
-class StartFailed(Exception):
+class ContainerStartFailed(Exception):
     """An exception raised when no container was started. It contains the starter's error number."""
 
 
@@ -76,21 +76,23 @@ class Control:
         self._name = name
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
-        self._starting: dict[str, asyncio.Future[Process]] = {}
-        self._running: dict[str, Process] = {}
+        self._starting: dict[str, asyncio.Future[ContainerProcess]] = {}
+        self._running: dict[str, ContainerProcess] = {}
         self._borrowing: dict[str, asyncio.Future[int]] = {}
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self.gone = False
         self._loop.add_reader(control, self._receive_messages)
 
-    async def start(self, name: str, request: Mapping[str, object], descriptors: Sequence[int]) -> Process:
+    async def start(
+        self, name: str, request: Mapping[str, object], descriptors: Sequence[int]
+    ) -> ContainerProcess:
         """Start a container and wait for its first process.
 
         Raises: StartFailed; EngineError ``engine.launcher``, if the peer died.
         """
         if self.gone:
             raise self._death_error()
-        waiting: asyncio.Future[Process] = self._loop.create_future()
+        waiting: asyncio.Future[ContainerProcess] = self._loop.create_future()
         self._starting[name] = waiting
         try:
             socket.send_fds(self._control, [json.dumps(request).encode()], list(descriptors))
@@ -100,7 +102,7 @@ class Control:
         finally:
             self._starting.pop(name, None)
 
-    async def borrow(self, name: str, request: Mapping[str, object]) -> int:
+    async def request_descriptor(self, name: str, request: Mapping[str, object]) -> int:
         """Return the descriptor with which the peer responds to a request.
 
         Raises: StartFailed; EngineError ``engine.launcher``, if the peer died.
@@ -121,7 +123,7 @@ class Control:
         if process is not None:
             process.close()
 
-    def lose(self) -> None:
+    def disconnect(self) -> None:
         """End the connection and all processes that were started on it. Further calls do nothing."""
         if self.gone:
             return
@@ -130,7 +132,7 @@ class Control:
         self._control.close()
         if not self.ready.done():
             self.ready.set_exception(self._death_error())
-        either: list[asyncio.Future[Process] | asyncio.Future[int]] = [*self._starting.values()]
+        either: list[asyncio.Future[ContainerProcess] | asyncio.Future[int]] = [*self._starting.values()]
         for waiting in (*either, *self._borrowing.values()):
             if not waiting.done():
                 waiting.set_exception(self._death_error())
@@ -159,7 +161,7 @@ class Control:
         if not heard:
             for descriptor in descriptors:
                 os.close(descriptor)
-            self.lose()
+            self.disconnect()
 
     def _handle_reply(self, reply: Mapping[str, object], descriptors: list[int]) -> bool:
         """Handle a reply, and return whether it was expected."""
@@ -175,12 +177,12 @@ class Control:
                 process.end(code)
         elif "failed" in reply:
             if waiting is not None and not waiting.done():
-                waiting.set_exception(StartFailed(str(reply["failed"])))
+                waiting.set_exception(ContainerStartFailed(str(reply["failed"])))
         elif name in self._running:
             return False
         else:
             descriptor = descriptors[0] if descriptors else None
-            process = Process(int(str(reply["pid"])) or _pid_from_pidfd(descriptor), descriptor)
+            process = ContainerProcess(int(str(reply["pid"])) or _pid_from_pidfd(descriptor), descriptor)
             descriptors.clear()
             self._running[name] = process
             if waiting is None or waiting.done():
@@ -204,7 +206,7 @@ class Control:
             for descriptor in descriptors:
                 os.close(descriptor)
         elif "failed" in reply:
-            waiting.set_exception(StartFailed(str(reply["failed"])))
+            waiting.set_exception(ContainerStartFailed(str(reply["failed"])))
         elif descriptors:
             waiting.set_result(descriptors.pop())
         else:
@@ -252,7 +254,7 @@ class PipeStream:
         self._reading: list[asyncio.ReadTransport] = []
         self._closed = False
 
-    async def connect(self, ends: Ends) -> None:
+    async def connect(self, ends: PipeEnds) -> None:
         """Connect the daemon's pipe ends to the running event loop, which then owns them."""
         loop = asyncio.get_running_loop()
         reading = asyncio.StreamReaderProtocol(self._reader)
@@ -339,7 +341,7 @@ class PipeEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ends:
+class PipeEnds:
     """The daemon's ends of the pipes to a container."""
 
     stdin: PipeEnd
@@ -352,12 +354,12 @@ class Ends:
             stream.close()
 
 
-def make_pipes() -> tuple[Ends, list[int]]:
+def make_pipes() -> tuple[PipeEnds, list[int]]:
     """Create three pipes; return the daemon's ends, and the container's ends in descriptor order."""
     pairs = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
     ours = [pairs[0][1], pairs[1][0], pairs[2][0]]
     stdin, stdout, stderr = map(PipeEnd, ours)
-    return Ends(stdin=stdin, stdout=stdout, stderr=stderr), [pairs[0][0], pairs[1][1], pairs[2][1]]
+    return PipeEnds(stdin=stdin, stdout=stdout, stderr=stderr), [pairs[0][0], pairs[1][1], pairs[2][1]]
 
 
 class _InputProtocol(asyncio.BaseProtocol):
@@ -452,7 +454,7 @@ class LauncherProcess:
             raise EngineError("engine.launcher", message, retryable=True) from problem
         return made
 
-    async def launch(self, launch: LaunchRequest, streams: Sequence[int]) -> Process:
+    async def launch(self, launch: LaunchRequest, streams: Sequence[int]) -> ContainerProcess:
         """Start a container and wait for its first process.
 
         Raises: StartFailed; EngineError ``engine.launcher``, if the launcher died.
@@ -475,8 +477,8 @@ class LauncherProcess:
         Raises: EngineError ``engine.template``, ``engine.launcher``.
         """
         try:
-            return await self._control.borrow(name, {"id": name, "tree": path})
-        except StartFailed as problem:
+            return await self._control.request_descriptor(name, {"id": name, "tree": path})
+        except ContainerStartFailed as problem:
             raise mapping_error(path, int(str(problem))) from problem
 
     def forget(self, name: str) -> None:
@@ -485,7 +487,7 @@ class LauncherProcess:
 
     def close(self) -> None:
         """End the launcher together with all of its remaining containers."""
-        self._control.lose()
+        self._control.disconnect()
         try:
             self._process.wait(_ENDS_WITHIN_S)
         except subprocess.TimeoutExpired:

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assayd.engines.oci.cgroup import ROOT, Hierarchy, find_hierarchy
-from assayd.engines.oci.user import HOST_IDS, IdRange, find_mount_folder, own_user, user_ids
+from assayd.engines.oci.cgroup import ROOT, CgroupHierarchy, find_hierarchy
+from assayd.engines.oci.user import HOST_IDS, IdRange, find_mount_folder, find_subordinate_ids, get_own_user
 from assayd.errors import EngineError
-from assayd.vulnerabilities import known_vulnerabilities
+from assayd.vulnerabilities import find_known_vulnerabilities
 
 CANDIDATES = (
     ("crun", "/usr/bin/crun"),
@@ -27,7 +27,7 @@ _VERSION = re.compile(r"^(?:crun|runc) version (\S+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Runtime:
+class OciRuntime:
     """An OCI runtime, identified by its absolute path."""
 
     name: str
@@ -47,14 +47,14 @@ class Runtime:
         return [self.path, f"--root={folder}/state", log, *cgroups, *started]
 
 
-def find_runtime(candidates: Sequence[tuple[str, str]] = CANDIDATES) -> Runtime:
+def find_runtime(candidates: Sequence[tuple[str, str]] = CANDIDATES) -> OciRuntime:
     """Return the first runtime that exists and reports its version.
 
     Raises: EngineError ``engine.runtime``, with a remedy in its message.
     """
     for name, path in candidates:
         if Path(path).is_file():
-            return Runtime(name=name, path=path, version=_read_version(path))
+            return OciRuntime(name=name, path=path, version=_read_version(path))
     message = "no OCI runtime found; install crun or runc (Debian: apt-get install crun)"
     raise EngineError("engine.runtime", message)
 
@@ -79,8 +79,8 @@ class Host:
     `hugetlb` is the mount point for the hugetlb control groups; "" if none is needed.
     """
 
-    runtime: Runtime
-    hierarchy: Hierarchy
+    runtime: OciRuntime
+    hierarchy: CgroupHierarchy
     hugetlb: str
     warnings: tuple[str, ...]
     ids: IdRange = HOST_IDS
@@ -102,7 +102,7 @@ def find_host(runtimes: Sequence[tuple[str, str]] = CANDIDATES, folders: Sequenc
     if not Path("/proc/self/ns/user").exists():
         raise EngineError("engine.namespaces", "the kernel has no user namespaces (CONFIG_USER_NS)")
     is_root = os.geteuid() == 0
-    ids = HOST_IDS if is_root else user_ids(own_user())
+    ids = HOST_IDS if is_root else find_subordinate_ids(get_own_user())
     runtime = find_runtime(runtimes if is_root else [each for each in runtimes if each[0] == "crun"])
     hierarchy = find_hierarchy(Path("/proc/self/cgroup").read_text(encoding="ascii"))
     return Host(
@@ -111,14 +111,16 @@ def find_host(runtimes: Sequence[tuple[str, str]] = CANDIDATES, folders: Sequenc
         hugetlb=_hugetlb_mount_point(
             hierarchy, runtime, Path("/proc/cgroups").read_text(encoding="ascii"), ROOT
         ),
-        warnings=known_vulnerabilities({runtime.name: runtime.version}),
+        warnings=find_known_vulnerabilities({runtime.name: runtime.version}),
         ids=ids,
         is_root=is_root,
         shown_at="" if is_root else find_mount_folder(folders),
     )
 
 
-def _hugetlb_mount_point(hierarchy: Hierarchy, runtime: Runtime, controllers: str, root: Path) -> str:
+def _hugetlb_mount_point(
+    hierarchy: CgroupHierarchy, runtime: OciRuntime, controllers: str, root: Path
+) -> str:
     """Return the mount point for hugetlb control groups, without which crun rejects version 1; "" for none.
 
     Observed with crun 1.8.1: "cgroups in hybrid mode not supported, drop all controllers from cgroupv2".

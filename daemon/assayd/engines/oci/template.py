@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import signal
-else:  # Without the enum module, which a child would be the first to use.
+else:  # Doesn't use the enum module, which a child would be the first to load.
     import _signal as signal
 
 MESSAGE_BYTES = 192 * 1024
@@ -86,7 +86,7 @@ class Template:
         self._control = control
         self._plan = plan
         self._program = program
-        self._filter = _filter_program(base64.b64decode(plan["filter"]))
+        self._filter = _build_filter_program(base64.b64decode(plan["filter"]))
         self._running: dict[int, str] = {}
 
     def serve(self) -> Callable[[], None]:
@@ -133,7 +133,7 @@ class Template:
     def _run_child(self, descriptors: Sequence[int]) -> None:
         """Turn this child into a sandbox; exit if confining it fails."""
         try:
-            _detach(descriptors[:3])
+            _install_streams(descriptors[:3])
             request, handed = json.loads(os.pread(descriptors[3], MESSAGE_BYTES, 0)), descriptors[4:]
             count = len(request["groups"])
             _confine(self._plan, request, handed[:count], handed[count : 2 * count])
@@ -141,7 +141,7 @@ class Template:
             for name, value in request["limits"].items():
                 resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (value, value))
             _reset_main(self._plan["argv"])
-            _filter(self._filter)
+            _apply_filter(self._filter)
         except BaseException as problem:  # noqa: BLE001 - whatever it is, nothing may run
             os.write(2, f"can't be confined: {type(problem).__name__}: {problem}\n".encode())
             os._exit(126)
@@ -232,7 +232,7 @@ def _clone() -> tuple[int, int]:
     return pid, problem if pid < 0 else pidfd.value
 
 
-def _detach(streams: Sequence[int]) -> None:
+def _install_streams(streams: Sequence[int]) -> None:
     """Install the streams, leave the template's session, and ignore its signals about children."""
     os.setsid()
     signal.set_wakeup_fd(-1)
@@ -347,12 +347,12 @@ def _drop_capabilities() -> None:
     _raise_on_error(_libc.capset(struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24)), "capset")
 
 
-def _filter(program: ctypes.Array[ctypes.c_char]) -> None:
+def _apply_filter(program: ctypes.Array[ctypes.c_char]) -> None:
     """Apply the seccomp filter to this process; this can't be undone."""
     _prctl(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.addressof(program))
 
 
-def _filter_program(program: bytes) -> ctypes.Array[ctypes.c_char]:
+def _build_filter_program(program: bytes) -> ctypes.Array[ctypes.c_char]:
     """Return a seccomp filter in the kernel's form (``struct sock_fprog`` and the instructions)."""
     buffer = ctypes.create_string_buffer(_FILTER_HEAD_BYTES + len(program))
     start = ctypes.addressof(buffer) + _FILTER_HEAD_BYTES

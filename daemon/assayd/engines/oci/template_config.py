@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from assayd.engines.oci import template
-from assayd.engines.oci.config import HostShare, configuration, mounts, rlimits
+from assayd.engines.oci.config import HostShare, build_configuration, build_mounts, compute_rlimits
 from assayd.errors import EngineError
 from assayd.ports.engine import (
     GUEST_UID,
@@ -123,7 +123,7 @@ def read_program(arguments: Sequence[str]) -> Program:
     raise EngineError("engine.template", message)
 
 
-def template_spec(spec: ContainerSpec, labels: Mapping[str, str]) -> ContainerSpec:
+def build_template_spec(spec: ContainerSpec, labels: Mapping[str, str]) -> ContainerSpec:
     """Return the spec of a template for containers like the given one."""
     return ContainerSpec(
         image=spec.image,
@@ -140,12 +140,12 @@ def template_spec(spec: ContainerSpec, labels: Mapping[str, str]) -> ContainerSp
     )
 
 
-def template_configuration(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
+def build_template_configuration(spec: ContainerSpec, place: HostShare) -> dict[str, object]:
     """Return the runtime's configuration of a template.
 
     Raises: EngineError ``engine.seccomp``, ``engine.template``.
     """
-    usual = json.loads(json.dumps(configuration(spec, place)))
+    usual = json.loads(json.dumps(build_configuration(spec, place)))
     usual["linux"]["seccomp"]["syscalls"] += _CALLS
     usual["process"] |= {
         "user": {"uid": 0, "gid": 0},
@@ -161,11 +161,11 @@ def template_configuration(spec: ContainerSpec, place: HostShare) -> dict[str, o
         "source": "tmpfs",
         "options": [*_HIDDEN, "mode=0755", f"size={_BASE_BYTES}"],
     }
-    kept = [mount for mount in mounts(spec, {}) if mount["destination"] in _OF_TEMPLATES]
+    kept = [mount for mount in build_mounts(spec, {}) if mount["destination"] in _OF_TEMPLATES]
     return {**usual, "mounts": [*kept, base]}
 
 
-def plan(spec: ContainerSpec, place: HostShare, instructions: bytes) -> Document:
+def build_template_plan(spec: ContainerSpec, place: HostShare, instructions: bytes) -> Document:
     """Return the plan that a template receives before its first child: constants, and modules to load."""
     program = read_program(place.arguments)
     return {
@@ -182,12 +182,12 @@ def plan(spec: ContainerSpec, place: HostShare, instructions: bytes) -> Document
     }
 
 
-def clone_request(spec: ContainerSpec, place: HostShare) -> Document:
+def build_clone_request(spec: ContainerSpec, place: HostShare) -> Document:
     """Return the request for cloning one child."""
     return {
         "uid": place.clone_uid,
         "groups": list(place.cgroups),
-        "limits": rlimits(spec),
+        "limits": compute_rlimits(spec),
         "exec": spec.work_exec,
         "loopback": spec.loopback,
         "work": f"size={spec.work_bytes},nr_inodes={spec.work_files}",

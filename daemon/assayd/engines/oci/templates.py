@@ -21,14 +21,20 @@ from time import monotonic
 
 import structlog
 
-from assayd.aio import finish
+from assayd.aio import run_cleanup
 from assayd.engines.oci import template as program
 from assayd.engines.oci.container import OciContainer, find_process_differences
-from assayd.engines.oci.filter import instructions
+from assayd.engines.oci.filter import compile_filter
 from assayd.engines.oci.images import StoredImage
-from assayd.engines.oci.making import ContainerMaker, Ids, Threads, timed_out
-from assayd.engines.oci.process import Control, PipeStream, Process, StartFailed, make_pipes
-from assayd.engines.oci.template_config import CHILDREN, clone_request, plan, read_program, template_spec
+from assayd.engines.oci.making import ContainerIds, ContainerMaker, ThreadRunner, timeout_error
+from assayd.engines.oci.process import ContainerProcess, ContainerStartFailed, Control, PipeStream, make_pipes
+from assayd.engines.oci.template_config import (
+    CHILDREN,
+    build_clone_request,
+    build_template_plan,
+    build_template_spec,
+    read_program,
+)
 from assayd.errors import EngineError
 from assayd.ports.engine import (
     LABEL_CONTAINER,
@@ -74,12 +80,12 @@ class Template:
         """Return whether the template can clone another child."""
         return bool(self._free) and not self.gone
 
-    def take_ids(self) -> Ids:
+    def take_ids(self) -> ContainerIds:
         """Take the ids for a child, and return them; the most recently released ids are reused last."""
         number = self._free.popleft()
-        return Ids(first_uid=self.container.place.first_uid + number, clone_uid=number)
+        return ContainerIds(first_uid=self.container.place.first_uid + number, clone_uid=number)
 
-    async def clone(self, child: OciContainer, streams: Sequence[int]) -> Process:
+    async def clone(self, child: OciContainer, streams: Sequence[int]) -> ContainerProcess:
         """Clone the template as the first process of a container.
 
         The template identifies the child by a number that is used only once, because later children inherit
@@ -91,7 +97,7 @@ class Template:
         self._numbers[child.record.name] = number
         order = os.memfd_create("order", os.MFD_CLOEXEC)
         try:
-            os.write(order, json.dumps(clone_request(child.spec, child.place)).encode())
+            os.write(order, json.dumps(build_clone_request(child.spec, child.place)).encode())
             return await self.control.start(number, {"id": number}, [*streams, order, *child.handed])
         finally:
             os.close(order)
@@ -103,7 +109,7 @@ class Template:
             self.control.forget(number)
         self._free.append(child.place.clone_uid)
 
-    def beside(self, child: OciContainer) -> Mapping[str, OciContainer]:
+    def list_relatives(self, child: OciContainer) -> Mapping[str, OciContainer]:
         """Return the template and siblings of this child, whose namespaces the child must not share.
 
         This method is thread-safe.
@@ -112,10 +118,10 @@ class Template:
         return {"the template": self.container, **{each.record.name: each for each in others}}
 
 
-class Templates:
+class TemplatePool:
     """All templates of one engine."""
 
-    def __init__(self, maker: ContainerMaker, threads: Threads) -> None:
+    def __init__(self, maker: ContainerMaker, threads: ThreadRunner) -> None:
         self._maker = maker
         self._threads = threads
         self._live: dict[Key, Template] = {}
@@ -143,7 +149,7 @@ class Templates:
         """Return the template of a cloned container; None if the runtime started the container."""
         return self._of.get(name)
 
-    async def claim(self, spec: ContainerSpec, image: StoredImage) -> tuple[Template, Ids] | None:
+    async def claim(self, spec: ContainerSpec, image: StoredImage) -> tuple[Template, ContainerIds] | None:
         """Return a template and ids for a new clone; None if the runtime must start the container."""
         key = (spec.image, spec.image_digest, spec.preload, spec.seccomp, image.place)
         if self.closed or self._is_paused(key):
@@ -168,7 +174,7 @@ class Templates:
         self._failures[key] += times
         self._failed_at[key] = monotonic()
 
-    def hold(self, template: Template, child: OciContainer) -> None:
+    def register_clone(self, template: Template, child: OciContainer) -> None:
         """Record that a planned container uses ids of a template."""
         template.children[child.record.name] = child
         self._of[child.record.name] = template
@@ -182,12 +188,12 @@ class Templates:
         try:
             async with asyncio.timeout(self._threads.timeout_s):
                 child.process = await template.clone(child, streams)
-        except StartFailed as problem:
+        except ContainerStartFailed as problem:
             message = f"a container couldn't be cloned: {os.strerror(int(str(problem)))}"
             raise EngineError("engine.start_failed", message, retryable=True) from problem
         except TimeoutError as problem:
-            template.control.lose()
-            raise timed_out() from problem
+            template.control.disconnect()
+            raise timeout_error() from problem
         finally:
             child.close_template_fds()
 
@@ -202,12 +208,12 @@ class Templates:
         """End a template with all of its children, because a child differs from the request."""
         if child.record.name in self._of:
             self.distrusted = self.distrusted or reason
-        self.renew(child)
+        self.end_violating(child)
 
-    def renew(self, child: OciContainer) -> None:
+    def end_violating(self, child: OciContainer) -> None:
         """End the template of a container with all of its children, because it violates the protocol."""
         if (template := self._of.get(child.record.name)) is not None:
-            template.control.lose()
+            template.control.disconnect()
 
     async def release(self, child: OciContainer) -> None:
         """Release a container's share of its template; end a retired template after its last child."""
@@ -243,15 +249,15 @@ class Templates:
 
     async def _end_retired(self) -> None:
         for template in [each for each in self._retired if not each.children]:
-            template.control.lose()
+            template.control.disconnect()
             with suppress(EngineError):  # A remaining container is listed, and the reaper tries again.
-                await finish(self._end_container(template.container), timeout_s=self._threads.timeout_s)
+                await run_cleanup(self._end_container(template.container), timeout_s=self._threads.timeout_s)
             self._retired.remove(template)
 
     async def _end_container(self, container: OciContainer) -> None:
         await self._maker.end(container)
-        await self._maker.discard(container)
-        self._maker.ranges.give_back(container.place.first_uid)
+        await self._maker.remove_container(container)
+        self._maker.ranges.release(container.place.first_uid)
 
     async def _start_or_count(self, key: Key, spec: ContainerSpec, image: StoredImage) -> Template | None:
         if len(self._live) + len(self._retired) >= MOST_TEMPLATES:
@@ -273,19 +279,19 @@ class Templates:
             raise EngineError("engine.template", few)
         kept = {name: spec.labels[name] for name in (LABEL_DAEMON, LABEL_GENERATION) if name in spec.labels}
         labels = {**kept, LABEL_CONTAINER: f"template{secrets.token_hex(8)}", LABEL_POOL_KEY: "template"}
-        ids = Ids(first_uid=self._maker.ranges.take(1 + CHILDREN), children=CHILDREN)
-        container = self._maker.plan(template_spec(spec, labels), image, host, ids)
+        ids = ContainerIds(first_uid=self._maker.ranges.allocate(1 + CHILDREN), children=CHILDREN)
+        container = self._maker.plan(build_template_spec(spec, labels), image, host, ids)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         control = Control(ours, "a template", partial(self._handle_loss, key))
         try:
             with theirs:
-                await self._maker.make(container)
+                await self._maker.create_container(container)
                 await self._launch_template(container, theirs.fileno())
             await self._send_plan(container, control, ours)
         except BaseException:
-            control.lose()
+            control.disconnect()
             with suppress(EngineError):  # A remaining container is listed, and the reaper tries again.
-                await finish(self._end_container(container), timeout_s=self._threads.timeout_s)
+                await run_cleanup(self._end_container(container), timeout_s=self._threads.timeout_s)
             raise
         self.reason = ""
         log.info("template.started", image=spec.image, container=container.record.name)
@@ -297,15 +303,15 @@ class Templates:
         container.stream = PipeStream(_do_nothing)
         try:
             await container.stream.connect(ends)
-            await self._maker.launch(container, [control, *streams[1:]])
+            await self._maker.launch_container(container, [control, *streams[1:]])
         finally:
             for descriptor in streams:
                 os.close(descriptor)
 
     async def _send_plan(self, container: OciContainer, control: Control, ours: socket.socket) -> None:
         place = container.place
-        system_calls = await self._threads.run(instructions, container.spec.seccomp, place.machine)
-        told = json.dumps(plan(container.spec, place, system_calls)).encode()
+        system_calls = await self._threads.run(compile_filter, container.spec.seccomp, place.machine)
+        told = json.dumps(build_template_plan(container.spec, place, system_calls)).encode()
         try:
             for message in (self.source, told):
                 await asyncio.get_running_loop().sock_sendall(ours, message)

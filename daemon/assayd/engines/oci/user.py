@@ -37,7 +37,7 @@ Source: systemd.io/UIDS-GIDS: nothing else uses 1879048192 to 2147483647.
 """
 
 
-class Ranges:
+class IdAllocator:
     """An allocator that assigns the first user id to each container.
 
     Args:
@@ -54,7 +54,7 @@ class Ranges:
         self._base = 0
         self._used: dict[int, int] = {}
 
-    def take(self, count: int = PER_CONTAINER) -> int:
+    def allocate(self, count: int = PER_CONTAINER) -> int:
         """Return the first of `count` consecutive free ids.
 
         Raises: EngineError ``engine.no_ids``.
@@ -73,7 +73,7 @@ class Ranges:
             "engine.no_ids", f"all {self._per_block} user ids for containers are in use", retryable=True
         )
 
-    def give_back(self, first: int) -> None:
+    def release(self, first: int) -> None:
         """Release the ids of a removed container; ignore ids of other engines."""
         self._used.pop(first, None)
 
@@ -105,23 +105,23 @@ _PLACES = ("/mnt", "/media", "/srv", "/opt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class User:
+class DaemonUser:
     """The daemon's user: the id and, if there is one, the name."""
 
     uid: int
     name: str
 
 
-def own_user() -> User:
+def get_own_user() -> DaemonUser:
     """Return the user of this process."""
     uid = os.geteuid()
     try:
-        return User(uid=uid, name=pwd.getpwuid(uid).pw_name)
+        return DaemonUser(uid=uid, name=pwd.getpwuid(uid).pw_name)
     except KeyError:
-        return User(uid=uid, name=str(uid))
+        return DaemonUser(uid=uid, name=str(uid))
 
 
-def user_ids(user: User, root: Path = Path("/")) -> IdRange:
+def find_subordinate_ids(user: DaemonUser, root: Path = Path("/")) -> IdRange:
     """Return the longest range of subordinate ids that a user has both as user ids and as group ids.
 
     Args:
@@ -130,7 +130,9 @@ def user_ids(user: User, root: Path = Path("/")) -> IdRange:
 
     Raises: EngineError ``engine.rights``, whose message lists all that is missing, with remedies.
     """
-    found = common_ids(*(_parse_subordinate_ids(root / "etc" / name, user) for name in ("subuid", "subgid")))
+    found = find_common_ids(
+        *(_parse_subordinate_ids(root / "etc" / name, user) for name in ("subuid", "subgid"))
+    )
     missing = list(_missing_requirements(user, found, root))
     if missing:
         message = f"the OCI engine can't run as the unprivileged user {user.name} here: "
@@ -138,7 +140,7 @@ def user_ids(user: User, root: Path = Path("/")) -> IdRange:
     return found
 
 
-def common_ids(users: Sequence[IdRange], groups: Sequence[IdRange]) -> IdRange:
+def find_common_ids(users: Sequence[IdRange], groups: Sequence[IdRange]) -> IdRange:
     """Return the longest range of ids that both lists contain; empty if they have no common ids."""
     best = IdRange(first=0, count=0)
     for user in users:
@@ -166,7 +168,7 @@ def find_mount_folder(hidden: Sequence[Path]) -> str:
     raise EngineError("engine.rights", message)
 
 
-def _parse_subordinate_ids(path: Path, user: User) -> list[IdRange]:
+def _parse_subordinate_ids(path: Path, user: DaemonUser) -> list[IdRange]:
     """Parse one of the two files; skip malformed lines, and lines of other users."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -180,7 +182,7 @@ def _parse_subordinate_ids(path: Path, user: User) -> list[IdRange]:
     return found
 
 
-def _missing_requirements(user: User, ids: IdRange, root: Path) -> Iterator[str]:
+def _missing_requirements(user: DaemonUser, ids: IdRange, root: Path) -> Iterator[str]:
     if not (root / "sys/fs/cgroup/cgroup.controllers").exists():
         yield (
             "cgroup v1 can't be delegated to a user "

@@ -2,7 +2,7 @@
 
 A program is a module with
 
-    IN_PYTHON: bool                                    # whether guest code runs in this very process
+    IN_PYTHON: bool                                    # whether guest code runs in this process
     PAIRED: bool                                       # whether it talks with a solution (may be missing)
     def run(arguments, context) -> Record: ...          # in the child, after everything is locked down
 

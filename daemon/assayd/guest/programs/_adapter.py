@@ -30,7 +30,7 @@ class Adapter:
         return cls
 
 
-def adapter_module(
+def build_adapter_modules(
     names: Iterable[str], decorators: Iterable[str], base_classes: Iterable[str]
 ) -> dict[str, ModuleType]:
     """Return one module under each of the names; its register is empty."""
@@ -46,11 +46,11 @@ def adapter_module(
         listed.append(kind)
         return kind
 
-    def registered() -> tuple[type, ...]:
+    def list_registered_adapters() -> tuple[type, ...]:
         """Return the registered classes in the order of their registration."""
         return tuple(listed)
 
-    own: dict[str, object] = {"registered": registered, "Adapter": Adapter}
+    own: dict[str, object] = {"registered": list_registered_adapters, "Adapter": Adapter}
     own |= dict.fromkeys(decorators, register_adapter) | dict.fromkeys(base_classes, Adapter)
     given = [*names]
     module = ModuleType(given[0] if given else "adapter", __doc__)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Try = Callable[[], object]
     Form = Callable[[object], Rendered]
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 _MOST_S = 0.02
 """Of code that used more processor time nothing more is tried, and no further try begins after so much."""

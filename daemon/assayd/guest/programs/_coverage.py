@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from types import CodeType
     from typing import Any
 
-    from ._modules import Submitted
+    from ._modules import SubmittedFile
 
     Block = tuple[int, list[Any]]
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 _MARK = "@seen"
 """No text can name it."""
@@ -35,11 +35,11 @@ class Coverage:
         self._blocks: list[str] = []
         self._seen: set[int] = set()
 
-    def compile(self, one: Submitted) -> tuple[CodeType, Mapping[str, object]]:
+    def compile(self, one: SubmittedFile) -> tuple[CodeType, Mapping[str, object]]:
         """Return the code of a file, and the names that its blocks call. Raises compiler exceptions."""
         ast = import_module("ast")
         tree = ast.parse(one.text, one.path)
-        for number, (owner, body) in enumerate(_blocks(ast, tree)):
+        for number, (owner, body) in enumerate(_iter_blocks(ast, tree)):
             if number >= _MOST_BLOCKS:
                 break
             first = int(bool(owner) and _is_docstring(ast, body[0]))
@@ -60,7 +60,7 @@ def _is_docstring(ast: Any, statement: Any) -> bool:
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
-def _blocks(ast: Any, tree: Any) -> Iterator[Block]:
+def _iter_blocks(ast: Any, tree: Any) -> Iterator[Block]:
     """Yield each block in a function, with the line of ``def`` for the function's body, otherwise 0."""
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     pending = [(node, False) for node in tree.body]

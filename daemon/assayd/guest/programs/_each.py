@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..reporter import Record
     from ._text import SubmittedText
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 _MESSAGE_CHARS = 400
 _TOLD = ("error_type", "line")

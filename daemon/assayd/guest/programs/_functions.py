@@ -21,7 +21,7 @@ class Skipped(Exception):
     """An exception raised when a test skips itself."""
 
 
-def skips(problem: BaseException) -> bool:
+def is_skip(problem: BaseException) -> bool:
     """Return whether an exception skips the test; exceptions of the solution never do."""
     known = (("unittest", "SkipTest"), ("_pytest.outcomes", "Skipped"))
     classes = (getattr(sys.modules.get(module), name, Skipped) for module, name in known)
@@ -44,7 +44,7 @@ class _FixtureSet:
         if name not in self._functions or deep > _MOST_NESTED:
             raise LookupError(f"fixture {name!r} not found; fixtures must be functions of the tests")
         function = self._functions[name]
-        made = function(**{each: self.get(each, deep + 1) for each in _parameter_names(function)})
+        made = function(**{each: self.get(each, deep + 1) for each in _get_parameter_names(function)})
         if type(made).__name__ == "generator":
             self._open.append(made)  # type: ignore[arg-type]
             made = next(made)  # type: ignore[call-overload]
@@ -72,7 +72,7 @@ def run_function(
     holder = names[kind]() if kind else None  # type: ignore[operator]
     function: Callable[..., object] = getattr(holder, name) if kind else names[name]  # type: ignore[assignment]
     _skip_by_mark(function)
-    sets = _parameter_sets(function)
+    sets = _combine_parameter_sets(function)
     chosen = sets if parameter_set is None else [sets[int(str(parameter_set))]]
     skipped: list[BaseException] = []
     for given in chosen:
@@ -80,7 +80,7 @@ def run_function(
         try:
             _run_once(names, holder, function, given)
         except BaseException as problem:
-            if not skips(problem) or asked() != before:
+            if not is_skip(problem) or asked() != before:
                 raise
             skipped.append(problem)
     if skipped and len(skipped) == len(chosen):
@@ -95,7 +95,7 @@ def _run_once(
 ) -> None:
     fixtures = _FixtureSet(names)
     fixtures.start_automatic(names)
-    wanted = [each for each in _parameter_names(function) if each not in given]
+    wanted = [each for each in _get_parameter_names(function) if each not in given]
     if holder is not None and hasattr(holder, "setup_method"):
         holder.setup_method()
     made = function(**given, **{each: fixtures.get(each) for each in wanted})
@@ -108,21 +108,21 @@ def _run_once(
     fixtures.end()
 
 
-def _marks_of(function: object) -> list[object]:
+def _get_marks(function: object) -> list[object]:
     marks = getattr(function, "pytestmark", [])
     return marks if isinstance(marks, list) else [marks]
 
 
 def _skip_by_mark(function: object) -> None:
-    for mark in _marks_of(function):
+    for mark in _get_marks(function):
         if mark.name == "skip" or (mark.name == "skipif" and mark.args and mark.args[0]):  # type: ignore[attr-defined]
             raise Skipped(str(mark.kwargs.get("reason", "")))  # type: ignore[attr-defined]
 
 
-def _parameter_sets(function: object) -> list[dict[str, object]]:
+def _combine_parameter_sets(function: object) -> list[dict[str, object]]:
     """Return the arguments of each run; combine the parameter sets of several marks."""
     sets: list[dict[str, object]] = [{}]
-    for mark in _marks_of(function):
+    for mark in _get_marks(function):
         if mark.name != "parametrize":  # type: ignore[attr-defined]
             continue
         asked, values = mark.args[:2] if len(mark.args) > 1 else (mark.args[0], mark.kwargs["argvalues"])  # type: ignore[attr-defined]
@@ -144,7 +144,7 @@ def _parameter_sets(function: object) -> list[dict[str, object]]:
     return sets
 
 
-def _parameter_names(function: Callable[..., object]) -> list[str]:
+def _get_parameter_names(function: Callable[..., object]) -> list[str]:
     plain = getattr(function, "__func__", function)
     code = plain.__code__
     names = list(code.co_varnames[: code.co_argcount])
@@ -156,7 +156,7 @@ def _parameter_names(function: Callable[..., object]) -> list[str]:
 def _unwrap_fixture(value: object) -> Callable[..., object] | None:
     """Return the function of a fixture, in any supported version of pytest; otherwise None."""
     if "pytest" not in sys.modules or issubclass(type(value), (RemoteObject, type)):
-        return None  # a fixture is never the solution's, and the solution isn't asked for one
+        return None  # a fixture never comes from the solution, and the solution isn't asked for one
     function = getattr(value, "_fixture_function", None) or getattr(
         getattr(value, "__pytest_wrapped__", None), "obj", None
     )

@@ -11,11 +11,11 @@ import os
 import sys
 
 from .. import private
-from ..builtins_safe import opaque
+from ..builtins_safe import make_opaque
 from ..failures import ShownText
-from ..requests import mapping, texts
+from ..requests import get_object, get_strings
 from ..value import Value
-from ._adapter import adapter_module
+from ._adapter import build_adapter_modules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from ..policy import RuntimePolicy
     from . import Arguments
 
-    Compile = Callable[["Submitted"], tuple[CodeType, Mapping[str, object]]]
+    Compile = Callable[["SubmittedFile"], tuple[CodeType, Mapping[str, object]]]
     """Returns the code of a file, and names to add to its module."""
 else:
     from _frozen_importlib import ModuleSpec
 
     ModuleType, SimpleNamespace = type(sys), type(sys.implementation)
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 _INIT = "__init__"
 
 
-class Submitted(Value):
+class SubmittedFile(Value):
     """One submitted Python file; `file` is the submitted name, `path` its path in the container."""
 
     name: str
@@ -60,7 +60,7 @@ class Submitted(Value):
 class SubmittedModules(Value):
     """The submitted Python files by module name, and the modules that the container provides."""
 
-    files: Mapping[str, Submitted]
+    files: Mapping[str, SubmittedFile]
     provided: tuple[str, ...]
     decorators: tuple[str, ...]
     base_classes: tuple[str, ...]
@@ -74,8 +74,8 @@ class SubmittedModules(Value):
         """Make the files importable by import statements."""
         shown = {one.path: one.file for one in self.files.values()}
         names = policy.share_builtins(shown)
-        _install_modules(adapter_module(self.provided, self.decorators, self.base_classes))
-        packages = _package_names(self.files)
+        _install_modules(build_adapter_modules(self.provided, self.decorators, self.base_classes))
+        packages = _list_package_names(self.files)
 
         def find(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
             one = self.files.get(name)
@@ -91,33 +91,35 @@ class SubmittedModules(Value):
             if one is not None:
                 code, more = compiled(one)
                 module.__dict__.update(more, __builtins__=names)
-                policy.guest_begins()
+                policy.start_attributing()
                 exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
 
         # Plain containers: a class of this project would lead guest code to our functions' globals.
-        loader: Any = SimpleNamespace(create_module=opaque(_create_default), exec_module=opaque(execute))
-        finder: Any = SimpleNamespace(find_spec=opaque(find))
+        loader: Any = SimpleNamespace(
+            create_module=make_opaque(_create_default), exec_module=make_opaque(execute)
+        )
+        finder: Any = SimpleNamespace(find_spec=make_opaque(find))
         sys.meta_path.insert(0, finder)
 
 
 def read_modules(arguments: Arguments) -> SubmittedModules:
     """Read all files that the argument `modules` names, before any of them can change another file."""
-    said = mapping(arguments, "modules")
-    import linecache  # brings `tokenize`
+    said = get_object(arguments, "modules")
+    import linecache  # imports `tokenize`
 
-    found = [_read_submitted(file) for file in texts(said, "files")]
+    found = [_read_submitted(file) for file in get_strings(said, "files")]
     for one in found:
-        # So that a traceback shows the text that runs, whatever lies there by then.
+        # So that tracebacks show the executed text, whatever the file contains by then.
         linecache.cache[one.path] = (len(one.text), None, one.text.splitlines(keepends=True), one.path)
     return SubmittedModules(
         files={one.name: one for one in found},
-        provided=texts(said, "provided"),
-        decorators=texts(said, "decorators"),
-        base_classes=texts(said, "base_classes"),
+        provided=get_strings(said, "provided"),
+        decorators=get_strings(said, "decorators"),
+        base_classes=get_strings(said, "base_classes"),
     )
 
 
-def plainly(one: Submitted) -> tuple[CodeType, Mapping[str, object]]:
+def compile_unchanged(one: SubmittedFile) -> tuple[CodeType, Mapping[str, object]]:
     """Return the compiled code of a file without any changes."""
     return one.compile(), {}
 
@@ -127,13 +129,13 @@ def module_name(file: str) -> str:
     return file.removesuffix(".py").replace("/", ".").removesuffix(f".{_INIT}")
 
 
-def _read_submitted(file: str) -> Submitted:
+def _read_submitted(file: str) -> SubmittedFile:
     path = os.path.join(os.getcwd(), file)
     with open(path, encoding="utf-8", newline="") as opened:
-        return Submitted(name=module_name(file), file=file, path=path, text=opened.read())
+        return SubmittedFile(name=module_name(file), file=file, path=path, text=opened.read())
 
 
-def _package_names(files: Mapping[str, Submitted]) -> frozenset[str]:
+def _list_package_names(files: Mapping[str, SubmittedFile]) -> frozenset[str]:
     """Return all folders above the files, and the files that are packages."""
     above = {
         ".".join(parts[:count])

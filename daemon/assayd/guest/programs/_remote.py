@@ -8,8 +8,8 @@ Each such fault makes the test fail, even if the test catches the exception.
 from __future__ import annotations
 
 from .. import private
-from ..answering import NOT_RAISED, own_classes
-from ..peer import Peer, PeerFault, PeerGone, RemoteRaised
+from ..answering import NOT_RAISED, find_own_classes
+from ..peer import InvalidPeerMessage, Peer, PeerExited, RemoteException
 from ..transfer import TransferError
 from ..values import type_name
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
     _T = TypeVar("_T")
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 _MOST_ITEMS = 1_000_000
 _SHOWN_CHARS = 200
-_Function = type(own_classes)
+_Function = type(find_own_classes)
 
 
 class SolutionFault(Exception):
     """An exception raised when a request to the solution is impossible or fails; it makes the test fail."""
 
 
-class Solution:
+class SolutionClient:
     """The solution's end of the connection, as the tests' process sees it.
 
     `fault` is the first fault, and `asked` is the number of requests to the solution.
@@ -61,7 +61,7 @@ class Solution:
         """Wait until the solution is imported; return the reason if the import fails, otherwise None."""
         try:
             kind, content = self._peer.receive()
-        except (PeerGone, PeerFault) as problem:
+        except (PeerExited, InvalidPeerMessage) as problem:
             self._record_fault("ended", str(problem))
             return {"status": "ended"}
         if kind == "ready" and type(content) is list:
@@ -72,9 +72,9 @@ class Solution:
 
     def share(self, names: Mapping[str, object]) -> None:
         """Register a context's plain classes, so that their instances are transferred as copies."""
-        self._peer.classes = own_classes(names)
+        self._peer.classes = find_own_classes(names)
 
-    def found(self, name: str) -> object | None:
+    def find_proxy(self, name: str) -> object | None:
         """Return the proxy for a name of the solution; None if no function or class has this name."""
         return self._names.get(name)
 
@@ -90,11 +90,11 @@ class Solution:
         self.asked += 1
         try:
             value = self._peer.ask(operation, number, name, args, kwargs or {})
-        except RemoteRaised as remote:
+        except RemoteException as remote:
             raise self._to_exception(remote, operation, name, args) from None
-        except PeerGone as problem:
+        except PeerExited as problem:
             raise self._record_fault("ended", f"The solution's process has ended: {problem}") from None
-        except PeerFault as problem:
+        except InvalidPeerMessage as problem:
             raise self._record_fault("protocol", f"The solution sent {problem}") from None
         except TransferError as problem:
             raise self._record_fault(
@@ -104,7 +104,7 @@ class Solution:
             self._last = args, "returned", value
         return value
 
-    def last_call(self) -> str:
+    def describe_last_call(self) -> str:
         """Return the last call and its result as text; empty if none was made."""
         if self._last is None:
             return ""
@@ -139,7 +139,7 @@ class Solution:
         return SolutionFault(message)
 
     def _to_exception(
-        self, remote: RemoteRaised, operation: str, name: str, args: tuple[object, ...]
+        self, remote: RemoteException, operation: str, name: str, args: tuple[object, ...]
     ) -> BaseException:
         told: Raised = remote.told
         if type(told.get("untransferable")) is str:
@@ -159,7 +159,7 @@ class Solution:
             kind = RuntimeError
         if issubclass(kind, NOT_RAISED) and not (kind is StopIteration and name == "__next__"):
             kind = RuntimeError
-        problem = _made(kind, remote.values, str(message)[:4096])
+        problem = _create_exception(kind, remote.values, str(message)[:4096])
         if operation == "call":
             self._last = args, "raised", type_name(problem)
         self.raised = problem, told.get("told")
@@ -180,13 +180,13 @@ class Solution:
         if kind == "class" and exception is not None:
             self._names[name] = self._exceptions[name] = type(name, (exception,), {})
         elif kind == "class":
-            self._names[name] = _create_class(self, name, number, self._known_bases(known[1:]))
-            self._peer.adopt(number, self._names[name])
+            self._names[name] = _create_class(self, name, number, self._find_known_bases(known[1:]))
+            self._peer.register_proxy(number, self._names[name])
         else:
             self._names[name] = self._create_proxy(self._peer, number, kind, known)  # type: ignore[assignment]
-            self._peer.adopt(number, self._names[name])
+            self._peer.register_proxy(number, self._names[name])
 
-    def _known_bases(self, names: list[str]) -> tuple[type, ...]:
+    def _find_known_bases(self, names: list[str]) -> tuple[type, ...]:
         return (
             next(
                 (self._names[name] for name in names if isinstance(self._names.get(name), type)), RemoteObject
@@ -210,7 +210,7 @@ class Solution:
         return self.ask("await", number, "")
 
 
-def _create_class(solution: Solution, name: str, number: int, bases: tuple[type, ...]) -> type:
+def _create_class(solution: SolutionClient, name: str, number: int, bases: tuple[type, ...]) -> type:
     kind = _RemoteClass(name, bases, {"__slots__": ()})
     type.__setattr__(kind, "_assayd_owner", solution)
     type.__setattr__(kind, "_assayd_at", number)
@@ -222,12 +222,12 @@ def _is_exception(kind: object) -> bool:
 
 
 def _ask_object(remote: object, operation: str, name: str, *args: object, **kwargs: object) -> object:
-    solution: Solution = object.__getattribute__(remote, "_assayd_solution")
+    solution: SolutionClient = object.__getattribute__(remote, "_assayd_solution")
     return solution.ask(operation, object.__getattribute__(remote, "_assayd_number"), name, args, kwargs)
 
 
 def _ask_class(kind: _RemoteClass, operation: str, name: str, *args: object, **kwargs: object) -> object:
-    solution: Solution = type.__getattribute__(kind, "_assayd_owner")
+    solution: SolutionClient = type.__getattribute__(kind, "_assayd_owner")
     if "_assayd_at" not in type.__getattribute__(kind, "__dict__"):
         raise solution.misuse_error(
             "A class of the tests that inherits from one of the solution can't be used"
@@ -238,7 +238,7 @@ def _ask_class(kind: _RemoteClass, operation: str, name: str, *args: object, **k
 class _RemoteClass(type):
     """A class of the solution; calling it creates an instance in the solution's process."""
 
-    _assayd_owner: Solution
+    _assayd_owner: SolutionClient
     _assayd_at: int
 
     def __call__(cls, *args: object, **kwargs: object) -> object:
@@ -282,7 +282,7 @@ class RemoteObject:
         return _ask_object(self, "special", "__next__")
 
     def __contains__(self, value: object) -> bool:
-        # Item by item, here: the solution must not learn the value.
+        # Compared item by item here, because the solution must not learn the value.
         return any(item is value or item == value for item in self)
 
     def __iter__(self) -> Iterator[object]:
@@ -316,7 +316,7 @@ class RemoteObject:
         return _ask_object(self, "special", "__enter__")
 
     def __exit__(self, kind: object, problem: object, traceback: object) -> Literal[False]:
-        # No exception of the tests reaches the solution, and the solution swallows none.
+        # No exception of the tests reaches the solution, and the solution can't swallow any.
         _ask_object(self, "special", "__exit__", None, None, None)
         return False
 
@@ -339,9 +339,9 @@ def _ask_exact_type(remote: RemoteObject, kind: type[_T], name: str) -> _T:
     return value
 
 
-def _comparison_method(name: str) -> Callable[[RemoteObject, object], object]:
+def _build_comparison_method(name: str) -> Callable[[RemoteObject, object], object]:
     def compare(self: RemoteObject, other: object) -> object:
-        solution: Solution = object.__getattribute__(self, "_assayd_solution")
+        solution: SolutionClient = object.__getattribute__(self, "_assayd_solution")
         if not solution.trusted:
             label = object.__getattribute__(self, "_assayd_label")
             raise solution.refuse(f"{name} on an object of the solution ({label})")
@@ -361,9 +361,9 @@ _UNARY = frozenset(
 )
 
 
-def _reduce_method(name: str) -> Callable[..., object]:
+def _build_reduce_method(name: str) -> Callable[..., object]:
     def reduce(self: RemoteObject, *more: object) -> object:
-        solution: Solution = object.__getattribute__(self, "_assayd_solution")
+        solution: SolutionClient = object.__getattribute__(self, "_assayd_solution")
         if not solution.trusted:
             raise solution.refuse(f"{name} on an object of the solution")
         return _ask_object(self, "special", name, *more)
@@ -376,7 +376,7 @@ for _name in _DECIDING.split():
     setattr(
         RemoteObject,
         f"__{_name}__",
-        (_reduce_method if _name in _UNARY else _comparison_method)(f"__{_name}__"),
+        (_build_reduce_method if _name in _UNARY else _build_comparison_method)(f"__{_name}__"),
     )
 
 
@@ -392,7 +392,7 @@ def _perform_call(
     operation: str, value: object, name: str, args: list[object], kwargs: dict[str, object]
 ) -> object:
     if operation != "call":
-        raise PeerFault("something else than a call")
+        raise InvalidPeerMessage("something else than a call")
     return value(*args, **kwargs)  # type: ignore[operator]
 
 
@@ -408,7 +408,7 @@ def _describe_exception(problem: BaseException, operation: str, name: str) -> Ra
     }
 
 
-def _made(kind: type[BaseException], args: object, message: str) -> BaseException:
+def _create_exception(kind: type[BaseException], args: object, message: str) -> BaseException:
     """Return an exception; give it the original arguments if these could be transferred."""
     try:
         return kind(*args) if type(args) is tuple else kind(message)

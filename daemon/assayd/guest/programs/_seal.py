@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 _EXCHANGED_BY_TESTS = frozenset({"__import__", "breakpoint", "input", "open", "print", "_"})
 """Built-in names that fixtures put others in the place of, for longer than one step."""
@@ -38,11 +38,11 @@ class CodeSnapshot:
 
     def __init__(self, packages: Iterable[str]) -> None:
         tops = frozenset(packages)
-        self._modules = {name: module for name, module in _modules() if name.partition(".")[0] in tops}
+        self._modules = {name: module for name, module in _iter_modules() if name.partition(".")[0] in tops}
         classes: dict[type, None] = {}
         self._held: list[tuple[_Names, str, object, str]] = []
         for name, module in self._modules.items():
-            for key, value in _code_items(vars(module)):
+            for key, value in _iter_code_items(vars(module)):
                 self._held.append((vars(module), key, value, f"{name}.{key}"))
                 if isinstance(value, type) and value.__module__.partition(".")[0] in tops:
                     classes |= dict.fromkeys(value.__mro__)
@@ -54,7 +54,8 @@ class CodeSnapshot:
                     classes |= dict.fromkeys(value.__mro__)
         for kind in classes:
             self._held += [
-                (vars(kind), key, value, f"{_name(kind)}.{key}") for key, value in _code_items(vars(kind))
+                (vars(kind), key, value, f"{_name(kind)}.{key}")
+                for key, value in _iter_code_items(vars(kind))
             ]
         self._keys = [(vars(kind), frozenset(vars(kind)), _name(kind)) for kind in classes]
         self._bases = [(kind, _bases_of(kind), _name(kind)) for kind in classes]
@@ -70,16 +71,16 @@ class CodeSnapshot:
             if names.get(key) is not value:
                 return name
         for names, keys, name in self._keys:
-            if names.keys() != keys and (added := _new_code_names(names, keys)):
+            if names.keys() != keys and (added := _find_new_code_names(names, keys)):
                 return f"{name}.{added[0]}"
         for kind, bases, name in self._bases:
             if _bases_of(kind) is not bases:
                 return f"{name}.__bases__"
-        loaded = dict(_modules())
+        loaded = dict(_iter_modules())
         return next((name for name, module in self._modules.items() if loaded.get(name) is not module), None)
 
 
-def shadowed_attributes(thing: object) -> Iterator[tuple[str, object]]:
+def iter_shadowed_attributes(thing: object) -> Iterator[tuple[str, object]]:
     """Yield the names and values of an object's attributes that override code of its class."""
     kinds = type(thing).__mro__
     for key, value in list(getattr(thing, "__dict__", {}).items()):
@@ -88,9 +89,9 @@ def shadowed_attributes(thing: object) -> Iterator[tuple[str, object]]:
             yield key, value
 
 
-def _new_code_names(names: _Names, keys: frozenset[str]) -> list[str]:
+def _find_new_code_names(names: _Names, keys: frozenset[str]) -> list[str]:
     """Return the new names that refer to code, or that the interpreter looks up implicitly."""
-    code = dict(_code_items(names))
+    code = dict(_iter_code_items(names))
     new = (key for key in names if key not in keys)
     return [key for key in new if key in code or key.startswith("__")]
 
@@ -99,13 +100,13 @@ def _name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _modules() -> Iterator[tuple[str, ModuleType]]:
+def _iter_modules() -> Iterator[tuple[str, ModuleType]]:
     for name, module in list(sys.modules.items()):
         if type(module) is ModuleType:
             yield name, module
 
 
-def _code_items(names: _Names) -> Iterator[tuple[str, object]]:
+def _iter_code_items(names: _Names) -> Iterator[tuple[str, object]]:
     for key, value in list(names.items()):
         if isinstance(value, _CODE):
             yield key, value

@@ -24,7 +24,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MOST_FIELD_CHARS = 16 * 2**20
 
 
-class BadCsv(Exception):
+class UnreadableCsv(Exception):
     """An exception raised when a file can't be read as a table."""
 
 
@@ -73,10 +73,10 @@ def _raise_outside() -> int:
 def _load_table(connection: sqlite3.Connection, name: str, descriptor: int) -> None:
     with open(descriptor, encoding="utf-8-sig", newline="") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise BadCsv(f"{name} is not a regular file")
+            raise UnreadableCsv(f"{name} is not a regular file")
         with _translate_errors(name):
             rows = csv.reader(stream, delimiter="\t" if name.lower().endswith(".tsv") else ",", strict=True)
-            columns = _column_names(name, next(rows, []))
+            columns = _build_column_names(name, next(rows, []))
             table = _quote_name(name)
             connection.execute("BEGIN")
             connection.execute(f"CREATE TEMP TABLE {table} ({', '.join(f'{c} TEXT' for c in columns)})")
@@ -91,15 +91,15 @@ def _translate_errors(name: str) -> Iterator[None]:
     try:
         yield
     except csv.Error as problem:
-        raise BadCsv(f"{name}: {problem}") from None
+        raise UnreadableCsv(f"{name}: {problem}") from None
     except UnicodeDecodeError:
-        raise BadCsv(f"{name} is not UTF-8 text") from None
+        raise UnreadableCsv(f"{name} is not UTF-8 text") from None
 
 
-def _column_names(name: str, heads: Sequence[str]) -> list[str]:
+def _build_column_names(name: str, heads: Sequence[str]) -> list[str]:
     """Return the quoted names of the columns, made unique."""
     if not heads:
-        raise BadCsv(f"{name} has no first line that names its columns")
+        raise UnreadableCsv(f"{name} has no first line that names its columns")
     taken: dict[str, int] = {}
     columns = []
     for number, head in enumerate(heads, 1):
@@ -112,7 +112,7 @@ def _column_names(name: str, heads: Sequence[str]) -> list[str]:
 def _pad_rows(name: str, rows: Iterator[list[str]], width: int) -> Iterator[list[str | None]]:
     for number, row in enumerate(rows, 2):
         if len(row) > width:
-            raise BadCsv(f"{name}, record {number}: {len(row)} fields, and {width} columns")
+            raise UnreadableCsv(f"{name}, record {number}: {len(row)} fields, and {width} columns")
         if row:
             yield [*row, *[None] * (width - len(row))]
 

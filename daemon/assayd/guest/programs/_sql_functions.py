@@ -58,7 +58,7 @@ class ShellFunctions:
         try:
             descriptor = open_in_work_dir(name)
         except OSError:
-            return None  # as the shell's
+            return None  # like the shell's
         with open(descriptor, "rb") as file:
             content = file.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
@@ -75,12 +75,12 @@ def expand_series(statement: str, depth: int = 0) -> str:
             continue
         *arguments, end = _split_arguments(statement, found.end())
         if not end or depth == _MOST_DEPTH:
-            break  # it isn't closed, so none of those inside it is
+            break  # it isn't closed, so nothing inside it is closed either
         if not 1 <= len(arguments) <= 3:
             continue
         arguments = [expand_series(argument, depth + 1) for argument in arguments]
         alias = "" if _ALIAS.match(statement, int(end)) else " AS generate_series"
-        parts += [statement[done : found.start()], _series_query(arguments), alias]
+        parts += [statement[done : found.start()], _build_series_query(arguments), alias]
         done = int(end)
     return "".join([*parts, statement[done:]])
 
@@ -102,9 +102,9 @@ def _split_arguments(statement: str, begin: int) -> Iterator[str]:
     yield ""
 
 
-def _series_query(arguments: list[str]) -> str:
+def _build_series_query(arguments: list[str]) -> str:
     start, stop, step = [*arguments, _NO_END, "1"][:3] if len(arguments) == 1 else [*arguments, "1"][:3]
-    return (  # the text is of the step itself, which may run any statement
+    return (  # the text comes from the step itself, which may run any statement
         '(WITH RECURSIVE "series bounds" (a, b, s) AS '  # noqa: S608
         f"(SELECT {start}, {stop}, CASE ({step}) WHEN 0 THEN 1 ELSE ({step}) END), "
         '"series values" (value) AS (SELECT a FROM "series bounds" WHERE iif(s > 0, a <= b, a >= b) '

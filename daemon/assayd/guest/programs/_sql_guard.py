@@ -33,14 +33,14 @@ _ADMITTED = {
 }  # fmt: skip
 """What a profile admits that has the rule as a warning, or off."""
 _MODULES = frozenset({"fts3", "fts4", "fts5", "fts5vocab", "rtree", "rtree_i32"})
-# What ALTER TABLE does its renaming and dropping with.
+# The functions with which ALTER TABLE renames and drops.
 _ALTERING = frozenset({"sqlite_rename_table", "sqlite_rename_column", "sqlite_drop_column"})
 _FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer", "writefile", "edit"}) | _ALTERING
 _TABLES = frozenset({"sqlite_dbpage"})
 _HARMLESS = {
-    # They are enforced anyway, and programs like to say so.
+    # Foreign keys are enforced anyway, and programs often enable them.
     "foreign_keys": frozenset({"", "1", "on", "true", "yes"}),
-    # What full-text tables ask whenever they are opened.
+    # Full-text tables read this whenever they are opened.
     "data_version": frozenset({""}),
 }
 """Allowed PRAGMAs with their allowed arguments, in addition to the read-only ones."""
@@ -59,8 +59,8 @@ _LIMITS = (
 _SETTINGS = (
     "locking_mode = EXCLUSIVE",  # no shared memory file next to it
     "temp_store = MEMORY",
-    "synchronous = OFF",  # a step that fails is thrown away as a whole
-    "trusted_schema = ON",  # else triggers could not write to full-text tables; the guard judges functions
+    "synchronous = OFF",  # a failed step is discarded as a whole
+    "trusted_schema = ON",  # otherwise, triggers couldn't write to full-text tables
     "cell_size_check = ON",
     "mmap_size = 0",
 )
@@ -100,7 +100,7 @@ class SqlGuard:
     ) -> int:
         """Return whether SQLite may perform an action; SQLite calls this for each action of a statement."""
         verb = self._verbs.get(action)
-        # What is read for a common table expression has the expression's name in `by`; so have triggers.
+        # Reads in a common table expression or a trigger have its name in `by`.
         own = by is None or verb == "READ"
         if verb is not None and first and own and len(self.acts) < _MOST_ACTS:
             if not first.lower().startswith("sqlite_"):

@@ -15,7 +15,7 @@ _QUERY = (
 )
 
 
-def names_of(connection: sqlite3.Connection) -> dict[str, list[str]]:
+def read_names(connection: sqlite3.Connection) -> dict[str, list[str]]:
     """Return the first tables, each with its first columns; empty if the database can't be read."""
     import sqlite3
 

@@ -26,16 +26,16 @@ class Statement(Value):
     text: str
 
 
-def split(text: str) -> Iterator[Statement]:
+def split_statements(text: str) -> Iterator[Statement]:
     """Return the statements; comments between statements are ignored."""
     number, start = 0, _skip_blanks(text, 0)
     while start < len(text):
-        number, end = number + 1, _statement_end(text, start)
+        number, end = number + 1, _find_statement_end(text, start)
         yield Statement(number=number, start=start, text=text[start:end])
         start = _skip_blanks(text, end)
 
 
-def place(text: str, statement: Statement, message: str) -> tuple[int, int]:
+def locate_error(text: str, statement: Statement, message: str) -> tuple[int, int]:
     """Return line and column of an error message's subject; if uncertain, return those of the statement."""
     found = _NAMED.search(message)
     name = next(filter(None, found.groups()), None) if found else None
@@ -50,7 +50,7 @@ def _skip_blanks(text: str, start: int) -> int:
     return found.end() if found else start
 
 
-def _statement_end(text: str, start: int) -> int:
+def _find_statement_end(text: str, start: int) -> int:
     import sqlite3
 
     for semicolon in re.finditer(";", text[start:]):

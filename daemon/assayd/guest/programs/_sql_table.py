@@ -32,7 +32,7 @@ class TablePrinter:
         self._most_chars = max_cell_chars
         self._began = False
 
-    def show(self, number: int, cursor: sqlite3.Cursor) -> None:
+    def print_rows(self, number: int, cursor: sqlite3.Cursor) -> None:
         """Print the rows that a statement selects; run it to its end, even if not all rows are shown."""
         before, room = self.rows, self._left
         self._print_line([name for name, *_ in cursor.description or ()], apart=self._began)

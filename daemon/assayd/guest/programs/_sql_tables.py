@@ -16,7 +16,7 @@ _TABLES = (
 )
 
 
-def tables_of(connection: sqlite3.Connection, guard: SqlGuard | None = None) -> list[list[object]]:
+def read_tables(connection: sqlite3.Connection, guard: SqlGuard | None = None) -> list[list[object]]:
     """Return ``[name, rows, [column, type, …]]`` for each table; empty if the database can't be read.
 
     Only the catalog is read without the guard, because the guard's profile may refuse access to column
@@ -40,7 +40,7 @@ def tables_of(connection: sqlite3.Connection, guard: SqlGuard | None = None) -> 
         connection.set_authorizer(guard)
         for table, described in catalog:
             quoted = table.replace('"', '""')
-            # The name is quoted, and SQLite has told it itself.
+            # The name is quoted, and comes from SQLite.
             (rows,) = connection.execute(f'SELECT count(*) FROM main."{quoted}"').fetchone()  # noqa: S608
             found.append([table, rows, described])
     except sqlite3.Error:

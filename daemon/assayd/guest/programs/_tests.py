@@ -14,9 +14,9 @@ from pathlib import Path
 from types import MethodType, ModuleType, SimpleNamespace
 
 from .. import private
-from ..builtins_safe import opaque
-from ..failures import clean, told
-from ._seal import CodeSnapshot, shadowed_attributes
+from ..builtins_safe import make_opaque
+from ..failures import clean_text, told
+from ._seal import CodeSnapshot, iter_shadowed_attributes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from ..reporter import Record
     from ..shown import Texts
-    from ._modules import Submitted
+    from ._modules import SubmittedFile
 
     Tell = Callable[[Record], None]
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 MAX_TESTS = 1000
 _SEALED = ("pytest", "_pytest", "pluggy", "pytest_asyncio", "unittest")
@@ -48,7 +48,7 @@ _INTERNAL_ERROR = 3
 class PytestReporter:
     """A reporter of the events in one session of the test framework."""
 
-    def __init__(self, tell: Tell, texts: Texts, test: Submitted) -> None:
+    def __init__(self, tell: Tell, texts: Texts, test: SubmittedFile) -> None:
         self._write = tell
         self._texts = texts
         self._test = test
@@ -63,7 +63,7 @@ class PytestReporter:
         self._problem: BaseException | None = None
         self._whole = True
 
-    def plugin(self) -> ModuleType:
+    def build_plugin(self) -> ModuleType:
         """Return the plugin that the framework registers."""
         hooks = (
             self.pytest_sessionstart, self.pytest_collection, self.pytest_exception_interact,
@@ -74,7 +74,7 @@ class PytestReporter:
         plugin.__dict__.update({hook.__name__: _wrap_hook(hook) for hook in hooks})
         return plugin
 
-    def broken_off(self, problem: BaseException) -> Record:
+    def record_failure(self, problem: BaseException) -> Record:
         """Report that the framework failed, and return the final record."""
         self._whole = False
         self._report_event("stopped", **told(problem, self._texts))
@@ -108,7 +108,7 @@ class PytestReporter:
             self._report_not_imported(problem)
             return True
         self._check_unchanged("while the file was imported")
-        items = list(_items(session, self._test.path, module))
+        items = list(_iter_tests(session, self._test.path, module))
         if len(items) > MAX_TESTS:
             self._whole = False
             self._report_event("too_many", count=len(items))
@@ -118,8 +118,10 @@ class PytestReporter:
         config.hook.pytest_collection_modifyitems(session=session, config=config, items=items)
         config.hook.pytest_collection_finish(session=session)
         session.testscollected = len(items)
-        self._names = {item.nodeid: _unique_name(item.nodeid, number) for number, item in enumerate(items)}
-        self._watched.hold({self._test_name(item.nodeid): item for item in items})
+        self._names = {
+            item.nodeid: _make_unique_name(item.nodeid, number) for number, item in enumerate(items)
+        }
+        self._watched.store_tests({self._test_name(item.nodeid): item for item in items})
         self._collected = [self._test_name(item.nodeid) for item in items]
         self._report_event("collected", tests=self._collected)
         self._check_unchanged("while the tests were collected")
@@ -155,10 +157,10 @@ class PytestReporter:
         if running is None or running.name != name or running.due != report.when:
             self._add_note(f"{name} was reported when none of its steps had ended")
             return
-        # When it is called, the framework itself wraps a coroutine.
+        # The framework itself wraps coroutines when it calls them.
         self._check_unchanged(f"in {name} ({running.due})", name if running.due == "setup" else None)
         problem, self._problem = self._problem, None
-        running.take(report, problem, self._texts)
+        running.process_report(report, problem, self._texts)
         if running.due is None:
             self._current = None
             self._ended[name] = running.outcome
@@ -190,7 +192,7 @@ class PytestReporter:
 
     def _add_note(self, text: str) -> None:
         if len(self._notes) < _MAX_NOTES:
-            self._notes.append(clean(text))
+            self._notes.append(clean_text(text))
 
     def _report_event(self, event: str, **fields: object) -> None:
         self._lines += 1
@@ -206,19 +208,19 @@ class _RunningTest:
         self.outcome = "passed"
         self.line: dict[str, object] = {"id": name, "duration_s": 0.0}
 
-    def take(self, report: Any, problem: BaseException | None, texts: Texts) -> None:
+    def process_report(self, report: Any, problem: BaseException | None, texts: Texts) -> None:
         """Process the report of the step that is due."""
         step = self.due
         self.due = _NEXT.get(step)
         if step == "setup" and not report.passed:
             self.due = "teardown"
-        outcome = _test_outcome(report, step)
+        outcome = _determine_outcome(report, step)
         if outcome != "passed" and self.outcome in {"passed", "xpassed"}:
             self.outcome = outcome
-            self.line |= {"step": step, **_outcome_details(report, problem, texts)}
+            self.line |= {"step": step, **_describe_outcome(report, problem, texts)}
         self.line["duration_s"] = float(self.line["duration_s"]) + float(report.duration)  # type: ignore[arg-type]
         if self.due is None:
-            self.line |= {"outcome": self.outcome, **_captured_output(report)}
+            self.line |= {"outcome": self.outcome, **_get_captured_output(report)}
 
 
 class _SessionSnapshot:
@@ -227,10 +229,10 @@ class _SessionSnapshot:
     def __init__(self, session: Any) -> None:
         self._seal = CodeSnapshot(_SEALED)
         self._session = session
-        self._registered = dict(_registered(session))
+        self._registered = dict(_iter_registered(session))
         self._items: dict[str, tuple[Any, dict[str, object]]] = {}
 
-    def hold(self, items: Mapping[str, Any]) -> None:
+    def store_tests(self, items: Mapping[str, Any]) -> None:
         """Store the collected tests and their parts for later comparisons."""
         self._items = {name: (item, dict(_iter_item_parts(item, name))) for name, item in items.items()}
 
@@ -238,7 +240,7 @@ class _SessionSnapshot:
         """Return the name of the first changed part of the framework or of this test; None if unchanged."""
         item, held = self._items.get(test or "", (None, {}))
         for before, now in (
-            (self._registered, dict(_registered(self._session))),
+            (self._registered, dict(_iter_registered(self._session))),
             (held, dict(_iter_item_parts(item, test)) if item is not None else {}),
         ):
             for name in {**before, **now}:
@@ -247,7 +249,7 @@ class _SessionSnapshot:
         return self._seal.broken()
 
 
-def _registered(session: Any) -> Iterator[tuple[str, object]]:
+def _iter_registered(session: Any) -> Iterator[tuple[str, object]]:
     """Yield the plugins and hook functions that run tests, each with a name."""
     config = session.config
     manager = config.pluginmanager
@@ -257,12 +259,12 @@ def _registered(session: Any) -> Iterator[tuple[str, object]]:
     yield "the plugin manager's hooks", manager.hook
     yield "how the plugin manager calls hooks", vars(manager).get("_inner_hookexec")
     for thing in (session, config, manager):
-        for key, value in shadowed_attributes(thing):
+        for key, value in iter_shadowed_attributes(thing):
             yield f"{type(thing).__name__}.{key}", value
     for name, plugin in manager.list_name_plugin():
         yield f"the plugin {name}", plugin
     for name, caller in vars(manager.hook).items():
-        # The config has a proxy that remembers what it was asked for.
+        # The config has a proxy that caches what it was asked for.
         proxied = vars(config.hook).get(name, caller) if name.startswith(_STEPS) else caller
         yield f"the hook {name}", proxied
         yield f"how the hook {name} is called", getattr(caller, "_hookexec", None)
@@ -278,28 +280,28 @@ def _iter_item_parts(item: Any, name: str | None) -> Iterator[tuple[str, object]
         what = f"{type(node).__name__} of {name}"
         yield f"the session of {what}", node.session
         yield f"the config of {what}", node.config
-        for key, value in shadowed_attributes(node):
+        for key, value in iter_shadowed_attributes(node):
             yield f"{key} of {what}", value
 
 
-def _items(session: Any, path: str, module: object) -> Iterator[Any]:
+def _iter_tests(session: Any, path: str, module: object) -> Iterator[Any]:
     """Yield the tests of a module that was already imported."""
     node = import_module("pytest").Module.from_parent(session, path=Path(path))
-    # What it would call imports the file anew. A function of ours would lead to our names.
+    # The original would import the file again. One of our functions would lead to our globals.
     node._getobj = partial(getattr, SimpleNamespace(module=module), "module")
     return iter(session.genitems(node))
 
 
 def _wrap_hook(hook: Callable[..., object]) -> object:
     """Return a plain function for the framework; through it, only the hook call is accessible."""
-    names: dict[str, object] = {"__builtins__": {}, "told": opaque(hook)}
+    names: dict[str, object] = {"__builtins__": {}, "told": make_opaque(hook)}
     parameters = ", ".join(inspect.signature(hook).parameters)
     text = f"def {hook.__name__}({parameters}): return told({parameters})"
     exec(compile(text, __file__, "exec"), names)  # noqa: S102 - made of the names above
     return names.pop(hook.__name__)
 
 
-def _test_outcome(report: Any, step: str | None) -> str:
+def _determine_outcome(report: Any, step: str | None) -> str:
     expected = hasattr(report, "wasxfail")
     if report.passed:
         return "xpassed" if expected and step == "call" else "passed"
@@ -308,17 +310,17 @@ def _test_outcome(report: Any, step: str | None) -> str:
     return "failed" if step == "call" else "error"
 
 
-def _outcome_details(report: Any, problem: BaseException | None, texts: Texts) -> dict[str, object]:
+def _describe_outcome(report: Any, problem: BaseException | None, texts: Texts) -> dict[str, object]:
     if report.skipped:
         found = report.longrepr
         reason = found[2] if isinstance(found, tuple) and len(found) == 3 else ""
-        return {"reason": clean(str(getattr(report, "wasxfail", "") or reason))}
+        return {"reason": clean_text(str(getattr(report, "wasxfail", "") or reason))}
     if problem is None:
-        return {"message": clean(str(report.longrepr or ""))}
+        return {"message": clean_text(str(report.longrepr or ""))}
     return dict(told(problem, texts))
 
 
-def _captured_output(report: Any) -> dict[str, object]:
+def _get_captured_output(report: Any) -> dict[str, object]:
     return {name: _truncate_middle(str(getattr(report, f"cap{name}", ""))) for name in ("stdout", "stderr")}
 
 
@@ -330,10 +332,10 @@ def _truncate_middle(text: str) -> str:
 
 
 def _clean_node_id(nodeid: str) -> str:
-    return clean(nodeid)[:_MAX_ID]
+    return clean_text(nodeid)[:_MAX_ID]
 
 
-def _unique_name(nodeid: str, number: int) -> str:
+def _make_unique_name(nodeid: str, number: int) -> str:
     """Return a name, truncated if it is long; in this case, a number makes it unique."""
-    name = clean(nodeid)
+    name = clean_text(nodeid)
     return name if len(name) <= _MAX_ID else f"{name[: _MAX_ID - 10]}…{number}"

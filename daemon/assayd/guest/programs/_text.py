@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     _T = TypeVar("_T")
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 _Module = type(sys)
 
@@ -47,13 +47,13 @@ class SubmittedText(Value):
 def read_text(arguments: Mapping[str, object]) -> SubmittedText:
     """Return the fields that the arguments of all Python programs contain."""
     return SubmittedText(
-        source=argument(arguments, "source", str),
-        filename=argument(arguments, "filename", str),
-        builtins=argument(arguments, "builtins", str),
+        source=get_argument(arguments, "source", str),
+        filename=get_argument(arguments, "filename", str),
+        builtins=get_argument(arguments, "builtins", str),
     )
 
 
-def argument(arguments: Mapping[str, object], name: str, kind: type[_T]) -> _T:
+def get_argument(arguments: Mapping[str, object], name: str, kind: type[_T]) -> _T:
     """Return an argument; check that it has exactly this type. Raises: TypeError."""
     value = arguments.get(name)
     if type(value) is not kind:

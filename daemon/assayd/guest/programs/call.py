@@ -11,11 +11,11 @@ from functools import partial
 from time import perf_counter, process_time
 
 from .. import private
-from ..failures import not_compiled, raised
-from ..values import is_a, render
+from ..failures import record_compile_error, record_exception
+from ..values import is_real_subclass, render
 from ._again import repeat_calls
 from ._each import run_each_call
-from ._text import argument, read_text
+from ._text import get_argument, read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ._again import Try
     from ._text import SubmittedText
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 IN_PYTHON = True
 _MODULE = "submission"
@@ -36,18 +36,20 @@ _MODULE = "submission"
 def run(arguments: Mapping[str, object], context: Context) -> Record:
     """Compile and run the source, call the function, and return the result record."""
     text = read_text(arguments)
-    name = argument(arguments, "function", str)
-    args, kwargs = argument(arguments, "args", list), argument(arguments, "kwargs", dict)
+    name = get_argument(arguments, "function", str)
+    args, kwargs = get_argument(arguments, "args", list), get_argument(arguments, "kwargs", dict)
     if text.builtins == "safe":
-        listed = argument(arguments, "names", dict) if "names" in arguments else {}
-        context.policy.attributes.allow({name: frozenset(names) for name, names in listed.items()})
+        listed = get_argument(arguments, "names", dict) if "names" in arguments else {}
+        context.policy.attributes.set_allowed_names(
+            {name: frozenset(names) for name, names in listed.items()}
+        )
         if "Formatter" in text.source:
             context.policy.attributes.guard_formatter()
     module = text.module(_MODULE, context.policy, {})
     try:
         code = text.compile()
     except BaseException as problem:  # noqa: BLE001 - the compiler may run out of stack or memory
-        return not_compiled(problem)
+        return record_compile_error(problem)
     phase = "import"
     try:
         exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
@@ -57,14 +59,14 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
         if "each" in arguments:
             return {
                 "status": "returned",
-                "each": run_each_call(function, argument(arguments, "each", list), text),
+                "each": run_each_call(function, get_argument(arguments, "each", list), text),
             }
         phase = "call"
         began_s, started = process_time(), perf_counter()
         value = function(*args, **kwargs)
         duration_s, spent_s = perf_counter() - started, process_time() - began_s
     except BaseException as problem:  # noqa: BLE001 - guest code, which may raise whatever it likes
-        return raised(problem, filename=text.filename, source=text.source, phase=phase)
+        return record_exception(problem, filename=text.filename, source=text.source, phase=phase)
     found = render(value)
     record = {
         "status": "returned",
@@ -74,12 +76,12 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
         "duration_s": duration_s,
     }
     if "again" in arguments:
-        tries = _further_calls(text, code, name, argument(arguments, "again", list), context)
+        tries = _iter_further_calls(text, code, name, get_argument(arguments, "again", list), context)
         record["again"] = repeat_calls(found.value, spent_s, tries, context.reporter)
     return record
 
 
-def _further_calls(
+def _iter_further_calls(
     text: SubmittedText, code: CodeType, name: str, calls: list[list[object]], context: Context
 ) -> Iterator[Try]:
     """Yield further calls from a second module, in which values of the import are created again."""
@@ -91,4 +93,4 @@ def _further_calls(
 
 def _call_for_dict(function: Callable[..., object], args: list[object]) -> object:
     value = function(*args)
-    return value if is_a(value, dict) else None
+    return value if is_real_subclass(value, dict) else None

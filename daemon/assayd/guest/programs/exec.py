@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 
-from ._text import argument
+from ._text import get_argument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ IN_PYTHON = False
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
     """Turn this process into the program; return only if this fails."""
-    argv: list[str] = argument(arguments, "argv", list)
-    added: dict[str, str] = argument(arguments, "env", dict)
+    argv: list[str] = get_argument(arguments, "argv", list)
+    added: dict[str, str] = get_argument(arguments, "env", dict)
     try:
         os.execvpe(argv[0], argv, {**context.environment, **added})  # noqa: S606 - that is what it is for
     except OSError as problem:

@@ -14,9 +14,9 @@ from types import ModuleType
 
 from .. import private
 from ._coverage import Coverage
-from ._modules import plainly, read_modules
+from ._modules import compile_unchanged, read_modules
 from ._tests import PytestReporter
-from ._text import argument
+from ._text import get_argument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from ..reporter import Record
     from . import Context
-    from ._modules import Submitted, SubmittedModules
+    from ._modules import SubmittedFile, SubmittedModules
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 IN_PYTHON = True
 _OPTIONS = (
@@ -46,31 +46,34 @@ _SCRATCH = ".pytest"
 def run(arguments: Mapping[str, object], context: Context) -> Record:
     """Collect and run the tests, and return the final record."""
     framework = import_module("pytest")
-    modules, test = read_modules(arguments), argument(arguments, "test", str)
+    modules, test = read_modules(arguments), get_argument(arguments, "test", str)
     (one,) = (each for each in modules.files.values() if each.file == test)
     sys.modules["__main__"] = ModuleType("__main__")
-    telling = PytestReporter(context.reporter.progress, modules.texts, one)
+    telling = PytestReporter(context.reporter.report_progress, modules.texts, one)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     coverage = Coverage() if "covered" in arguments else None
-    offered = Offer(modules, one, arguments.get("covered"), coverage)
-    context.policy.refuse_to_leave()
+    offered = RewritingCompiler(modules, one, arguments.get("covered"), coverage)
+    context.policy.block_os_exit()
     modules.offer(context.policy, offered.compile)
     try:
-        options = [*_pytest_options(os.getcwd()), *(["--exitfirst"] if "first_failure" in arguments else [])]
-        code = int(framework.main([*options, one.path], plugins=[telling.plugin()]))
+        options = [
+            *_build_pytest_options(os.getcwd()),
+            *(["--exitfirst"] if "first_failure" in arguments else []),
+        ]
+        code = int(framework.main([*options, one.path], plugins=[telling.build_plugin()]))
     except BaseException as problem:  # noqa: BLE001 - guest code ran, and may have taken the framework apart
-        return telling.broken_off(problem)
+        return telling.record_failure(problem)
     return {**telling.record(code), **(coverage.told() if coverage is not None else {})}
 
 
-class Offer:
+class RewritingCompiler:
     """A compiler of files that rewrites the tests' assertions, so that they report the compared values.
 
     In the `covered` file, each block reports its start.
     """
 
     def __init__(
-        self, modules: SubmittedModules, test: Submitted, covered: object, coverage: Coverage | None
+        self, modules: SubmittedModules, test: SubmittedFile, covered: object, coverage: Coverage | None
     ) -> None:
         self._modules = modules
         self._covered = covered
@@ -78,11 +81,11 @@ class Offer:
         self._test = test
         self._rewriting = import_module("_pytest.assertion.rewrite")
 
-    def compile(self, one: Submitted) -> tuple[CodeType, Mapping[str, object]]:
+    def compile(self, one: SubmittedFile) -> tuple[CodeType, Mapping[str, object]]:
         """Return the code of a file, and the names that the rewritten assertions call."""
         if one is not self._test:
             watched = self._coverage if one.file == self._covered else None
-            return plainly(one) if watched is None else watched.compile(one)
+            return compile_unchanged(one) if watched is None else watched.compile(one)
         ast = import_module("ast")
         tree = ast.parse(one.text, one.path)
         self._rewriting.rewrite_asserts(tree, one.text.encode(), one.path, None)
@@ -90,13 +93,13 @@ class Offer:
         for node in [node for node in tree.body if isinstance(node, ast.Import)]:
             for alias in node.names:
                 if alias.asname and alias.asname.startswith("@"):
-                    # The guarded importer would take these for the submission's own.
+                    # The guarded importer would treat these as the submission's own modules.
                     helpers[alias.asname] = import_module(alias.name)
                     tree.body.remove(node)
         return compile(tree, one.path, "exec", dont_inherit=True), helpers
 
 
-def _pytest_options(work: str) -> list[str]:
+def _build_pytest_options(work: str) -> list[str]:
     options = [*_OPTIONS, f"--rootdir={work}", f"--basetemp={work}/{_SCRATCH}"]
     try:
         import_module(_ASYNC)

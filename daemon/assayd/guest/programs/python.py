@@ -14,13 +14,13 @@ from os import getcwd, write
 from time import process_time
 
 from .. import private
-from ..failures import ShownText, message_of, not_compiled, told
+from ..failures import ShownText, exception_message, record_compile_error, told
 from ..suppress import suppress
-from ..tagged import render_tagged, restore
-from ..values import is_a, render
+from ..tagged import render_tagged, restore_tagged
+from ..values import is_real_subclass, render
 from ._again import repeat_calls
-from ._modules import plainly, read_modules
-from ._text import argument, read_text
+from ._modules import compile_unchanged, read_modules
+from ._text import get_argument, read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from . import Context
     from ._text import SubmittedText
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 IN_PYTHON = True
 _MODULE = "__main__"
@@ -43,35 +43,35 @@ _code_of = SystemExit.__dict__["code"].__get__
 def run(arguments: Mapping[str, object], context: Context) -> Record:
     """Run the source, and return the record with the values of the requested names."""
     text = read_text(arguments)
-    namespace = argument(arguments, "namespace", dict)
-    wanted: list[str] = argument(arguments, "results", list)
+    namespace = get_argument(arguments, "namespace", dict)
+    wanted: list[str] = get_argument(arguments, "results", list)
     tagged, as_script = arguments.get("tagged") is True, arguments.get("as_script") is True
     texts = {text.filename: ShownText(text.filename, text.source)}
     if "modules" in arguments:
         modules = read_modules(arguments)
         texts |= modules.texts
-        context.policy.refuse_to_leave()
-        modules.offer(context.policy, plainly)
+        context.policy.block_os_exit()
+        modules.offer(context.policy, compile_unchanged)
     if tagged:
-        namespace = {name: restore(value) for name, value in namespace.items()}
+        namespace = {name: restore_tagged(value) for name, value in namespace.items()}
     module = text.module(_MODULE, context.policy, namespace)
     if as_script:
         sys.path.insert(0, getcwd())
-        # A site module would bring these; the interpreter runs without one.
+        # A site module would add these, but the interpreter runs without one.
         module.__dict__["__builtins__"] |= {"exit": sys.exit, "quit": sys.exit}
     try:
         code = text.compile()
     except BaseException as problem:  # noqa: BLE001 - the compiler may run out of stack or memory
-        return not_compiled(problem)
+        return record_compile_error(problem)
     began_s = process_time()
     try:
         exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
     except BaseException as problem:  # noqa: BLE001 - guest code, which may raise whatever it likes
-        return _failed_script_record(problem, texts) if as_script else _raised_record(problem, texts)
+        return _failed_script_record(problem, texts) if as_script else _exception_record(problem, texts)
     spent_s = process_time() - began_s
-    record = {"status": "returned", **_result_record(module.__dict__, wanted, tagged)}
+    record = {"status": "returned", **_build_result_record(module.__dict__, wanted, tagged)}
     if "again" in arguments:
-        runs = argument(arguments, "again", int)
+        runs = get_argument(arguments, "again", int)
         tries = [partial(_run_again, text, code, arguments, context) for _ in range(runs)]
         form = render_tagged if tagged else render
         record["again"] = repeat_calls(record["values"], spent_s, tries, context.reporter, form)
@@ -82,15 +82,15 @@ def _run_again(
     text: SubmittedText, code: CodeType, arguments: Mapping[str, object], context: Context
 ) -> object:
     """Run the text again in a new namespace, and return the first of the requested values."""
-    given = argument(arguments, "namespace", dict)
+    given = get_argument(arguments, "namespace", dict)
     tagged = arguments.get("tagged") is True
-    namespace = {name: restore(value) if tagged else value for name, value in given.items()}
+    namespace = {name: restore_tagged(value) if tagged else value for name, value in given.items()}
     module = text.module(_MODULE, context.policy, namespace)
     exec(code, module.__dict__)  # noqa: S102 - this is what the container is for
-    return module.__dict__.get(argument(arguments, "results", list)[0])
+    return module.__dict__.get(get_argument(arguments, "results", list)[0])
 
 
-def _result_record(names: Mapping[str, object], wanted: list[str], tagged: bool) -> Record:
+def _build_result_record(names: Mapping[str, object], wanted: list[str], tagged: bool) -> Record:
     values: dict[str, object] = {}
     for name in wanted:
         if name in names:
@@ -104,27 +104,27 @@ def _result_record(names: Mapping[str, object], wanted: list[str], tagged: bool)
     return {"values": values, "missing": [name for name in wanted if name not in names]}
 
 
-def _raised_record(problem: BaseException, texts: Texts) -> Record:
+def _exception_record(problem: BaseException, texts: Texts) -> Record:
     return {"status": "raised", **told(problem, texts), "phase": "call"}
 
 
 def _failed_script_record(problem: BaseException, texts: Texts) -> Record:
     """Return the record of a script's exception; write to standard error what the interpreter would."""
-    if is_a(problem, SystemExit):
-        return {"status": "exited", "exit_code": _exit_code(problem)}
-    record = _raised_record(problem, texts)
+    if is_real_subclass(problem, SystemExit):
+        return {"status": "exited", "exit_code": _determine_exit_code(problem)}
+    record = _exception_record(problem, texts)
     _write_stderr(f"{record['traceback']}")
     return {**record, "exit_code": _FAILED}
 
 
-def _exit_code(problem: SystemExit) -> int:
+def _determine_exit_code(problem: SystemExit) -> int:
     """Return the exit status for ``sys.exit()`` with a number, None, or a message, which is printed."""
     code = _code_of(problem)
     if code is None:
         return 0
-    if is_a(code, int):
+    if is_real_subclass(code, int):
         return int.__index__(code) & 0xFF
-    _write_stderr(message_of(problem))
+    _write_stderr(exception_message(problem))
     return _FAILED
 
 

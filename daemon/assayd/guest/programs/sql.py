@@ -12,14 +12,14 @@ import sys
 from contextlib import closing
 
 from ..database import FILE
-from ._sql_csv import BadCsv, load_files
+from ._sql_csv import UnreadableCsv, load_files
 from ._sql_functions import ShellFunctions, expand_series
 from ._sql_guard import SqlGuard, connect
-from ._sql_names import names_of
-from ._sql_split import place, split
+from ._sql_names import read_names
+from ._sql_split import locate_error, split_statements
 from ._sql_table import TablePrinter
-from ._sql_tables import tables_of
-from ._text import argument
+from ._sql_tables import read_tables
+from ._text import get_argument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,13 +57,13 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
     """Run the statements in order until one fails."""
     import sqlite3
 
-    mode = argument(arguments, "mode", str)
-    job = _ScriptRun(arguments, guard=_guard(arguments, schema=mode == "schema"))
+    mode = get_argument(arguments, "mode", str)
+    job = _ScriptRun(arguments, guard=_create_guard(arguments, schema=mode == "schema"))
     try:
-        most = argument(arguments, "max_bytes", int)
+        most = get_argument(arguments, "max_bytes", int)
         with closing(connect(FILE, max_bytes=most, schema=mode == "schema")) as connection:
             job.check(connection) if mode == "check" else job.run(connection)
-    except (sqlite3.Error, sqlite3.Warning, BadCsv, _UnfitDatabase, MemoryError) as problem:
+    except (sqlite3.Error, sqlite3.Warning, UnreadableCsv, _UnfitDatabase, MemoryError) as problem:
         return job.failed(problem)
     return {"status": "returned", **job.counts, **({"tables": job.tables} if job.tables else {})}
 
@@ -73,16 +73,16 @@ def _has_rows(connection: sqlite3.Connection, table: str) -> bool:
 
     quoted = table.replace('"', '""')
     try:
-        # The name is quoted, and SQLite has told it itself.
+        # The name is quoted, and comes from SQLite.
         found = connection.execute(f'SELECT 1 FROM "{quoted}" LIMIT 1')  # noqa: S608
         return found.fetchone() is not None
-    except sqlite3.Error:  # it is a view on what is gone by now
+    except sqlite3.Error:  # it is a view of something that no longer exists
         return False
 
 
-def _guard(arguments: Mapping[str, object], *, schema: bool) -> SqlGuard:
-    pragmas: list[str] = argument(arguments, "pragmas", list)
-    admits: list[str] = argument(arguments, "admits", list)
+def _create_guard(arguments: Mapping[str, object], *, schema: bool) -> SqlGuard:
+    pragmas: list[str] = get_argument(arguments, "pragmas", list)
+    admits: list[str] = get_argument(arguments, "admits", list)
     return SqlGuard(schema=schema, pragmas=frozenset(pragmas), admits=frozenset(admits))
 
 
@@ -90,11 +90,11 @@ class _ScriptRun:
     """The run of one script, with its current statement and the results of earlier statements."""
 
     def __init__(self, arguments: Mapping[str, object], guard: SqlGuard) -> None:
-        self._text = argument(arguments, "sql", str)
+        self._text = get_argument(arguments, "sql", str)
         self._guard = guard
         self._printer = TablePrinter(
-            max_rows=argument(arguments, "max_rows", int),
-            max_cell_chars=argument(arguments, "max_cell_chars", int),
+            max_rows=get_argument(arguments, "max_rows", int),
+            max_cell_chars=get_argument(arguments, "max_cell_chars", int),
         )
         self._functions = ShellFunctions()
         self._missing: dict[str, str] = {}
@@ -133,16 +133,16 @@ class _ScriptRun:
         self._functions.install(connection)
         connection.set_authorizer(self._guard)
         before = connection.total_changes
-        for statement in split(self._text):
+        for statement in split_statements(self._text):
             self._current = statement
             changed = connection.total_changes
             self._guard.acts.clear()
             try:
                 cursor = connection.execute(expand_series(statement.text))
                 if cursor.description is not None:
-                    self._printer.show(statement.number, cursor)
+                    self._printer.print_rows(statement.number, cursor)
             except sqlite3.OperationalError:
-                self._names = names_of(connection)
+                self._names = read_names(connection)
                 raise
             self._done += 1
             self._changes = connection.total_changes - before
@@ -150,7 +150,7 @@ class _ScriptRun:
                 self._note_unchanged(connection, statement)
         if connection.in_transaction:
             raise _UnfitDatabase("the step ends inside a transaction: COMMIT is missing")
-        self._tables = tables_of(connection, self._guard)
+        self._tables = read_tables(connection, self._guard)
 
     def _note_unchanged(self, connection: sqlite3.Connection, statement: Statement) -> None:
         """Record a statement that should have changed rows, but changed none of the existing rows."""
@@ -163,13 +163,13 @@ class _ScriptRun:
         reading = verb in {"INSERT", "CREATE TABLE"}
         looked_at = [read for act, read in acts if act == "READ"] if reading else [table]
         if any(_has_rows(connection, name) for name in dict.fromkeys(looked_at[:_MOST_IDLE])):
-            line, _ = place(self._text, statement, "")
+            line, _ = locate_error(self._text, statement, "")
             self._idle.append([line, verb, table[:_MOST_NAME]])
 
     def failed(self, problem: BaseException) -> Record:
         """Return the record of a failure, and print the failure to standard error."""
         message = self._error_message(problem)[:_MOST_CHARS]
-        line, column = place(self._text, self._current, message) if self._current else (None, None)
+        line, column = locate_error(self._text, self._current, message) if self._current else (None, None)
         where = f"line {line}, column {column}: " if line is not None else ""
         print(f"{where}{message}", file=sys.stderr)
         return {

@@ -11,14 +11,14 @@ from __future__ import annotations
 import sys
 
 from .. import private
-from ..failures import ShownText, clean, told
-from ..peer import PeerFault
-from ..requests import texts as strings
-from ..tagged import render_tagged, restore
-from ..values import is_a
-from ._functions import Skipped, run_function, skips
-from ._remote import Solution
-from ._text import argument
+from ..failures import ShownText, clean_text, told
+from ..peer import InvalidPeerMessage
+from ..requests import get_strings as strings
+from ..tagged import render_tagged, restore_tagged
+from ..values import is_real_subclass
+from ._functions import Skipped, is_skip, run_function
+from ._remote import SolutionClient
+from ._text import get_argument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Names = dict[str, object]
 
-private.isolate(globals())
+private.isolate_builtins(globals())
 
 IN_PYTHON = True
 PAIRED = True
@@ -45,9 +45,9 @@ _MOST_PRINTED = 64 * 1024
 
 def run(arguments: Mapping[str, object], context: Context) -> Record:
     """Run the test in this process, and return its result record."""
-    common, own = argument(arguments, "common", dict), argument(arguments, "own", dict)
-    printed = _swallow_output()
-    solution = Solution(READING, WRITING, trusted=common.get("trusted") is True)
+    common, own = get_argument(arguments, "common", dict), get_argument(arguments, "own", dict)
+    printed = _redirect_output()
+    solution = SolutionClient(READING, WRITING, trusted=common.get("trusted") is True)
     broken = solution.open()
     if broken is not None:
         return {"status": "broken", "solution": broken, "fault": solution.fault}
@@ -59,23 +59,27 @@ def run(arguments: Mapping[str, object], context: Context) -> Record:
         record = _failure_record(problem, solution, texts)
     else:
         record = {"status": "returned" if solution.fault is None else "failed", "value": runner.value}
-    last_call = "" if record["status"] == "returned" else clean(solution.last_call())
+    last_call = "" if record["status"] == "returned" else clean_text(solution.describe_last_call())
     return {**record, "fault": solution.fault, "last_call": last_call, "printed": printed()}
 
 
-def _swallow_output() -> Callable[[], str]:
+def _redirect_output() -> Callable[[], str]:
     """Redirect the output of the tests to a limited buffer; return a function that reads the buffer."""
     from _io import StringIO
 
     kept = sys.stdout = sys.stderr = StringIO()
-    return lambda: clean(kept.getvalue()[:_MOST_PRINTED]) if not kept.closed else ""
+    return lambda: clean_text(kept.getvalue()[:_MOST_PRINTED]) if not kept.closed else ""
 
 
 class _TestRun:
     """The run of one test, from the creation of its module to its end."""
 
     def __init__(
-        self, common: Mapping[str, object], own: Mapping[str, object], context: Context, solution: Solution
+        self,
+        common: Mapping[str, object],
+        own: Mapping[str, object],
+        context: Context,
+        solution: SolutionClient,
     ) -> None:
         self._common, self._own = common, own
         self._policy = context.policy
@@ -118,23 +122,23 @@ class _TestRun:
         self._execute(compile(str(self._common["context"]), CONTEXT, "exec", dont_inherit=True), names)
         self._solution.share(names)
         for name in strings(self._common, "names"):
-            if name not in names and (found := self._solution.found(name)) is not None:
+            if name not in names and (found := self._solution.find_proxy(name)) is not None:
                 names[name] = found
-        entry = self._solution.found(self._entry)
+        entry = self._solution.find_proxy(self._entry)
         if entry is None:
             raise NameError(f"the solution defines no function or class {self._entry!r}")
         names[self._entry] = entry
-        self._modules(entry, names)
+        self._add_modules(entry, names)
         return names
 
-    def _modules(self, entry: object, names: Names) -> None:
+    def _add_modules(self, entry: object, names: Names) -> None:
         """Add modules to `sys.modules` from which tests can import the solution's names."""
         for name in strings(self._common, "modules"):
             module = sys.modules[name] = type(sys)(name)
             module.__dict__["__getattr__"] = self._get_solution_name
 
     def _get_solution_name(self, name: str) -> object:
-        found = self._solution.found(name)
+        found = self._solution.find_proxy(name)
         if found is None:
             raise AttributeError(f"the solution defines no function or class {name!r}")
         return found
@@ -159,8 +163,8 @@ class _TestRun:
         self._execute(compile(tree, TEXT, "exec", dont_inherit=True), names)
 
     def _run_case(self, names: Names) -> None:
-        args = [restore(value) for value in self._own["args"]]  # type: ignore[attr-defined]
-        kwargs = {name: restore(value) for name, value in self._own["kwargs"].items()}  # type: ignore[attr-defined]
+        args = [restore_tagged(value) for value in self._own["args"]]  # type: ignore[attr-defined]
+        kwargs = {name: restore_tagged(value) for name, value in self._own["kwargs"].items()}  # type: ignore[attr-defined]
         found = render_tagged(names[self._entry](*args, **kwargs))  # type: ignore[operator]
         self.value = {"value": found.value, "notes": found.notes, "complete": found.complete}
 
@@ -188,10 +192,10 @@ def _run_method(names: Names, kind: str, method: str) -> None:
         raise AssertionError("the test did not pass" if result.testsRun else "the test did not run")
 
 
-def _failure_record(problem: BaseException, solution: Solution, texts: Texts) -> Record:
-    if skips(problem) and not solution.asked:
-        return {"status": "skipped", "message": clean(str(problem))}
-    if is_a(problem, PeerFault):
+def _failure_record(problem: BaseException, solution: SolutionClient, texts: Texts) -> Record:
+    if is_skip(problem) and not solution.asked:
+        return {"status": "skipped", "message": clean_text(str(problem))}
+    if is_real_subclass(problem, InvalidPeerMessage):
         solution.refuse("The conversation with the solution broke")
     record: Record = {"status": "failed", "test": told(problem, texts)}
     if solution.raised is not None and solution.raised[0] is problem:

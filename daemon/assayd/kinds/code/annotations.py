@@ -17,12 +17,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from assayd.findings.source_text import line_at, snippet
+from assayd.findings.source_text import get_line, get_snippet
 from assayd.kinds.code import types as code_types
 from assayd.kinds.code.types import Declaration, check_names, finding_at
 from assayd.model.finding import Edit, Finding, Rule, Severity
-from assayd.static.python.scopes import annotated, insertion_line, is_variable, module_statements
-from assayd.static.python.signature import alternatives, annotation_aliases
+from assayd.static.python.scopes import (
+    find_insertion_line,
+    is_variable,
+    iter_module_statements,
+    list_annotated_names,
+)
+from assayd.static.python.signature import find_annotation_aliases, list_alternatives
 
 RESULT = "result"
 _MOST_READ = 300
@@ -59,25 +64,25 @@ RULES = (
 )
 
 
-def declarations(tree: ast.Module, wanted: Collection[str]) -> list[Declaration]:
+def find_declarations(tree: ast.Module, wanted: Collection[str]) -> list[Declaration]:
     """Return the module's declarations of the given names, in order; only the first few hundred are used.
 
     The number is limited because each declaration can require following all aliases of the module.
     """
-    aliases = annotation_aliases(tree)
+    aliases = find_annotation_aliases(tree)
     if len(aliases) > _MOST_ALIASES:
         aliases = {}
-    found = islice(((name, node) for name, node in annotated(tree) if name in wanted), _MOST_READ)
+    found = islice(((name, node) for name, node in list_annotated_names(tree) if name in wanted), _MOST_READ)
     return [
-        Declaration(name=name, node=node, names=alternatives(node.annotation, aliases))
+        Declaration(name=name, node=node, names=list_alternatives(node.annotation, aliases))
         for name, node in found
     ]
 
 
 def check_annotations(text: str, tree: ast.Module, inputs: Mapping[str, object]) -> Iterator[Finding]:
     """Yield the findings about the declarations of the supplied inputs and the result."""
-    known = {name for name, _ in annotated(tree)}
-    wanted = declarations(tree, {*inputs, RESULT})
+    known = {name for name, _ in list_annotated_names(tree)}
+    wanted = find_declarations(tree, {*inputs, RESULT})
     for name in inputs:
         if name not in known and is_variable(name):
             yield _missing_input_finding(name, inputs[name], text, tree)
@@ -91,9 +96,9 @@ def check_annotations(text: str, tree: ast.Module, inputs: Mapping[str, object])
 
 
 def _missing_input_finding(name: str, value: object, text: str, tree: ast.Module) -> Finding:
-    kind = code_types.type_of(value)  # type: ignore[arg-type]  # it came as JSON
+    kind = code_types.infer_type(value)  # type: ignore[arg-type]  # it came as JSON
     declaration = f"{name}: {'object' if kind == code_types.ANYTHING else kind}"
-    line = insertion_line(tree)
+    line = find_insertion_line(tree)
     inner = any(
         isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name
         for node in ast.walk(tree)
@@ -104,14 +109,14 @@ def _missing_input_finding(name: str, value: object, text: str, tree: ast.Module
         category="annotations",
         message=f"The input '{name}' isn't declared{where}.",
         line=line,
-        snippet=snippet(text, line),
+        snippet=get_snippet(text, line),
         suggestion=f"Add a separate line at the top: {declaration}",
         edit=Edit(start_line=line, end_line=line - 1, replacement=declaration),
     )
 
 
 def _missing_result_finding(text: str, tree: ast.Module) -> Finding:
-    assigned = [node for node in module_statements(tree) if RESULT in _assigned_names(node)]
+    assigned = [node for node in iter_module_statements(tree) if RESULT in _find_assigned_names(node)]
     if not assigned:
         where, call = _advise_inner_result(tree)
         return Finding(
@@ -121,15 +126,15 @@ def _missing_result_finding(text: str, tree: ast.Module) -> Finding:
             suggestion=call or "Assign it with its type, e.g.: result: dict = {…}",
         )
     node = assigned[-1]
-    kind = _obvious_type(node)
+    kind = _infer_obvious_type(node)
     return Finding(
         rule="annotations.missing_result",
         category="annotations",
         message="'result' is assigned without a declared type.",
         line=node.lineno,
-        snippet=snippet(text, node.lineno),
+        snippet=get_snippet(text, node.lineno),
         suggestion=f"Declare its type at the assignment: result:  {kind or 'list'} = …",
-        edit=_annotation_edit(node, kind, text) if kind and len(assigned) == 1 else None,
+        edit=_build_annotation_edit(node, kind, text) if kind and len(assigned) == 1 else None,
     )
 
 
@@ -137,7 +142,7 @@ def _advise_inner_result(tree: ast.Module) -> tuple[str, str | None]:
     """Return advice if a module-level function assigns a local `result`."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and any(
-            RESULT in _assigned_names(one) for one in _walk_statements(node)
+            RESULT in _find_assigned_names(one) for one in _walk_statements(node)
         ):
             kind = "dict" if node.returns is None else ast.unparse(node.returns)
             call = f"{node.name}({', '.join(arg.arg for arg in node.args.args)})"
@@ -150,7 +155,7 @@ def _walk_statements(node: ast.FunctionDef) -> Iterator[ast.stmt]:
     return (one for one in ast.walk(node) if isinstance(one, ast.stmt))
 
 
-def _assigned_names(node: ast.stmt) -> set[str]:
+def _find_assigned_names(node: ast.stmt) -> set[str]:
     match node:
         case ast.Assign(targets=targets):
             return {target.id for target in targets if isinstance(target, ast.Name)}
@@ -176,7 +181,7 @@ _CONSTRUCTORS = {
 }
 
 
-def _obvious_type(node: ast.stmt) -> str | None:
+def _infer_obvious_type(node: ast.stmt) -> str | None:
     """Return the type of an assigned value if the expression shows it, otherwise None."""
     if not isinstance(node, ast.Assign):
         return None
@@ -189,9 +194,9 @@ def _obvious_type(node: ast.stmt) -> str | None:
             return _LITERALS.get(type(value))
 
 
-def _annotation_edit(node: ast.stmt, kind: str, text: str) -> Edit | None:
+def _build_annotation_edit(node: ast.stmt, kind: str, text: str) -> Edit | None:
     """Return the edit that adds an annotation to an assignment, if the assignment begins its line."""
-    line = line_at(text, node.lineno) or ""
+    line = get_line(text, node.lineno) or ""
     head, equals, rest = line.partition("=")
     if not equals or head.strip() != RESULT:
         return None
@@ -200,9 +205,11 @@ def _annotation_edit(node: ast.stmt, kind: str, text: str) -> Edit | None:
 
 
 def _check_type_names(declaration: Declaration, text: str, own: Collection[str]) -> Iterator[Finding]:
-    odd = [name for name in code_types.unknown(declaration.names) if not name.isidentifier()]
+    odd = [name for name in code_types.find_unknown_types(declaration.names) if not name.isidentifier()]
     known = {"any", *own}
-    other = [n for n in code_types.unknown(declaration.names) if n.isidentifier() and n not in known]
+    other = [
+        n for n in code_types.find_unknown_types(declaration.names) if n.isidentifier() and n not in known
+    ]
     if odd:
         message = f"The annotation of '{declaration.name}' isn't a type: {declaration.shown(text)}"
         remedy = f"Write a type, e.g. {declaration.name}: list[int], or T | None for one that may be None."
@@ -221,7 +228,6 @@ def _find_conflicts(wanted: Sequence[Declaration], text: str) -> Iterator[Findin
         if before.names != declaration.names:
             here, there = declaration.shown(text), before.shown(text)
             message = f"'{declaration.name}' is {here} here, and {there} on line {before.node.lineno}."
-            remedy = (
-                f"Declare it once: {declaration.name}: {code_types.written(before.types | declaration.types)}"
-            )
+            types = code_types.format_types(before.types | declaration.types)
+            remedy = f"Declare it once: {declaration.name}: {types}"
             yield finding_at(declaration, text, "annotations.conflicting", message, remedy)

@@ -7,7 +7,7 @@ from math import isfinite, nan
 
 from assayd.errors import RequestError
 from assayd.kinds.code.command_line import command_line
-from assayd.ports.command_line import FileOptions, single_file_text
+from assayd.ports.command_line import FileOptions, read_single_file
 
 
 def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str, object]:
@@ -15,7 +15,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
 
     Raises: RequestError ``request.options``.
     """
-    code = single_file_text(files, what="a code node")
+    code = read_single_file(files, what="a code node")
     if options.sample_paths or options.extra.keys() - {option.name for option in command_line.options}:
         message = "a code node accepts only --input, and --option timeout_s and requires"
         raise RequestError("request.options", message)

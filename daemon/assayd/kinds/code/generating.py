@@ -40,7 +40,7 @@ class CodeContext(BaseModel):
     libraries: Annotated[tuple[Module, ...], Field(max_length=50)] = ()
 
 
-def base_of(context: CodeContext) -> Document:
+def build_base_payload(context: CodeContext) -> Document:
     """Return the payload without code."""
     cases = [case.model_dump(mode="json") for case in context.cases]
     base: dict[str, object] = {"inputs": context.inputs}
@@ -51,7 +51,7 @@ def base_of(context: CodeContext) -> Document:
     return base
 
 
-def surroundings(inputs: Mapping[str, object], cases: Sequence[CodeCase]) -> list[PromptContext]:
+def describe_surroundings(inputs: Mapping[str, object], cases: Sequence[CodeCase]) -> list[PromptContext]:
     """Return the inputs and the cases; without inputs, return only the cases, with their inputs."""
     found = [_describe_inputs(inputs)] if inputs or not cases else []
     if cases:
@@ -69,6 +69,6 @@ def _describe_inputs(inputs: Mapping[str, object]) -> PromptContext:
     return PromptContext(title="inputs", text="\n".join(shown) or "none")
 
 
-def around(context: CodeContext) -> list[PromptContext]:
+def describe_request_context(context: CodeContext) -> list[PromptContext]:
     """Return the context that the generated code must fit."""
-    return surroundings(context.inputs, context.cases)
+    return describe_surroundings(context.inputs, context.cases)

@@ -16,15 +16,15 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from assayd.findings.python_failures import IMAGE_MODULES, guess_module, instead_of
-from assayd.guest.tagged import TAGS, restore
+from assayd.findings.python_failures import IMAGE_MODULES, describe_replacement, guess_module
+from assayd.guest.tagged import TAGS, restore_tagged
 from assayd.kinds.code import types as code_types
-from assayd.kinds.code.annotations import RESULT, declarations
+from assayd.kinds.code.annotations import RESULT, find_declarations
 from assayd.kinds.code.types import Declaration, finding_at
 from assayd.model.finding import Finding, Rule, Severity
 from assayd.model.submission import JsonValue
-from assayd.model.text_limits import shorten
-from assayd.static.python.scopes import annotated, bound_names, is_variable
+from assayd.model.text_limits import shorten_text
+from assayd.static.python.scopes import find_bound_names, is_variable, list_annotated_names
 
 _MOST_AWAITED = 100
 
@@ -69,8 +69,8 @@ def check_inputs(
     text: str, tree: ast.Module, inputs: Mapping[str, JsonValue], requires: Sequence[str]
 ) -> Iterator[Finding]:
     """Yield findings about the inputs' names, encodings and types, and about required modules."""
-    missing = awaited(tree, inputs)
-    declared = {found.name: found for found in reversed(declarations(tree, {*inputs, *missing}))}
+    missing = find_missing_names(tree, inputs)
+    declared = {found.name: found for found in reversed(find_declarations(tree, {*inputs, *missing}))}
     for name, value in inputs.items():
         wrong = _check_name(name) or _check_encoding(name, value)
         if wrong is not None:
@@ -89,7 +89,7 @@ def check_values(
 ) -> Iterator[Finding]:
     """Yield findings about the encodings and types of the cases' values, each with the case's name."""
     wanted = {name for _, inputs in given for name in inputs}
-    declared = {found.name: found for found in reversed(declarations(tree, wanted))}
+    declared = {found.name: found for found in reversed(find_declarations(tree, wanted))}
     for case, inputs in given:
         for name, value in inputs.items():
             wrong = _check_name(name) or _check_encoding(name, value)  # type: ignore[arg-type]  # it came as JSON
@@ -99,10 +99,10 @@ def check_values(
             yield from (replace(finding, context=f"case {case}") for finding in found)
 
 
-def awaited(tree: ast.Module, inputs: Mapping[str, object]) -> tuple[str, ...]:
+def find_missing_names(tree: ast.Module, inputs: Mapping[str, object]) -> tuple[str, ...]:
     """Return at most 100 declared names that are neither supplied as inputs nor bound by the source."""
-    bare = [node.target for _, node in annotated(tree) if node.value is None]
-    bound = bound_names(tree, leaving_out=bare)
+    bare = [node.target for _, node in list_annotated_names(tree) if node.value is None]
+    bound = find_bound_names(tree, leaving_out=bare)
     if bound is None:
         return ()
     declared = {target.id for target in bare if isinstance(target, ast.Name)}
@@ -116,7 +116,9 @@ def _check_name(name: str) -> Finding | None:
         remedy = "Use letters, digits and '_', no Python keyword, and no leading '__'."
     else:
         return None
-    return _finding("inputs.name", f"The input {shorten(name, 80)!a} can't be a variable name.", remedy)
+    return _inputs_finding(
+        "inputs.name", f"The input {shorten_text(name, 80)!a} can't be a variable name.", remedy
+    )
 
 
 def _check_encoding(name: str, value: JsonValue) -> Finding | None:
@@ -124,61 +126,61 @@ def _check_encoding(name: str, value: JsonValue) -> Finding | None:
     if not isinstance(value, list | dict):
         return None
     try:
-        restore(value)
+        restore_tagged(value)
     except (ValueError, TypeError, OverflowError) as problem:
-        why = shorten(str(problem), 200)
+        why = shorten_text(str(problem), 200)
     except RecursionError:
         why = "it is nested too deeply"
     else:
         return None
     remedy = f"Tags are {', '.join(TAGS)}; each has its form in the result contract."
-    return _finding("inputs.encoding", f"The input '{name}' can't be read: {why}.", remedy)
+    return _inputs_finding("inputs.encoding", f"The input '{name}' can't be read: {why}.", remedy)
 
 
 def _check_type(declaration: Declaration, value: JsonValue, text: str) -> Iterator[Finding]:
-    name, actual = declaration.name, code_types.type_of(value)
-    if not code_types.fits(actual, declaration.types):
+    name, actual = declaration.name, code_types.infer_type(value)
+    if not code_types.matches_type(actual, declaration.types):
         message = f"The input '{name}' is declared as {declaration.shown(text)}, but its value is {actual}."
         yield finding_at(declaration, text, "inputs.type", message, _suggest_type_fix(declaration, actual))
     elif declaration.has_value:
         message = f"The input '{name}' has a value, but the code replaces it at its declaration."
         remedy = f"Declare it without a value: {name}: {declaration.shown(text)}"
-        yield _warning(finding_at(declaration, text, "inputs.overwritten", message, remedy))
+        yield _as_warning(finding_at(declaration, text, "inputs.overwritten", message, remedy))
 
 
 def _suggest_type_fix(declaration: Declaration, actual: str) -> str:
     """Return a suggestion to change the declaration or, unless the value is None, to change the value."""
     name = declaration.name
     if actual == "None":
-        optional = code_types.written({*declaration.types, "None"})
+        optional = code_types.format_types({*declaration.types, "None"})
         return f"Declare that it can be None, and handle that: {name}: {optional}"
-    way = code_types.conversion(actual, declaration.types, name)
+    way = code_types.suggest_conversion(actual, declaration.types, name)
     by_code = f", and convert it in the code: {way}" if way else ""
     return (
         f"Declare the actual type: {name}: {actual}{by_code}. "
-        f"Or pass {code_types.written(declaration.types)}."
+        f"Or pass {code_types.format_types(declaration.types)}."
     )
 
 
 def _missing_value_finding(declaration: Declaration, text: str) -> Finding:
     message = f"'{declaration.name}' is declared, but neither passed nor assigned."
     remedy = f"Pass '{declaration.name}' in the inputs, or remove the line."
-    return _warning(finding_at(declaration, text, "inputs.not_given", message, remedy))
+    return _as_warning(finding_at(declaration, text, "inputs.not_given", message, remedy))
 
 
 def _missing_module_finding(module: str) -> Finding:
-    return _warning(
-        _finding(
+    return _as_warning(
+        _inputs_finding(
             "inputs.requires",
             f"The image doesn't have the required module {module!a}; it has Python's standard library.",
-            f"Use {instead_of(guess_module(module))} instead.",
+            f"Use {describe_replacement(guess_module(module))} instead.",
         )
     )
 
 
-def _warning(finding: Finding) -> Finding:
+def _as_warning(finding: Finding) -> Finding:
     return replace(finding, severity=Severity.WARNING)
 
 
-def _finding(rule: str, message: str, suggestion: str) -> Finding:
+def _inputs_finding(rule: str, message: str, suggestion: str) -> Finding:
     return Finding(rule=rule, category="inputs", message=message, suggestion=suggestion)

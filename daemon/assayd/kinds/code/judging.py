@@ -18,13 +18,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assayd.findings import runs as run_findings
-from assayd.findings.call_unit import Tried
-from assayd.findings.expected import judge_value
+from assayd.findings.call_unit import JudgedUnit
+from assayd.findings.expected import judge_expected_value
 from assayd.findings.python_failures import ExceptionContext
-from assayd.findings.python_unit import judge_end, never_started, read
-from assayd.findings.runs import cause_finding, grouped, unfinished
-from assayd.findings.source_text import SplitText, line_at, snippet
-from assayd.guest_results.record import Bound, GuestJsonError, Value
+from assayd.findings.python_unit import build_not_started_result, judge_python_unit, read
+from assayd.findings.runs import cause_finding, merge_similar_findings, unfinished_findings
+from assayd.findings.source_text import SplitText, get_line, get_snippet
+from assayd.guest_results.record import BoundNames, GuestJsonError, TypedValue
 from assayd.kinds.code import types as code_types
 from assayd.kinds.code.annotations import RESULT
 from assayd.kinds.code.payload import CodeCase, CodePayload, PreparedCode
@@ -33,7 +33,7 @@ from assayd.model.finding import Finding, Layer, Rule, Severity, has_errors
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import Cause, RunResult, UnitResult
 from assayd.model.submission import JsonValue
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 
 _NOTES_SHOWN = 3
 _IN_PLACE = re.compile(
@@ -90,17 +90,17 @@ class Wanted:
     text: str
 
 
-def check_result(value: Value | None, wanted: Wanted) -> Iterator[Finding]:
+def check_result(value: TypedValue | None, wanted: Wanted) -> Iterator[Finding]:
     """Yield findings about the value of `result`, or about its absence if the value is None."""
     if value is None:
         message = "The code ended without a value in 'result'."
         remedy = f"Assign it on every code path: result: {wanted.annotation} = …"
         yield _finding("result.missing", message, remedy, wanted)
         return
-    actual = code_types.type_of(value.value)
+    actual = code_types.infer_type(value.value)
     unseen = actual == code_types.ANYTHING and not value.complete
-    if not unseen and not code_types.fits(actual, wanted.types):
-        name = shorten(value.type_name, 60) if actual == code_types.ANYTHING else actual
+    if not unseen and not code_types.matches_type(actual, wanted.types):
+        name = shorten_text(value.type_name, 60) if actual == code_types.ANYTHING else actual
         message = f"The result is declared as {wanted.annotation}, but has the type {name}."
         yield _finding("result.type", message, _suggest_fix(actual, name, wanted), wanted)
     if not value.complete:
@@ -113,26 +113,26 @@ def check_result(value: Value | None, wanted: Wanted) -> Iterator[Finding]:
 
 
 def _suggest_fix(actual: str, name: str, wanted: Wanted) -> str:
-    if actual == "None" and (found := _IN_PLACE.search(line_at(wanted.text, wanted.line) or "")):
+    if actual == "None" and (found := _IN_PLACE.search(get_line(wanted.text, wanted.line) or "")):
         other = {"sort": "sorted(…)", "reverse": "list(reversed(…))"}.get(found[1])
         instead = f", or use {other}" if other else ""
         return (
             f".{found[1]}() changes the value in place and returns None. Call it on a separate line{instead}."
         )
     if actual == "None":
-        optional = code_types.written({*wanted.types, "None"})
+        optional = code_types.format_types({*wanted.types, "None"})
         return f"Assign a value on every code path, or declare: result: {optional}"
     if actual == code_types.ANYTHING:
         return _PLAIN_FORMS.get(name, _PLAIN)
-    way = code_types.conversion(actual, wanted.types, "…")
+    way = code_types.suggest_conversion(actual, wanted.types, "…")
     by_code = f" Or convert it: result: {wanted.annotation} = {way}" if way else ""
     return f"Declare the actual type: result: {name}.{by_code}"
 
 
-def _format_notes(value: Value) -> str:
+def _format_notes(value: TypedValue) -> str:
     shown = "; ".join(f"{note.path}: {note.problem}" for note in value.notes[:_NOTES_SHOWN])
     more = len(value.notes) - _NOTES_SHOWN
-    return shorten(shown, 600) + (f"; and {more} more" if more > 0 else "")
+    return shorten_text(shown, 600) + (f"; and {more} more" if more > 0 else "")
 
 
 def _finding(
@@ -145,7 +145,7 @@ def _finding(
         severity=severity,
         layer=Layer.RUNTIME,
         line=wanted.line,
-        snippet=snippet(wanted.text, wanted.line),
+        snippet=get_snippet(wanted.text, wanted.line),
         suggestion=suggestion,
     )
 
@@ -153,7 +153,7 @@ def _finding(
 UNIT = "node"
 
 
-def runs_of(payload: CodePayload) -> Iterator[tuple[str, Mapping[str, object], CodeCase | None]]:
+def iter_runs(payload: CodePayload) -> Iterator[tuple[str, Mapping[str, object], CodeCase | None]]:
     """Yield the name, the inputs and the case (None for the main run) of each run."""
     if payload.inputs or not payload.cases:
         yield UNIT, payload.inputs, None
@@ -164,15 +164,15 @@ def runs_of(payload: CodePayload) -> Iterator[tuple[str, Mapping[str, object], C
 def judge_runs(payload: PreparedCode, result: RunResult) -> Judgement:
     """Judge the end of every run; if all runs completed, judge their results as well."""
     payload = payload.model_copy(update={"code": SplitText(payload.code)})  # each unit quotes its lines
-    cases = [case for _, _, case in runs_of(payload)]
+    cases = [case for _, _, case in iter_runs(payload)]
     tries = [
         _judge_unit(name, _find_unit(result, index, name), payload)
-        for index, (name, _, _) in enumerate(runs_of(payload))
+        for index, (name, _, _) in enumerate(iter_runs(payload))
     ]
     found = _merge_findings(tries)
     if any(one.case.status is not CaseStatus.PASSED for one in tries) or has_errors(found):
-        found = found if has_errors(found) else (*found, *unfinished(result, "The code"))
-        stage = next((stage for one in tries if (stage := _failed_stage(one)) != "sandbox"), "sandbox")
+        found = found if has_errors(found) else (*found, *unfinished_findings(result, "The code"))
+        stage = next((stage for one in tries if (stage := _select_failed_stage(one)) != "sandbox"), "sandbox")
         return Judgement(stage_findings={stage: found}, cases=tuple(one.case for one in tries))
     judged = [_judge_result(one, case, payload) for one, case in zip(tries, cases, strict=True)]
     last = tries[-1]
@@ -184,7 +184,7 @@ def judge_runs(payload: PreparedCode, result: RunResult) -> Judgement:
     )
 
 
-def _judge_result(tried: Tried, wanted: CodeCase | None, payload: PreparedCode) -> Tried:
+def _judge_result(tried: JudgedUnit, wanted: CodeCase | None, payload: PreparedCode) -> JudgedUnit:
     """Compare the type of a run's result with the declaration, and the value with the case."""
     declared = Wanted(
         types=payload.result_types,
@@ -196,18 +196,21 @@ def _judge_result(tried: Tried, wanted: CodeCase | None, payload: PreparedCode) 
     case = replace(tried.case, result=tried.value.value if tried.value else None)
     if has_errors(found):
         case = replace(case, status=CaseStatus.FAILED, message=found[0].message)
-    judged = Tried(case=case, findings=found, value=tried.value)
+    judged = JudgedUnit(case=case, findings=found, value=tried.value)
     if wanted is None:
         return judged
-    return judge_value(judged, wanted, wanted.expected)  # type: ignore[arg-type]  # it was read as JSON
+    return judge_expected_value(judged, wanted, wanted.expected)  # type: ignore[arg-type]  # it was read as JSON
 
 
-def _merge_findings(tries: Sequence[Tried]) -> tuple[Finding, ...]:
+def _merge_findings(tries: Sequence[JudgedUnit]) -> tuple[Finding, ...]:
     """Return the findings of all runs; merge equal findings of several runs."""
     if len(tries) == 1:
         return tries[0].findings
     alike = [(one.case.name, finding) for one in tries for finding in one.findings if not finding.context]
-    return (*grouped(alike), *(finding for one in tries for finding in one.findings if finding.context))
+    return (
+        *merge_similar_findings(alike),
+        *(finding for one in tries for finding in one.findings if finding.context),
+    )
 
 
 def _find_unit(result: RunResult, index: int, name: str) -> UnitResult | None:
@@ -216,12 +219,12 @@ def _find_unit(result: RunResult, index: int, name: str) -> UnitResult | None:
     return unit if unit is not None and unit.name == name else None
 
 
-def _judge_unit(name: str, unit: UnitResult | None, payload: PreparedCode) -> Tried:
+def _judge_unit(name: str, unit: UnitResult | None, payload: PreparedCode) -> JudgedUnit:
     """Judge the end of a run; a successful run must report `result` or its absence."""
     if unit is None:
-        return never_started(name)
+        return build_not_started_result(name)
     around = ExceptionContext(text=payload.code, required=payload.requires, awaited=payload.awaited)
-    tried = judge_end(unit, around, what="The code")
+    tried = judge_python_unit(unit, around, what="The code")
     if tried.case.status is not CaseStatus.PASSED:
         return tried
     try:
@@ -230,20 +233,20 @@ def _judge_unit(name: str, unit: UnitResult | None, payload: PreparedCode) -> Tr
     except GuestJsonError as problem:
         finding = cause_finding(Cause.PROTOCOL_VIOLATION, "The code", str(problem))
         case = replace(tried.case, status=CaseStatus.ERROR, message=finding.message)
-        return Tried(case=case, findings=(*tried.findings, finding))
+        return JudgedUnit(case=case, findings=(*tried.findings, finding))
 
 
-def _read_result_value(unit: UnitResult) -> tuple[Value | None, tuple[JsonValue, ...]]:
+def _read_result_value(unit: UnitResult) -> tuple[TypedValue | None, tuple[JsonValue, ...]]:
     """Return the value of `result`, and its values in a second run."""
     record = read(unit)
-    if not isinstance(record, Bound):
+    if not isinstance(record, BoundNames):
         raise GuestJsonError("not the record of a node")
     if RESULT not in record.values and record.missing != (RESULT,):
         raise GuestJsonError("the record lacks the result")
     return record.values.get(RESULT), record.again
 
 
-def _failed_stage(tried: Tried) -> str:
+def _select_failed_stage(tried: JudgedUnit) -> str:
     """Return the stage to report as failed: `syntax` if the container's Python rejected the source."""
     disagrees = any(finding.rule == run_findings.NOT_COMPILED_RULE.id for finding in tried.findings)
     return "syntax" if disagrees else "sandbox"

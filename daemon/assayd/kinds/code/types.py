@@ -18,12 +18,12 @@ import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from assayd.findings.source_text import column_of, line_at, snippet
+from assayd.findings.source_text import byte_offset_to_column, get_line, get_snippet
 from assayd.guest.tagged import TAG, TAGS, VALUE
 from assayd.model.finding import Edit, Finding, Rule
 from assayd.model.submission import JsonValue
-from assayd.model.text_limits import shorten
-from assayd.static.python.scopes import annotated, bound_names, insertion_line
+from assayd.model.text_limits import shorten_text
+from assayd.static.python.scopes import find_bound_names, find_insertion_line, list_annotated_names
 
 ANYTHING = "anything"
 """The meaning of a type that isn't checked."""
@@ -73,7 +73,7 @@ _WIDER: Mapping[str, tuple[str, ...]] = {
 """The additional declared types that accept a value of a type."""
 
 
-def meaning(names: Collection[str]) -> frozenset[str]:
+def resolve_types(names: Collection[str]) -> frozenset[str]:
     """Return the types that an annotation's names refer to; return `ANYTHING` for unchecked types."""
     found: set[str] = set()
     for name in names:
@@ -81,12 +81,12 @@ def meaning(names: Collection[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def unknown(names: Collection[str]) -> list[str]:
+def find_unknown_types(names: Collection[str]) -> list[str]:
     """Return the names that don't refer to a known type."""
     return sorted(name for name in names if name not in _BY_NAME and name not in _UNCHECKED)
 
 
-def type_of(form: JsonValue) -> str:
+def infer_type(form: JsonValue) -> str:
     """Return the type of a value in its JSON form, or `ANYTHING` for an instance of another class."""
     if isinstance(form, dict) and TAG in form:
         tag = form[TAG]
@@ -95,14 +95,14 @@ def type_of(form: JsonValue) -> str:
     return _OF_JSON[type(form)]
 
 
-def fits(actual: str, declared: Collection[str]) -> bool:
+def matches_type(actual: str, declared: Collection[str]) -> bool:
     """Return whether a value's type matches one of the declared types."""
     if ANYTHING in declared:
         return True
     return actual in declared or any(wider in declared for wider in _WIDER.get(actual, ()))
 
 
-def written(types: Collection[str]) -> str:
+def format_types(types: Collection[str]) -> str:
     """Return types in the syntax of an annotation: ``list | None``."""
     return " | ".join(sorted(types, key=lambda name: (name == "None", name)))
 
@@ -131,7 +131,7 @@ _WAYS: Mapping[tuple[str, str], str] = {
 _ONE = frozenset({"str", "int", "float", "bool", "bytes", "Decimal", "datetime", "date"})
 
 
-def conversion(actual: str, declared: Collection[str], value: str) -> str | None:
+def suggest_conversion(actual: str, declared: Collection[str], value: str) -> str | None:
     """Return code that converts a value to a declared type, or None if no usual conversion exists."""
     for wanted in sorted(declared):
         if (way := _WAYS.get((wanted, actual))) is not None:
@@ -175,7 +175,7 @@ class Declaration:
     @property
     def types(self) -> frozenset[str]:
         """Return the types that the annotation allows for a value."""
-        return meaning(self.names)
+        return resolve_types(self.names)
 
     @property
     def has_value(self) -> bool:
@@ -185,20 +185,22 @@ class Declaration:
     def shown(self, text: str) -> str:
         """Return the annotation as written in the source."""
         node = self.node.annotation
-        first = line_at(text, node.lineno) or ""
-        start = column_of(first, node.col_offset) - 1
+        first = get_line(text, node.lineno) or ""
+        start = byte_offset_to_column(first, node.col_offset) - 1
         if node.end_lineno != node.lineno:
-            return shorten(f"{first[start:].strip()} …", 120)
-        return shorten(first[start : column_of(first, node.end_col_offset or 0) - 1], 120)
+            return shorten_text(f"{first[start:].strip()} …", 120)
+        return shorten_text(first[start : byte_offset_to_column(first, node.end_col_offset or 0) - 1], 120)
 
 
 def check_names(tree: ast.Module, text: str) -> Iterator[Finding]:
     """Yield findings about names in the module's annotations that are undefined or aren't types."""
-    bound, top = bound_names(tree), insertion_line(tree)
+    bound, top = find_bound_names(tree), find_insertion_line(tree)
     if bound is None:
         return
-    for name, node in annotated(tree):
-        names = [(found, quoted) for found, quoted in _type_names(node.annotation) if found.id not in bound]
+    for name, node in list_annotated_names(tree):
+        names = [
+            (found, quoted) for found, quoted in _iter_type_names(node.annotation) if found.id not in bound
+        ]
         if names:
             yield from _undefined_name_findings(
                 Declaration(name=name, node=node, names=frozenset()), names, text, top
@@ -208,7 +210,7 @@ def check_names(tree: ast.Module, text: str) -> Iterator[Finding]:
 def _undefined_name_findings(
     declaration: Declaration, names: Sequence[tuple[ast.Name, bool]], text: str, top: int
 ) -> Iterator[Finding]:
-    edit = _plain_type_edit(names, text)
+    edit = _build_plain_type_edit(names, text)
     for name in dict.fromkeys(node.id for node, _ in names):
         if name == "any":
             message = f"'{declaration.name}' is annotated with any, which is a function, not a type."
@@ -223,21 +225,21 @@ def _undefined_name_findings(
             yield finding_at(declaration, text, "annotations.not_imported", message, remedy, change)
 
 
-def _plain_type_edit(names: Sequence[tuple[ast.Name, bool]], text: str) -> Edit | None:
+def _build_plain_type_edit(names: Sequence[tuple[ast.Name, bool]], text: str) -> Edit | None:
     """Return the edit that replaces those names of an annotation that have a plain type, or None."""
     nodes = [node for node, _ in names if node.id in _PLAIN]
     lines = {node.lineno for node in nodes}
     if len(lines) != 1 or any(quoted for _, quoted in names):
         return None
     [number] = lines
-    line = line_at(text, number) or ""
+    line = get_line(text, number) or ""
     for node in sorted(nodes, key=lambda node: node.col_offset, reverse=True):
-        start = column_of(line, node.col_offset) - 1
+        start = byte_offset_to_column(line, node.col_offset) - 1
         line = f"{line[:start]}{_PLAIN[node.id]}{line[start + len(node.id) :]}"
     return Edit(start_line=number, end_line=number, replacement=line)
 
 
-def _type_names(annotation: ast.expr) -> Iterator[tuple[ast.Name, bool]]:
+def _iter_type_names(annotation: ast.expr) -> Iterator[tuple[ast.Name, bool]]:
     """Yield each plain name in an annotation, and whether it is quoted; skip the contents of `Literal`."""
     pending = [(annotation, False)]
     while pending:
@@ -277,7 +279,7 @@ def finding_at(
         category="annotations",
         message=message,
         line=line,
-        snippet=snippet(text, line),
+        snippet=get_snippet(text, line),
         suggestion=remedy,
         edit=edit,
     )

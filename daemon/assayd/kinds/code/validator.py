@@ -24,10 +24,10 @@ from assayd.kinds.code import generating
 from assayd.kinds.code import inputs as code_inputs
 from assayd.kinds.code import judging as code_judging
 from assayd.kinds.code import worth as code_worth
-from assayd.kinds.code.annotations import RESULT, check_annotations, declarations
+from assayd.kinds.code.annotations import RESULT, check_annotations, find_declarations
 from assayd.kinds.code.generating import CodeContext
-from assayd.kinds.code.inputs import awaited, check_inputs, check_values
-from assayd.kinds.code.judging import judge_runs, runs_of
+from assayd.kinds.code.inputs import check_inputs, check_values, find_missing_names
+from assayd.kinds.code.judging import iter_runs, judge_runs
 from assayd.kinds.code.payload import CodePayload, PreparedCode
 from assayd.kinds.code.samples import SAMPLES
 from assayd.kinds.code.worth import find_unread_inputs, needs_second_run
@@ -38,13 +38,13 @@ from assayd.model.report import Judgement
 from assayd.model.run import TEMPORARY, Limits, Program, RunResult, RunSpec, Unit
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import FINDINGS
-from assayd.policies import tighten
+from assayd.policies import tighten_policy
 from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
 from assayd.static.python import source as python_source
 from assayd.static.python.inferred_names import check_undefined_names
-from assayd.static.python.source import PythonSource, mentioned_modules
-from assayd.static.python.source import normal_form as python_normal_form
+from assayd.static.python.source import PythonSource, find_mentioned_modules
+from assayd.static.python.source import normalize_source as python_normal_form
 
 FILENAME = "node.py"
 _TIMEOUT = "payload.timeout_s"
@@ -84,7 +84,7 @@ _RULES = (
 )
 
 
-class Code(Kind[CodePayload, PreparedCode]):
+class CodeKind(Kind[CodePayload, PreparedCode]):
     """The validator of the kind `code`."""
 
     name = "code"
@@ -125,14 +125,14 @@ class Code(Kind[CodePayload, PreparedCode]):
             most = policy.resources.unit_timeout_s
             message = f"payload.timeout_s: {timeout_s:g} exceeds the policy's {most:g}"
             raise RequestError("override.wider", f"{message}; a request can only tighten", field=_TIMEOUT)
-        return tighten(policy, {"resources": {"unit_timeout_s": timeout_s}})
+        return tighten_policy(policy, {"resources": {"unit_timeout_s": timeout_s}})
 
     def prepare(self, payload: CodePayload) -> PreparedCode:
         """Return the payload with the code extracted from the answer, and the code's declarations."""
         source = _parse_code(payload)
         if source.tree is None:
             return PreparedCode.model_construct(**dict(payload))
-        result = declarations(source.tree, {RESULT})[0]
+        result = find_declarations(source.tree, {RESULT})[0]
         return PreparedCode.model_construct(
             code=source.text,
             inputs=payload.inputs,
@@ -142,13 +142,13 @@ class Code(Kind[CodePayload, PreparedCode]):
             result_types=result.types,
             result_annotation=result.shown(source.text),
             result_line=result.node.lineno,
-            awaited=awaited(source.tree, payload.merge_inputs()),
+            awaited=find_missing_names(source.tree, payload.merge_inputs()),
         )
 
     def plan(self, payload: CodePayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan one run with the payload's inputs, and one run for each case."""
         *units, last = (
-            _build_unit(name, inputs, payload.code, limits) for name, inputs, _ in runs_of(payload)
+            _build_unit(name, inputs, payload.code, limits) for name, inputs, _ in iter_runs(payload)
         )
         if needs_second_run(payload.code, policy):
             last = replace(last, arguments={**last.arguments, "again": 1}, without_check=last.arguments)
@@ -160,7 +160,7 @@ class Code(Kind[CodePayload, PreparedCode]):
             imports=policy.imports,
             folders=TEMPORARY,
             preload=_PRELOAD,
-            needed=mentioned_modules(_PRELOAD, payload.code),
+            needed=find_mentioned_modules(_PRELOAD, payload.code),
         )
 
     def judge(self, payload: PreparedCode, policy: ExecutionPolicy, result: RunResult) -> Judgement:
@@ -169,7 +169,7 @@ class Code(Kind[CodePayload, PreparedCode]):
 
     def code_of(self, answer: str) -> str:
         """Return the Python code of an answer."""
-        return model_answer.clean(answer).text
+        return model_answer.extract_code(answer).text
 
     def passage(self, payload: CodePayload) -> SourcePart:
         """Return the extracted code."""
@@ -177,22 +177,22 @@ class Code(Kind[CodePayload, PreparedCode]):
 
     def surroundings(self, payload: CodePayload) -> Sequence[PromptContext]:
         """Return the inputs with their values, and the cases."""
-        return generating.surroundings(_all_inputs(payload), payload.cases)
+        return generating.describe_surroundings(_merge_all_inputs(payload), payload.cases)
 
     def normal_form(self, payload: CodePayload) -> bytes:
         """Return the syntax tree of the code."""
-        return python_normal_form(model_answer.clean(payload.code).text)
+        return python_normal_form(model_answer.extract_code(payload.code).text)
 
     def around(self, context: CodeContext) -> Sequence[PromptContext]:
         """Return the inputs and cases of the request."""
-        return generating.around(context)
+        return generating.describe_request_context(context)
 
     def base(self, context: CodeContext) -> Document:
         """Return the payload without code."""
-        return generating.base_of(context)
+        return generating.build_base_payload(context)
 
 
-def _all_inputs(payload: CodePayload) -> Mapping[str, JsonValue]:
+def _merge_all_inputs(payload: CodePayload) -> Mapping[str, JsonValue]:
     return payload.merge_inputs()  # type: ignore[return-value]  # it was read as JSON
 
 
@@ -209,7 +209,7 @@ def _build_unit(name: str, inputs: Mapping[str, object], code: str, limits: Limi
 
 
 def _parse_code(payload: CodePayload) -> PythonSource:
-    return python_source.parse(model_answer.clean(payload.code).text)
+    return python_source.parse_source(model_answer.extract_code(payload.code).text)
 
 
 def _check_syntax(payload: CodePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
@@ -217,9 +217,13 @@ def _check_syntax(payload: CodePayload, policy: ExecutionPolicy) -> Sequence[Fin
     source = _parse_code(payload)
     # Names of typing are checked in annotations, where they matter.
     meant = check_undefined_names(
-        source, policy.imports, offered=IMAGE_MODULES, leaving_out={"typing"}, given=_all_inputs(payload)
+        source,
+        policy.imports,
+        offered=IMAGE_MODULES,
+        leaving_out={"typing"},
+        given=_merge_all_inputs(payload),
     )
-    return (*model_answer.clean(payload.code).findings, *source.findings, *meant)
+    return (*model_answer.extract_code(payload.code).findings, *source.findings, *meant)
 
 
 def _check_annotations(payload: CodePayload, _: ExecutionPolicy) -> Sequence[Finding]:
@@ -227,7 +231,7 @@ def _check_annotations(payload: CodePayload, _: ExecutionPolicy) -> Sequence[Fin
     source = _parse_code(payload)
     if source.tree is None:
         return source.findings
-    return tuple(islice(check_annotations(source.text, source.tree, _all_inputs(payload)), FINDINGS))
+    return tuple(islice(check_annotations(source.text, source.tree, _merge_all_inputs(payload)), FINDINGS))
 
 
 def _check_inputs(payload: CodePayload, policy: ExecutionPolicy) -> Sequence[Finding]:
@@ -235,7 +239,7 @@ def _check_inputs(payload: CodePayload, policy: ExecutionPolicy) -> Sequence[Fin
     source = _parse_code(payload)
     if source.tree is None:
         return source.findings
-    first = payload.inputs or _all_inputs(payload)
+    first = payload.inputs or _merge_all_inputs(payload)
     # The modules of another image are known only there.
     required = payload.requires if policy.image is None else ()
     found = check_inputs(source.text, source.tree, first, required)  # type: ignore[arg-type]
@@ -244,4 +248,4 @@ def _check_inputs(payload: CodePayload, policy: ExecutionPolicy) -> Sequence[Fin
     return tuple(islice((*found, *check_values(source.text, source.tree, given), *unread), FINDINGS))
 
 
-validator = Code()
+validator = CodeKind()

@@ -11,12 +11,12 @@ import ast
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from assayd.findings.source_text import snippet
+from assayd.findings.source_text import get_snippet
 from assayd.kinds.code.annotations import RESULT
 from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.policy import ExecutionPolicy, NetworkMode
 from assayd.model.submission import JsonValue
-from assayd.static.python.scopes import ScopedTree, annotated, build_scoped_tree, resolve
+from assayd.static.python.scopes import ScopedTree, build_scoped_tree, list_annotated_names, resolve_name
 
 RULES = (
     Rule(
@@ -52,7 +52,7 @@ _LEAVES_TRACES = re.compile(
 
 def find_unread_inputs(text: str, tree: ast.Module, inputs: Collection[str]) -> Iterator[Finding]:
     """Yield findings about inputs that no live statement reads."""
-    declared = {name: node for name, node in reversed(annotated(tree)) if node.value is None}
+    declared = {name: node for name, node in reversed(list_annotated_names(tree)) if node.value is None}
     walked = build_scoped_tree(tree)
     reads = _find_reads(walked)
     if _BY_NAME & reads.keys():
@@ -96,7 +96,7 @@ def compare_second_run(
         severity=Severity.WARNING,
         layer=Layer.RUNTIME,
         line=line,
-        snippet=snippet(text, line),
+        snippet=get_snippet(text, line),
         suggestion="Remove the clock, or pass the time as an input; seed random numbers: random.Random(7).",
     )
     return [finding]
@@ -110,7 +110,9 @@ def _find_reads(walked: ScopedTree) -> dict[str, list[ast.AST]]:
         match site.node:
             case ast.Name() if site.node in dead:
                 continue
-            case ast.Name(id=name, ctx=ast.Load() | ast.Del()) if resolve(name, site.scope).may_be_builtin:
+            case ast.Name(id=name, ctx=ast.Load() | ast.Del()) if resolve_name(
+                name, site.scope
+            ).may_be_builtin:
                 found.setdefault(name, []).append(_enclosing_statement(site.node, walked))
             case ast.AugAssign(target=ast.Name(id=name)):
                 found.setdefault(name, []).append(_enclosing_statement(site.node, walked))
@@ -207,6 +209,6 @@ def _unread_input_finding(message: str, hint: str, text: str, line: int) -> Find
         message=message,
         severity=Severity.WARNING,
         line=line,
-        snippet=snippet(text, line),
+        snippet=get_snippet(text, line),
         suggestion=hint,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from assayd.errors import RequestError
-from assayd.ports.command_line import FileOptions, single_file_text
+from assayd.ports.command_line import FileOptions, read_single_file
 
 RULES = frozenset({".yaml", ".yml"})
 """Files of extraction rules."""
@@ -16,7 +16,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
 
     Raises: RequestError ``request.options``, ``request.sample_paths``.
     """
-    code = single_file_text(files, what="an extractor", also=RULES)
+    code = read_single_file(files, what="an extractor", also=RULES)
     if options.input is not None or options.extra:
         raise RequestError("request.options", "an extractor doesn't accept --input or --option")
     if not options.sample_paths:

@@ -58,7 +58,7 @@ class SimilarPath:
         return _YEAR.fullmatch(self.old) is not None
 
 
-def similar_paths(samples: Sequence[str], code: str = "") -> tuple[SimilarPath, ...]:
+def build_similar_paths(samples: Sequence[str], code: str = "") -> tuple[SimilarPath, ...]:
     """Return paths similar to the first two sample paths; first vary the pieces that the code contains."""
     found: list[SimilarPath] = []
     chosen = list(dict.fromkeys(samples))[:2]
@@ -69,23 +69,23 @@ def similar_paths(samples: Sequence[str], code: str = "") -> tuple[SimilarPath, 
     return tuple(found)
 
 
-def pieces(text: str) -> list[str]:
+def split_into_pieces(text: str) -> list[str]:
     """Return the sequences of letters and of digits in a string, in order."""
     return _PIECE.findall(text)
 
 
 def _vary_path(sample: str, code: str) -> Iterator[SimilarPath]:
     """Yield paths with one replaced piece: first pieces that occur in the code, then the others."""
-    known = list(dict.fromkeys(reversed(pieces(sample))))
+    known = list(dict.fromkeys(reversed(split_into_pieces(sample))))
     named = [piece for piece in known if len(piece) > 1 and piece in code][:_MOST_NAMED]
-    for old in dict.fromkeys((*_alternate(named), *_alternate(known))):
-        new = _neighboring_number(old) if old.isdecimal() else _shift_letters(old)
+    for old in dict.fromkeys((*_interleave_names(named), *_interleave_names(known))):
+        new = _next_number(old) if old.isdecimal() else _shift_letters(old)
         changed = _replace_piece(sample, old, new)
         if changed != sample:
             yield SimilarPath(path=changed, sample=sample, old=old, new=new)
 
 
-def _alternate(known: Sequence[str]) -> Iterator[str]:
+def _interleave_names(known: Sequence[str]) -> Iterator[str]:
     """Yield the given names and numbers alternately."""
     numbers = [piece for piece in known if piece.isdecimal()]
     names = [piece for piece in known if not piece.isdecimal()]
@@ -98,7 +98,7 @@ def _replace_piece(path: str, old: str, new: str) -> str:
     return _PIECE.sub(lambda piece: new if piece[0] == old else piece[0], path)
 
 
-def _neighboring_number(digits: str) -> str:
+def _next_number(digits: str) -> str:
     """Return the next or previous number of the same length; most months and days stay valid."""
     number = int(digits)
     other = number - 1 if number % 10 > 1 or (number % 10 and number > 1) else number + 1
@@ -138,10 +138,10 @@ class SimilarResult:
     @property
     def fields(self) -> Fields:
         """Return the fields that aren't empty."""
-        return filled(fields_of(self.result or {}))
+        return drop_empty_fields(list_result_fields(self.result or {}))
 
 
-def fields_of(result: Result) -> dict[str, JsonValue]:
+def list_result_fields(result: Result) -> dict[str, JsonValue]:
     """Return a result's fields by name; the name of a nested field includes the outer field's name."""
     found: dict[str, JsonValue] = {}
     left = list(result.items())[::-1]
@@ -157,15 +157,15 @@ def fields_of(result: Result) -> dict[str, JsonValue]:
 def flatten_fields(result: Result) -> Fields:
     """Return the non-empty fields; replace a short list by one field per element, named by its index."""
     found: dict[str, JsonValue] = {}
-    for name, value in filled(fields_of(result)).items():
+    for name, value in drop_empty_fields(list_result_fields(result)).items():
         if isinstance(value, list) and len(value) <= _MOST_ELEMENTS:
             found |= {f"{name}[{place}]": each for place, each in enumerate(value)}
         else:
             found[name] = value
-    return filled(found)
+    return drop_empty_fields(found)
 
 
-def filled(fields: Fields) -> Fields:
+def drop_empty_fields(fields: Fields) -> Fields:
     """Return the fields that are neither None nor empty."""
     return {name: value for name, value in fields.items() if not is_empty(value)}
 
@@ -177,7 +177,7 @@ def is_empty(value: JsonValue) -> bool:
     return value is None or value in ("", {})
 
 
-def text_of(value: JsonValue) -> str:
+def path_text(value: JsonValue) -> str:
     """Return a value as the string that a path could contain."""
     if isinstance(value, str):
         return value
@@ -188,7 +188,7 @@ def text_of(value: JsonValue) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnmovedField:
+class UnchangedField:
     """A field whose value occurs in the path but stays the same if that part of the path changes."""
 
     name: str
@@ -198,13 +198,15 @@ class UnmovedField:
     """Fields that do change with the path."""
 
 
-def find_unmoved_fields(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> list[UnmovedField]:
+def find_unchanged_fields(
+    samples: Mapping[str, Result], tried: Sequence[SimilarResult]
+) -> list[UnchangedField]:
     """Return each field whose value occurs in the path but stays the same if that part changes."""
     found: dict[str, tuple[JsonValue, SimilarPath]] = {}
     for path, result in samples.items():
         own = [(one.similar, flatten_fields(one.result or {})) for one in tried if one.similar.sample == path]
         for name, value in flatten_fields(result).items() if own else ():
-            text = text_of(value)
+            text = path_text(value)
             touching = [
                 each for each in own if each[0].old in text and _contains_piece(value, each[0].old, path)
             ]
@@ -213,7 +215,7 @@ def find_unmoved_fields(samples: Mapping[str, Result], tried: Sequence[SimilarRe
                 found.setdefault(name, (value, kept[0]))
     moved = _find_changed_fields(samples, tried) if found else ()
     return [
-        UnmovedField(name=name, value=value, similar=similar, moved=moved)
+        UnchangedField(name=name, value=value, similar=similar, moved=moved)
         for name, (value, similar) in found.items()
     ]
 
@@ -221,15 +223,15 @@ def find_unmoved_fields(samples: Mapping[str, Result], tried: Sequence[SimilarRe
 def _find_changed_fields(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for one in tried:
-        before, after = fields_of(samples[one.similar.sample]), fields_of(one.result or {})
+        before, after = list_result_fields(samples[one.similar.sample]), list_result_fields(one.result or {})
         names |= {name: None for name in before if after.get(name) != before[name]}
     return tuple(names)
 
 
 def _contains_piece(value: JsonValue, piece: str, path: str) -> bool:
     """Return whether a distinctive value occurs in the path and contains `piece`."""
-    text = text_of(value)
-    own = pieces(text)
+    text = path_text(value)
+    own = split_into_pieces(text)
     if piece not in own or not is_distinctive(text) or isinstance(value, list | bool):
         return False
     return contains_pieces(text, path) and text != path
@@ -242,7 +244,7 @@ def is_distinctive(text: str) -> bool:
 
 def contains_pieces(text: str, path: str) -> bool:
     """Return whether a path contains the pieces of a string consecutively."""
-    own, all_pieces = pieces(text), pieces(path)
+    own, all_pieces = split_into_pieces(text), split_into_pieces(path)
     return any(all_pieces[at : at + len(own)] == own for at in range(len(all_pieces) - len(own) + 1))
 
 
@@ -257,11 +259,11 @@ def find_hardcoded_fields(
         return []
     (_, result), *_ = samples.items()
     found: list[tuple[str, JsonValue, str]] = []
-    for name, value in filled(fields_of(result)).items():
-        text = text_of(value)
+    for name, value in drop_empty_fields(list_result_fields(result)).items():
+        text = path_text(value)
         if name in known or not is_distinctive(text) or isinstance(value, list | bool):
             continue
-        if all(fields_of(other).get(name) == value for other in samples.values()):
+        if all(list_result_fields(other).get(name) == value for other in samples.values()):
             lacking = [path for path in samples if text.casefold() not in path.casefold()]
             if lacking and any(contains_pieces(text, path) for path in samples):
                 found.append((name, value, lacking[0]))
@@ -284,7 +286,9 @@ def is_fixed_outside_samples(samples: Mapping[str, Result], tried: Sequence[Simi
         return False
     results = [one.fields for one in tried]
     same = all(result == results[0] for result in results)
-    return same and all(filled(fields_of(result)) != results[0] for result in samples.values())
+    return same and all(
+        drop_empty_fields(list_result_fields(result)) != results[0] for result in samples.values()
+    )
 
 
 def depends_only_on_shape(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> bool:
@@ -304,7 +308,9 @@ def depends_on_whole_path(samples: Mapping[str, Result], tried: Sequence[Similar
     if len(tried) < _FEW:
         return False
     for path, result in samples.items():
-        if any(_is_derived_from(value, path) for value in filled(fields_of(result)).values()):
+        if any(
+            _is_derived_from(value, path) for value in drop_empty_fields(list_result_fields(result)).values()
+        ):
             return False
     results = [json.dumps(one.result, sort_keys=True) for one in tried]
     before = [json.dumps(samples[one.similar.sample], sort_keys=True) for one in tried]
@@ -313,15 +319,15 @@ def depends_on_whole_path(samples: Mapping[str, Result], tried: Sequence[Similar
 
 
 def _is_derived_from(value: JsonValue, path: str) -> bool:
-    text, folded = text_of(value).casefold(), path.casefold()
+    text, folded = path_text(value).casefold(), path.casefold()
     if isinstance(value, bool):
         return False
     if len(text) > 1 and text in folded:
         return True
-    numbers = {int(piece) for piece in pieces(path) if piece.isdecimal()}
+    numbers = {int(piece) for piece in split_into_pieces(path) if piece.isdecimal()}
     if text.isdecimal() and len(text) <= _LONGEST_DIGITS and int(text) in numbers:
         return True
-    return any(len(piece) >= _PART_CHARS and piece in text for piece in pieces(folded))
+    return any(len(piece) >= _PART_CHARS and piece in text for piece in split_into_pieces(folded))
 
 
 _LONGEST_DIGITS = 100
@@ -334,11 +340,11 @@ def only_rewrites_path(samples: Mapping[str, Result], tried: Sequence[SimilarRes
     """
     results = [*samples.items(), *((one.similar.path, one.result or {}) for one in tried)]
     first, result = results[0]
-    if not any(_is_path(value, first) for value in fields_of(result).values()):
+    if not any(_is_path(value, first) for value in list_result_fields(result).values()):
         return False
     same = _find_constant_fields([result for _, result in results]) if len(results) >= _FEW else frozenset()
     for path, result in results:
-        fields = filled(fields_of(result))
+        fields = drop_empty_fields(list_result_fields(result))
         values = [value for name, value in fields.items() if name not in same]
         if not values or not all(_is_path(value, path) for value in values):
             return False
@@ -347,25 +353,25 @@ def only_rewrites_path(samples: Mapping[str, Result], tried: Sequence[SimilarRes
 
 def _find_constant_fields(results: Sequence[Result]) -> frozenset[str]:
     """Return the fields whose values are equal in all results."""
-    first, *others = map(fields_of, results)
+    first, *others = map(list_result_fields, results)
     return frozenset(
         name for name, value in first.items() if all(name in one and one[name] == value for one in others)
     )
 
 
 def _is_path(value: JsonValue, path: str) -> bool:
-    joined = "".join(map(text_of, value)) if isinstance(value, list) else text_of(value)
-    plain, own = _letters(joined), _letters(path)
+    joined = "".join(map(path_text, value)) if isinstance(value, list) else path_text(value)
+    plain, own = _keep_letters(joined), _keep_letters(path)
     return bool(own) and plain in (own, own[::-1])
 
 
-def _letters(text: str) -> str:
-    return "".join(pieces(text)).casefold()
+def _keep_letters(text: str) -> str:
+    return "".join(split_into_pieces(text)).casefold()
 
 
-def varying(results: Sequence[Result]) -> list[str]:
+def find_varying_fields(results: Sequence[Result]) -> list[str]:
     """Return the fields whose values differ between two runs on the same path."""
-    first, *others = map(fields_of, results) if results else ({},)
+    first, *others = map(list_result_fields, results) if results else ({},)
     names = {name: None for one in (first, *others) for name in one}
     return [name for name in names if any(one.get(name) != first.get(name) for one in others)]
 
@@ -374,7 +380,7 @@ def varying(results: Sequence[Result]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Misfit:
+class ResultInconsistency:
     """Two similar paths with inconsistent results: different field names, or different types of a field."""
 
     first: str
@@ -384,13 +390,15 @@ class Misfit:
     other: str
 
 
-def misfits(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> Iterator[Misfit]:
+def iter_inconsistencies(
+    samples: Mapping[str, Result], tried: Sequence[SimilarResult]
+) -> Iterator[ResultInconsistency]:
     """Yield inconsistencies between similar samples, and between samples and similar paths."""
     by_form: dict[str, str] = {}
     by_loose_form: dict[str, str] = {}
     for path, result in samples.items():
         if result:
-            first = by_form.setdefault(form := _path_shape(path), path)
+            first = by_form.setdefault(form := _describe_path_shape(path), path)
             yield from _check_field_names(first, samples[first], path, result)
             first = by_loose_form.setdefault(_ZEROS.sub("0", form), path)
             yield from _check_field_types(first, samples[first], path, result)
@@ -401,7 +409,9 @@ def misfits(samples: Mapping[str, Result], tried: Sequence[SimilarResult]) -> It
             yield from _check_field_names(sample, samples[sample], one.similar.path, one.result)
             yield from _check_field_types(sample, samples[sample], one.similar.path, one.result)
         elif one.result and (name := _find_path_named_field(one.similar, samples[sample], one.result)):
-            yield Misfit(first=sample, second=one.similar.path, name="", one=name[0], other=name[1])
+            yield ResultInconsistency(
+                first=sample, second=one.similar.path, name="", one=name[0], other=name[1]
+            )
 
 
 def _find_path_named_field(similar: SimilarPath, before: Result, after: Result) -> tuple[str, str] | None:
@@ -411,13 +421,17 @@ def _find_path_named_field(similar: SimilarPath, before: Result, after: Result) 
     ``/region=north/``.
     """
     for name in before:
-        if name not in after and similar.old in pieces(name) and _is_numbered_path_part(name, similar.sample):
+        if (
+            name not in after
+            and similar.old in split_into_pieces(name)
+            and _is_numbered_path_part(name, similar.sample)
+        ):
             renamed = name.replace(similar.old, similar.new)
             return (name, renamed) if renamed in after else None
     return None
 
 
-def _check_numbered_names(samples: Mapping[str, Result]) -> Iterator[Misfit]:
+def _check_numbered_names(samples: Mapping[str, Result]) -> Iterator[ResultInconsistency]:
     """Yield inconsistencies between the first sample and others: field names with numbers from the path."""
     (first, one), *others = samples.items()
     for path, other in others:
@@ -432,20 +446,20 @@ def _check_numbered_names(samples: Mapping[str, Result]) -> Iterator[Misfit]:
             if n not in one and _is_numbered_path_part(n, path) and not contains_pieces(n, first)
         ]
         if mine and theirs:
-            yield Misfit(first=first, second=path, name="", one=mine[0], other=theirs[0])
+            yield ResultInconsistency(first=first, second=path, name="", one=mine[0], other=theirs[0])
 
 
 def _is_numbered_path_part(name: str, path: str) -> bool:
-    return any(piece.isdecimal() for piece in pieces(name)) and contains_pieces(name, path)
+    return any(piece.isdecimal() for piece in split_into_pieces(name)) and contains_pieces(name, path)
 
 
 _ZEROS = re.compile("0+")
 
 
-def _path_shape(path: str) -> str:
+def _describe_path_shape(path: str) -> str:
     """Return the shape of a path: keep lowercase words, and replace every other piece by its type."""
     words = path
-    for piece in sorted(set(pieces(path)), key=len, reverse=True):
+    for piece in sorted(set(split_into_pieces(path)), key=len, reverse=True):
         if piece.isdecimal():
             words = words.replace(piece, "0" * len(piece))
         elif piece.isupper():
@@ -453,22 +467,22 @@ def _path_shape(path: str) -> str:
     return words
 
 
-def _check_field_names(first: str, one: Result, second: str, other: Result) -> Iterator[Misfit]:
+def _check_field_names(first: str, one: Result, second: str, other: Result) -> Iterator[ResultInconsistency]:
     """Yield an inconsistency if each of two results has a field name that the other result lacks."""
     missing, added = [n for n in one if n not in other], [n for n in other if n not in one]
     if missing and added:
-        yield Misfit(first=first, second=second, name="", one=missing[0], other=added[0])
+        yield ResultInconsistency(first=first, second=second, name="", one=missing[0], other=added[0])
 
 
-def _check_field_types(first: str, one: Result, second: str, other: Result) -> Iterator[Misfit]:
-    mine, theirs = filled(fields_of(one)), filled(fields_of(other))
+def _check_field_types(first: str, one: Result, second: str, other: Result) -> Iterator[ResultInconsistency]:
+    mine, theirs = drop_empty_fields(list_result_fields(one)), drop_empty_fields(list_result_fields(other))
     for name in mine.keys() & theirs.keys():
-        kinds = _value_kind(mine[name]), _value_kind(theirs[name])
+        kinds = _classify_value(mine[name]), _classify_value(theirs[name])
         if kinds[0] != kinds[1]:
-            yield Misfit(first=first, second=second, name=name, one=kinds[0], other=kinds[1])
+            yield ResultInconsistency(first=first, second=second, name=name, one=kinds[0], other=kinds[1])
 
 
-def _value_kind(value: JsonValue) -> str:
+def _classify_value(value: JsonValue) -> str:
     match value:
         case bool():
             return "bool"

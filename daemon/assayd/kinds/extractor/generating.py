@@ -46,14 +46,14 @@ class ExtractorContext(BaseModel):
         return self
 
 
-def base_of(context: ExtractorContext) -> Document:
+def build_base_payload(context: ExtractorContext) -> Document:
     """Return the payload without code; if it has no sample paths, use the paths of the cases."""
     paths = context.sample_paths or tuple(dict.fromkeys(case.path for case in context.cases))
     cases = [case.model_dump(mode="json") for case in context.cases]
     return {"sample_paths": list(paths), **({"cases": cases} if cases else {})}
 
 
-def around(context: ExtractorContext) -> list[PromptContext]:
+def describe_request_context(context: ExtractorContext) -> list[PromptContext]:
     """Return the context that the generated code must fit."""
     found = []
     if context.sample_paths:

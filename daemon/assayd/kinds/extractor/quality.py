@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from assayd.findings.call_unit import Tried
-from assayd.findings.runs import among
+from assayd.findings.call_unit import JudgedUnit
+from assayd.findings.runs import describe_case_group
 from assayd.model.finding import Finding, Layer, Rule, Severity
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 
 RULES = (
     Rule(id="quality.all_empty", title="All results are empty"),
@@ -26,7 +26,7 @@ _MAX_EACH = 20
 _MATCHES_FROM_START = re.compile(r"\.match\(")
 
 
-def judge_quality(tries: Sequence[Tried], text: str = "") -> Iterator[Finding]:
+def judge_quality(tries: Sequence[JudgedUnit], text: str = "") -> Iterator[Finding]:
     """Yield findings about empty results, invalid field names, and values without a JSON form.
 
     Args:
@@ -41,31 +41,35 @@ def judge_quality(tries: Sequence[Tried], text: str = "") -> Iterator[Finding]:
             hint += (
                 " match() starts at the first character, a slash: start the pattern with it, or use search()."
             )
-        yield _finding("all_empty", Severity.ERROR, message, hint, context=among(empty))
+        yield _quality_finding("all_empty", Severity.ERROR, message, hint, context=describe_case_group(empty))
         return
     if empty:
         message = f"{len(empty)} of {len(tries)} paths returned an empty dict."
-        yield _finding(
+        yield _quality_finding(
             "some_empty",
             Severity.WARNING,
             message,
             "Check that these paths have no fields.",
-            context=among(empty),
+            context=describe_case_group(empty),
         )
     for key, paths in list(_find_invalid_keys(tries).items())[:_MAX_EACH]:
-        message = f"The field name {shorten(key, 60)!r} isn't an identifier."
-        yield _finding("key", Severity.WARNING, message, "Use letters, digits and _ only.", among(paths))
+        message = f"The field name {shorten_text(key, 60)!r} isn't an identifier."
+        yield _quality_finding(
+            "key", Severity.WARNING, message, "Use letters, digits and _ only.", describe_case_group(paths)
+        )
     notes: dict[tuple[str, str], list[str]] = {}
     for one in tries:
         for note in one.value.notes if one.value else ():
             notes.setdefault((note.path, note.problem), []).append(one.case.name)
     for (place, problem), paths in list(notes.items())[:_MAX_EACH]:
-        message = f"The value at {shorten(place, 60)} isn't plain JSON: {shorten(problem, 200)}."
+        message = f"The value at {shorten_text(place, 60)} isn't plain JSON: {shorten_text(problem, 200)}."
         hint = "Return strings, numbers, lists and dicts."
-        yield _finding("not_json", _problem_severity(problem), message, hint, among(paths))
+        yield _quality_finding(
+            "not_json", _choose_severity(problem), message, hint, describe_case_group(paths)
+        )
 
 
-def _find_invalid_keys(tries: Sequence[Tried]) -> dict[str, list[str]]:
+def _find_invalid_keys(tries: Sequence[JudgedUnit]) -> dict[str, list[str]]:
     """Return the invalid field names, each with the paths whose results contain it."""
     found: dict[str, list[str]] = {}
     for one in tries:
@@ -75,12 +79,14 @@ def _find_invalid_keys(tries: Sequence[Tried]) -> dict[str, list[str]]:
     return found
 
 
-def _problem_severity(problem: str) -> Severity:
+def _choose_severity(problem: str) -> Severity:
     """Return the severity of a problem; a tuple becomes a JSON array without loss."""
     return Severity.INFO if problem.startswith("a tuple") else Severity.WARNING
 
 
-def _finding(name: str, severity: Severity, message: str, hint: str, context: str | None = None) -> Finding:
+def _quality_finding(
+    name: str, severity: Severity, message: str, hint: str, context: str | None = None
+) -> Finding:
     return Finding(
         rule=f"quality.{name}",
         category="quality",

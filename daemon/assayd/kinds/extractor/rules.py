@@ -26,7 +26,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from yaml.composer import ComposerError
 
 from assayd.model.finding import Finding, Rule
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 from assayd.static.python import source as python_source
 
 INTEGER_DIGITS = 18
@@ -132,14 +132,14 @@ class RuleSet(BaseModel):
     notes: dict[str, str] = {}
 
 
-def segments(path: str) -> list[str]:
+def split_path(path: str) -> list[str]:
     """Split a path: ``/data/2024/a.csv`` -> ``["data", "2024", "a.csv"]``."""
     return [part for part in path.split("/") if part]
 
 
-def take(rule: FallbackRule, path: str) -> str | int | None:
+def extract_field(rule: FallbackRule, path: str) -> str | int | None:
     """Return the value of a field in a path, or None if the rule doesn't match the path."""
-    parts = segments(path)
+    parts = split_path(path)
     if -rule.place > len(parts):
         return None
     text = parts[rule.place]
@@ -153,20 +153,20 @@ def take(rule: FallbackRule, path: str) -> str | int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= INTEGER_DIGITS else None
 
 
-def apply(rules: RuleSet, path: str) -> tuple[Mapping[str, str | int], tuple[str, ...]]:
+def apply_rules(rules: RuleSet, path: str) -> tuple[Mapping[str, str | int], tuple[str, ...]]:
     """Return the fields of a path, and the names of the fields whose rules don't match the path."""
-    taken = {name: take(rule, path) for name, rule in rules.extract.items()}
+    taken = {name: extract_field(rule, path) for name, rule in rules.extract.items()}
     fields = {name: value for name, value in taken.items() if value is not None}
     return fields, tuple(name for name, value in taken.items() if value is None)
 
 
-def write(rules: RuleSet) -> str:
+def render_rules(rules: RuleSet) -> str:
     """Return the rules as YAML in ASCII, so that any terminal can display them."""
     document = rules.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return yaml.safe_dump({"extract": {}, **document}, sort_keys=False, width=100)
 
 
-def read(text: str) -> RuleSet:
+def parse_rules(text: str) -> RuleSet:
     """Parse rules. Raises: ValueError."""
     try:
         return RuleSet.model_validate(yaml.load(text, Loader=_PlainLoader))  # noqa: S506 - a SafeLoader
@@ -187,7 +187,7 @@ def extract_rules_text(code: str) -> str | None:
     end = next((number for number, line in enumerate(rest) if line.strip() == "```"), len(rest))
     block = "\n".join(rest[:end]) + "\n"
     # The docstring of a Python file may quote rules.
-    return block if _starts_like_rules(block) and python_source.parse(text).tree is None else None
+    return block if _starts_like_rules(block) and python_source.parse_source(text).tree is None else None
 
 
 def check_rules(text: str) -> Iterator[Finding]:
@@ -203,12 +203,15 @@ def check_rules(text: str) -> Iterator[Finding]:
         yield _invalid_rules_finding(f"The rules aren't valid YAML: {problem.problem}.", line)
     except (yaml.YAMLError, RecursionError, ValueError) as problem:
         if not isinstance(problem, ValidationError):
-            yield _invalid_rules_finding(f"The rules aren't valid YAML: {shorten(str(problem), 200)}.", 1)
+            yield _invalid_rules_finding(
+                f"The rules aren't valid YAML: {shorten_text(str(problem), 200)}.", 1
+            )
             return
         for fault in problem.errors()[:_MOST_FINDINGS]:
             place = ".".join(str(part) for part in fault["loc"])
             yield _invalid_rules_finding(
-                f"{shorten(place, 100)}: {shorten(fault['msg'], 300)}.", _find_line(node, fault["loc"])
+                f"{shorten_text(place, 100)}: {shorten_text(fault['msg'], 300)}.",
+                _find_line(node, fault["loc"]),
             )
     else:
         if not rules.extract:
@@ -217,7 +220,7 @@ def check_rules(text: str) -> Iterator[Finding]:
 
 def to_python(text: str) -> str:
     """Return Python code that extracts the same fields as the given rules, which must be valid."""
-    rules = read(text).extract
+    rules = parse_rules(text).extract
     patterns = {
         name: "None" if rule.pattern is None else f"re.compile({rule.pattern!r})"
         for name, rule in rules.items()
@@ -254,5 +257,5 @@ def _find_line(node: yaml.Node | None, place: tuple[int | str, ...]) -> int:
 
 def _invalid_rules_finding(message: str, line: int) -> Finding:
     return Finding(
-        rule=INVALID_RULE.id, category="syntax", message=shorten(message), line=line, suggestion=_HINT
+        rule=INVALID_RULE.id, category="syntax", message=shorten_text(message), line=line, suggestion=_HINT
     )

@@ -26,46 +26,46 @@ def extract(path: str) -> dict:
 """
 
 
-def _sample(name: str, code: str, *rules: str, runs: bool = False, verdict: str = "failed") -> Sample:
+def _build_sample(name: str, code: str, *rules: str, runs: bool = False, verdict: str = "failed") -> Sample:
     paths = _PATHS[:1] if "sandbox.timeout" in rules else _PATHS  # Each path uses its full time limit.
     payload = {"code": code, "sample_paths": list(paths)}
     return Sample(name=name, payload=payload, verdict=verdict, rules=frozenset(rules), needs_container=runs)
 
 
 SAMPLES = (
-    _sample("good", _GOOD, runs=True, verdict="validated"),
-    _sample(
+    _build_sample("good", _GOOD, runs=True, verdict="validated"),
+    _build_sample(
         "good_answer",
         f"Here is the function:\n\n```python{_GOOD}```\nIt gives {{}} for other paths.",
         "answer.block_taken",
         runs=True,
         verdict="validated",
     ),
-    _sample(
+    _build_sample(
         "some_empty",
         'def extract(path: str) -> dict:\n    return {"client": "ABC"} if "ABC" in path else {}\n',
         "quality.some_empty",
         runs=True,
         verdict="validated",
     ),
-    _sample("syntax", "def extract(path: str) -> dict\n    return {}\n", "syntax.missing_colon"),
-    _sample("import", "import os\ndef extract(path): return dict(os.environ)\n", "import.not_allowed"),
-    _sample(
+    _build_sample("syntax", "def extract(path: str) -> dict\n    return {}\n", "syntax.missing_colon"),
+    _build_sample("import", "import os\ndef extract(path): return dict(os.environ)\n", "import.not_allowed"),
+    _build_sample(
         "module_name", "import re\ndef extract(path): return {'x': re.enum.sys}\n", "attribute.not_allowed"
     ),
-    _sample("builtin", "def extract(path): return {'x': open(path).read()}\n", "builtin.not_allowed"),
-    _sample("dunder", "def extract(path): return {'x': path.__class__.__mro__}\n", "attribute.dunder"),
-    _sample("missing", "def parse(path: str) -> dict:\n    return {}\n", "signature.missing"),
-    _sample("async", "async def extract(path: str) -> dict:\n    return {}\n", "signature.async"),
-    _sample(
+    _build_sample("builtin", "def extract(path): return {'x': open(path).read()}\n", "builtin.not_allowed"),
+    _build_sample("dunder", "def extract(path): return {'x': path.__class__.__mro__}\n", "attribute.dunder"),
+    _build_sample("missing", "def parse(path: str) -> dict:\n    return {}\n", "signature.missing"),
+    _build_sample("async", "async def extract(path: str) -> dict:\n    return {}\n", "signature.async"),
+    _build_sample(
         "raised",
         "def extract(path): return {'quarter': int(path.split('/')[4])}\n",
         "sandbox.raised",
         runs=True,
     ),
-    _sample(
+    _build_sample(
         "endless", "def extract(path):\n    while True: pass\n    return {}\n", "sandbox.timeout", runs=True
     ),
-    _sample("list", "def extract(path): return [path]\n", "result.not_dict", runs=True),
-    _sample("empty", "def extract(path): return {}\n", "quality.all_empty", runs=True),
+    _build_sample("list", "def extract(path): return [path]\n", "result.not_dict", runs=True),
+    _build_sample("empty", "def extract(path): return {}\n", "quality.all_empty", runs=True),
 )

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from assayd.model.prompting import ExtractedField
-from assayd.static.python.source import parse
+from assayd.static.python.source import parse_source
 
 MOST_FIELDS = 100
 NAME_CHARS = 64
@@ -41,9 +41,9 @@ class _FunctionBindings:
     """Whether a name's value is computed, cached so that each name is examined once."""
 
 
-def taken_fields(text: str, function: str) -> tuple[ExtractedField, ...]:
+def find_extracted_fields(text: str, function: str) -> tuple[ExtractedField, ...]:
     """Return the fields of the dict that a function returns, in order, or none for invalid source."""
-    tree = parse(text).tree
+    tree = parse_source(text).tree
     found = (
         next((n for n in ast.walk(tree) if _is_function_named(n, function)), None)
         if tree is not None
@@ -53,7 +53,7 @@ def taken_fields(text: str, function: str) -> tuple[ExtractedField, ...]:
         return ()
     known = _collect_bindings(found)
     fields: dict[str, bool] = {}
-    for name, value in _result_items(found, known):
+    for name, value in _iter_result_items(found, known):
         if name.isprintable() and 0 < len(name) <= NAME_CHARS and len(fields) < MOST_FIELDS:
             fields[name] = fields.get(name, False) or _is_computed(value, known, 0)
     return tuple(ExtractedField(name=name, computed=computed) for name, computed in fields.items())
@@ -91,16 +91,16 @@ def _record_assignment(target: ast.expr, value: ast.expr, known: _FunctionBindin
             _record_assignment(part.value if isinstance(part, ast.Starred) else part, value, known)
 
 
-def _result_items(function: ast.FunctionDef, known: _FunctionBindings) -> Iterator[tuple[str, ast.expr]]:
+def _iter_result_items(function: ast.FunctionDef, known: _FunctionBindings) -> Iterator[tuple[str, ast.expr]]:
     """Yield every key of the returned dict with its value."""
     for node in ast.walk(function):
         match node:
             case ast.Return(value=ast.expr() as value):
-                yield from _constant_items(value)
+                yield from _iter_constant_items(value)
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in known.results:
-                yield from _constant_items(value)
+                yield from _iter_constant_items(value)
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value) if name in known.results:
-                yield from _constant_items(value)
+                yield from _iter_constant_items(value)
             case ast.Assign(
                 targets=[ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str() as key))],
                 value=value,
@@ -110,21 +110,21 @@ def _result_items(function: ast.FunctionDef, known: _FunctionBindings) -> Iterat
                 func=ast.Attribute(value=ast.Name(id=name), attr="update"), args=args, keywords=more
             ):
                 if name in known.results:
-                    yield from (item for one in args for item in _constant_items(one))
-                    yield from _keyword_items(more)
+                    yield from (item for one in args for item in _iter_constant_items(one))
+                    yield from _iter_keyword_items(more)
 
 
-def _constant_items(value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+def _iter_constant_items(value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     match value:
         case ast.Dict(keys=keys, values=values):
             for key, one in zip(keys, values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str):
                     yield key.value, one
         case ast.Call(func=ast.Name(id="dict"), keywords=keywords):
-            yield from _keyword_items(keywords)
+            yield from _iter_keyword_items(keywords)
 
 
-def _keyword_items(keywords: Sequence[ast.keyword]) -> Iterator[tuple[str, ast.expr]]:
+def _iter_keyword_items(keywords: Sequence[ast.keyword]) -> Iterator[tuple[str, ast.expr]]:
     yield from ((one.arg, one.value) for one in keywords if one.arg is not None)
 
 
@@ -140,13 +140,13 @@ def _is_computed(value: ast.expr, known: _FunctionBindings, step: int) -> bool:
 
 
 def _is_computed_expression(value: ast.expr, known: _FunctionBindings, step: int) -> bool:
-    comes_of = _value_sources(value, known) if step <= MOST_STEPS else None
+    comes_of = _find_value_sources(value, known) if step <= MOST_STEPS else None
     if comes_of is None:
         return True
     return any(_is_computed(one, known, step + 1) for one in comes_of if not _is_none(one))
 
 
-def _value_sources(value: ast.expr, known: _FunctionBindings) -> Sequence[ast.expr] | None:
+def _find_value_sources(value: ast.expr, known: _FunctionBindings) -> Sequence[ast.expr] | None:
     """Return the expressions from which a value is extracted or selected, or None for a computed value."""
     found: Sequence[ast.expr] | None = None
     match value:
@@ -157,7 +157,7 @@ def _value_sources(value: ast.expr, known: _FunctionBindings) -> Sequence[ast.ex
         case ast.Subscript(value=inner) if not _is_lookup_table(inner, known):
             found = [inner]
         case ast.Call():
-            found = _call_sources(value, known)
+            found = _find_call_sources(value, known)
         case ast.IfExp(body=first, orelse=second):
             found = [first, second]
         case ast.BoolOp(values=values):
@@ -165,7 +165,7 @@ def _value_sources(value: ast.expr, known: _FunctionBindings) -> Sequence[ast.ex
     return found
 
 
-def _call_sources(call: ast.Call, known: _FunctionBindings) -> Sequence[ast.expr] | None:
+def _find_call_sources(call: ast.Call, known: _FunctionBindings) -> Sequence[ast.expr] | None:
     given = [one for one in call.args if not isinstance(one, ast.Constant)]
     match call.func:
         case ast.Name(id=name) if name in _WHOLE:

@@ -14,11 +14,11 @@ from types import MappingProxyType
 
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
-from assayd.findings.briefing import allowances
-from assayd.findings.call_unit import EachJudge, Tried, judge_call
-from assayd.findings.expected import VALUES_COMPARED, describe_cases, judge_value
-from assayd.findings.retry_context import strip_layout
-from assayd.findings.runs import cause_finding, grouped
+from assayd.findings.briefing import describe_allowances
+from assayd.findings.call_unit import JudgedUnit, RepeatedCallJudge, judge_call
+from assayd.findings.expected import VALUES_COMPARED, describe_cases, judge_expected_value
+from assayd.findings.retry_context import normalize_source
+from assayd.findings.runs import cause_finding, merge_similar_findings
 from assayd.findings.source_text import SplitText
 from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.kinds.extractor import generating
@@ -29,11 +29,11 @@ from assayd.kinds.extractor.payload import ExtractorCase, ExtractorPayload, Prep
 from assayd.kinds.extractor.quality import judge_quality
 from assayd.kinds.extractor.rules import INVALID_RULE, check_rules, extract_rules_text, to_python
 from assayd.kinds.extractor.samples import SAMPLES
-from assayd.kinds.extractor.taken_fields import taken_fields
-from assayd.kinds.extractor.worth import ExtraCalls, judge_results, plan_extra_calls, results_of
+from assayd.kinds.extractor.taken_fields import find_extracted_fields
+from assayd.kinds.extractor.worth import ExtraCalls, collect_results, judge_results, plan_extra_calls
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.policy import ExecutionPolicy, ImportPolicy
-from assayd.model.prompting import Document, PromptContext, SourcePart, Taken
+from assayd.model.prompting import Document, ExtractedFields, PromptContext, SourcePart
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.model.submission import JsonValue
@@ -42,12 +42,12 @@ from assayd.static.python import model_answer
 from assayd.static.python import security as python_security
 from assayd.static.python import signature as python_signature
 from assayd.static.python import source as python_source
-from assayd.static.python.imports import MAIN_RULE, PACKAGE_RULE, with_import_edits
+from assayd.static.python.imports import MAIN_RULE, PACKAGE_RULE, add_import_edits
 from assayd.static.python.inferred_names import check_undefined_names
 from assayd.static.python.names import BUILTINS, PACKAGE_NAMES
 from assayd.static.python.signature import ExpectedFunction, check_signature
-from assayd.static.python.source import PythonSource, mentioned_modules
-from assayd.static.python.source import normal_form as python_normal_form
+from assayd.static.python.source import PythonSource, find_mentioned_modules
+from assayd.static.python.source import normalize_source as python_normal_form
 
 FILENAME = "extractor.py"
 RULES_FILENAME = "rules.yaml"
@@ -119,7 +119,7 @@ _RULES = (
 )
 
 
-class Extractor(Kind[ExtractorPayload]):
+class ExtractorKind(Kind[ExtractorPayload]):
     """The validator of the kind `extractor`."""
 
     name = "extractor"
@@ -143,7 +143,7 @@ class Extractor(Kind[ExtractorPayload]):
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
         """Return the requirements for a model; under a report-only profile, omit the refused names."""
         refused = () if policy is not None and policy.reports_only else (_REFUSED,)
-        return (*self.reminders, *refused, *allowances(policy, offer=self.offer))
+        return (*self.reminders, *refused, *describe_allowances(policy, offer=self.offer))
 
     @property
     def stages(self) -> Sequence[Stage[ExtractorPayload]]:
@@ -164,12 +164,12 @@ class Extractor(Kind[ExtractorPayload]):
     def plan(self, payload: ExtractorPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan one unit per sample path and case, or, to apply approved code, one unit for many paths."""
         text = payload.code
-        names = _names_for_computed_access(text, policy.imports)
+        names = _list_computed_access_names(text, policy.imports)
         builtins = "full" if policy.reports_only else "safe"
         units = [
-            _build_unit(name, call, text, limits, names, builtins) for name, call in _unit_calls(payload)
+            _build_unit(name, call, text, limits, names, builtins) for name, call in _iter_unit_calls(payload)
         ]
-        if (again := _again(payload, policy)) is not None:
+        if (again := _plan_extra_calls(payload, policy)) is not None:
             last = units[-1]
             arguments = {**last.arguments, "again": again.calls}
             units[-1] = replace(last, arguments=arguments, without_check=last.arguments)
@@ -180,7 +180,7 @@ class Extractor(Kind[ExtractorPayload]):
             network=policy.network,
             imports=_allow_packages(policy.imports),
             preload=_PRELOAD,
-            needed=mentioned_modules(_PRELOAD, text),
+            needed=find_mentioned_modules(_PRELOAD, text),
             independent_units=True,
         )
 
@@ -193,7 +193,7 @@ class Extractor(Kind[ExtractorPayload]):
         paths, called = tries[: len(payload.sample_paths)], tries[len(payload.sample_paths) :]
         compared = [_compare_case(one, case) for one, case in zip(called, payload.cases, strict=True)]
         cases = tuple(one.case for one in (*paths, *compared))
-        found = grouped((one.case.name, finding) for one in tries for finding in one.findings)
+        found = merge_similar_findings((one.case.name, finding) for one in tries for finding in one.findings)
         disagreeing = tuple(f for f in found if f.rule == run_findings.NOT_COMPILED_RULE.id)
         if disagreeing:
             return Judgement(stage_findings={"syntax": disagreeing}, cases=cases)
@@ -211,7 +211,7 @@ class Extractor(Kind[ExtractorPayload]):
 
     def code_of(self, answer: str) -> str:
         """Return the Python code or the rules of an answer."""
-        return extract_rules_text(answer) or model_answer.clean(answer).text
+        return extract_rules_text(answer) or model_answer.extract_code(answer).text
 
     def passage(self, payload: ExtractorPayload) -> SourcePart:
         """Return the whole function, or all rules."""
@@ -231,31 +231,31 @@ class Extractor(Kind[ExtractorPayload]):
     def normal_form(self, payload: ExtractorPayload) -> bytes:
         """Return the syntax tree of Python code, or the text of rules without comments."""
         if (rules := extract_rules_text(payload.code)) is not None:
-            return strip_layout(rules, "#")
+            return normalize_source(rules, "#")
         return python_normal_form(_clean_answer(payload).text)
 
     def around(self, context: ExtractorContext) -> Sequence[PromptContext]:
         """Return the sample paths and the cases of the request."""
-        return generating.around(context)
+        return generating.describe_request_context(context)
 
     def base(self, context: ExtractorContext) -> Document:
         """Return the payload without code."""
-        return generating.base_of(context)
+        return generating.build_base_payload(context)
 
-    def taken(self, payload: ExtractorPayload) -> Taken:
+    def taken(self, payload: ExtractorPayload) -> ExtractedFields:
         """Return the sample paths, and the fields of the dict that `extract` returns; empty for rules."""
         if extract_rules_text(payload.code) is not None:
-            return Taken(texts=(), fields=())
-        fields = taken_fields(_clean_answer(payload).text, EXPECTED.function)
-        return Taken(texts=payload.sample_paths, fields=fields)
+            return ExtractedFields(texts=(), fields=())
+        fields = find_extracted_fields(_clean_answer(payload).text, EXPECTED.function)
+        return ExtractedFields(texts=payload.sample_paths, fields=fields)
 
 
 def _clean_answer(payload: ExtractorPayload) -> model_answer.AnswerCode:
-    return model_answer.clean(payload.code)
+    return model_answer.extract_code(payload.code)
 
 
 def _parse_code(payload: ExtractorPayload) -> PythonSource:
-    return python_source.parse(_clean_answer(payload).text)
+    return python_source.parse_source(_clean_answer(payload).text)
 
 
 def _check_syntax(payload: ExtractorPayload, policy: ExecutionPolicy) -> Sequence[Finding]:
@@ -272,9 +272,9 @@ def _check_security(payload: ExtractorPayload, policy: ExecutionPolicy) -> Seque
     if extract_rules_text(payload.code) is not None:
         return ()
     source = _parse_code(payload)
-    found = python_security.scan(source, policy.imports)
+    found = python_security.scan_source(source, policy.imports)
     paths = policy.imports.allows("os.path")
-    return tuple(with_import_edits(found, source.tree, source.text, paths=paths)) if source.tree else found
+    return tuple(add_import_edits(found, source.tree, source.text, paths=paths)) if source.tree else found
 
 
 def _check_signature(payload: ExtractorPayload, _: ExecutionPolicy) -> Sequence[Finding]:
@@ -298,7 +298,7 @@ _GIVEN_NAMES = {"os.path": "posixpath"}
 """The internal names of modules, if they differ from the public ones."""
 
 
-def _unit_calls(payload: ExtractorPayload) -> Iterator[tuple[str, dict[str, JsonValue]]]:
+def _iter_unit_calls(payload: ExtractorPayload) -> Iterator[tuple[str, dict[str, JsonValue]]]:
     """Yield the name of each unit with the arguments of its call or calls."""
     for path in payload.sample_paths:
         yield path, {"args": [path]}
@@ -317,18 +317,18 @@ def _split_paths(paths: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
 
 def _judge_applied(payload: ExtractorPayload, result: RunResult) -> Judgement:
     """Judge the results of approved code for many paths; each result must be a dict, possibly empty."""
-    judge, tries = EachJudge(text=payload.code, function=EXPECTED.function), list[Tried]()
+    judge, tries = RepeatedCallJudge(text=payload.code, function=EXPECTED.function), list[JudgedUnit]()
     shares = list(_split_paths(payload.paths))
     for (_, paths), (_, unit) in zip(shares, _match_units([name for name, _ in shares], result), strict=True):
-        tries += [_require_dict(tried) for tried in judge.judge(paths, unit)]
+        tries += [_require_dict(tried) for tried in judge.judge_unit(paths, unit)]
     cases = [one.case for one in tries]
-    found = grouped((one.case.name, finding) for one in tries for finding in one.findings)
+    found = merge_similar_findings((one.case.name, finding) for one in tries for finding in one.findings)
     if not has_errors(found) and any(case.status is not CaseStatus.PASSED for case in cases):
         found = (*found, _incomplete_run_finding(cases, result))
     return Judgement(stage_findings={"sandbox": found, "quality": ()}, cases=tuple(cases))
 
 
-def _again(payload: ExtractorPayload, policy: ExecutionPolicy) -> ExtraCalls | None:
+def _plan_extra_calls(payload: ExtractorPayload, policy: ExecutionPolicy) -> ExtraCalls | None:
     if payload.paths or _is_from_rules(payload):
         return None
     last = payload.cases[-1].path if payload.cases else payload.sample_paths[-1]
@@ -340,7 +340,7 @@ def _is_from_rules(payload: ExtractorPayload) -> bool:
 
 
 def _judge_result_quality(
-    payload: ExtractorPayload, policy: ExecutionPolicy, tries: Sequence[Tried]
+    payload: ExtractorPayload, policy: ExecutionPolicy, tries: Sequence[JudgedUnit]
 ) -> Iterator[Finding]:
     """Yield findings about the quality of the results, unless all are empty."""
     results = [one.case.result for one in tries]
@@ -348,11 +348,11 @@ def _judge_result_quality(
     samples = dict(zip(payload.sample_paths, paths, strict=True))
     last = results[-1]
     if any(paths) and isinstance(last, dict) and not _is_from_rules(payload):
-        again = _again(payload, policy)
-        yield from judge_results(results_of(samples, last, again, tries[-1].again), payload.code)
+        again = _plan_extra_calls(payload, policy)
+        yield from judge_results(collect_results(samples, last, again, tries[-1].again), payload.code)
 
 
-def _names_for_computed_access(text: str, imports: ImportPolicy) -> dict[str, JsonValue]:
+def _list_computed_access_names(text: str, imports: ImportPolicy) -> dict[str, JsonValue]:
     """Return the module names that computed accesses can reach; empty if the code has no such access."""
     if not any(function in text for function in _BY_NAME):
         return {}
@@ -394,20 +394,20 @@ def _match_units(names: Sequence[str], result: RunResult) -> Iterator[tuple[str,
         yield name, unit if unit is not None and unit.name == name else None
 
 
-def _compare_case(tried: Tried, case: ExtractorCase) -> Tried:
+def _compare_case(tried: JudgedUnit, case: ExtractorCase) -> JudgedUnit:
     """Compare the result of a case with the expected result; the call itself is judged separately."""
-    return judge_value(tried, case, case.expected)  # type: ignore[arg-type]  # it was read as JSON
+    return judge_expected_value(tried, case, case.expected)  # type: ignore[arg-type]  # it was read as JSON
 
 
 _NOT_RUN = "Convert it to a dict: return dict(…) with pairs, or a dict comprehension {key: value for …}."
 
 
-def _judge_path(path: str, unit: UnitResult | None, text: str) -> Tried:
+def _judge_path(path: str, unit: UnitResult | None, text: str) -> JudgedUnit:
     """Judge one call: it must return a dict, and not an instance of a subclass of `dict`."""
     return _require_dict(judge_call(path, unit, text=text, function=EXPECTED.function))
 
 
-def _require_dict(tried: Tried) -> Tried:
+def _require_dict(tried: JudgedUnit) -> JudgedUnit:
     if tried.value is None:
         return tried
     if tried.value.type_name == "dict" and isinstance(tried.value.value, dict):
@@ -422,7 +422,7 @@ def _require_dict(tried: Tried) -> Tried:
         else "Return a plain dict on every code path; return {} for a path without fields.",
     )
     case = replace(tried.case, status=CaseStatus.FAILED, message=finding.message)
-    return Tried(case=case, findings=(*tried.findings, finding))
+    return JudgedUnit(case=case, findings=(*tried.findings, finding))
 
 
 def _incomplete_run_finding(cases: Sequence[Case], result: RunResult) -> Finding:
@@ -438,4 +438,4 @@ def _format_timeout(result: RunResult) -> str:
     return f", {limit_s:g} s" if isinstance(limit_s, float | int) else ""
 
 
-validator = Extractor()
+validator = ExtractorKind()

@@ -16,20 +16,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from assayd.findings.source_text import snippet
+from assayd.findings.source_text import get_snippet
 from assayd.kinds.extractor import generalization
 from assayd.kinds.extractor.generalization import (
-    Misfit,
     Result,
+    ResultInconsistency,
     SimilarPath,
     SimilarResult,
-    UnmovedField,
-    similar_paths,
+    UnchangedField,
+    build_similar_paths,
 )
 from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.policy import ExecutionPolicy, NetworkMode
 from assayd.model.submission import JsonValue
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 
 _WARNING = Severity.WARNING
 RULES = (
@@ -112,14 +112,14 @@ def plan_extra_calls(
     """
     if policy.quality.is_off or policy.network.mode is not NetworkMode.BLOCKED:
         return None
-    similar = similar_paths(paths, code) if policy.quality.generalization else ()
+    similar = build_similar_paths(paths, code) if policy.quality.generalization else ()
     if not similar and _MAY_VARY.search(code) is None:
         return None
     return ExtraCalls(last=last, similar=similar, repeats=_BY_CHANCE if _CHANCE.search(code) else 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Results:
+class ExtractorResults:
     """The results of an extractor for the samples, for similar paths, and for the last sample repeated."""
 
     samples: Mapping[str, Result]
@@ -128,72 +128,78 @@ class Results:
     """The results for the last path, beginning with the judged call."""
 
 
-def results_of(
+def collect_results(
     samples: Mapping[str, Result], last: Result, again: ExtraCalls | None, returned: Sequence[JsonValue]
-) -> Results:
+) -> ExtractorResults:
     """Return the collected results; the results of the additional calls can be missing."""
     if again is None or not returned:
-        return Results(samples=samples)
+        return ExtractorResults(samples=samples)
     tried = (
         SimilarResult(similar=similar, result=result if isinstance(result, dict) else None)
         for similar, result in zip(again.similar, returned[again.repeats :], strict=False)
     )
     repeated = (*returned[: again.repeats], *returned[again.repeats + len(again.similar) :])
-    return Results(
+    return ExtractorResults(
         samples=samples,
         tried=tuple(tried),
         repeated=(last, *(one for one in repeated if isinstance(one, dict))),
     )
 
 
-def judge_results(results: Results, text: str) -> Iterator[Finding]:
+def judge_results(results: ExtractorResults, text: str) -> Iterator[Finding]:
     """Yield findings about the results, which must all be dicts and must not all be empty."""
     samples, tried = results.samples, results.tried
-    if not any(generalization.filled(generalization.fields_of(one)) for one in samples.values()):
+    if not any(
+        generalization.drop_empty_fields(generalization.list_result_fields(one)) for one in samples.values()
+    ):
         message = f"extract() returned only None or empty values for all {len(samples)} paths."
         hint = "Check the pattern against the sample paths: it finds nothing in them."
-        yield _finding("all_none", message, hint)
+        yield _worth_finding("all_none", message, hint)
         return
     if (whole := _find_path_independence(results)) is not None:
         yield whole
     else:
-        unmoved = generalization.find_unmoved_fields(samples, tried)
+        unmoved = generalization.find_unchanged_fields(samples, tried)
         yield from (_hardcoded_piece_finding(one, text) for one in unmoved[:_MOST_EACH])
         others = generalization.find_hardcoded_fields(samples, [one.name for one in unmoved])
         yield from (_hardcoded_value_finding(*one, text) for one in others[:_MOST_EACH])
-    if names := generalization.varying(results.repeated):
+    if names := generalization.find_varying_fields(results.repeated):
         message = f"{_format_fields(names)} between two calls with the same path."
         hint = "Remove the clock, random numbers and new ids: let every field depend only on the path."
-        yield _finding("varying", message, hint, context=results.tried[0].similar.sample if tried else None)
-    yield from (_inconsistency_finding(one) for one in islice(generalization.misfits(samples, tried), 1))
+        yield _worth_finding(
+            "varying", message, hint, context=results.tried[0].similar.sample if tried else None
+        )
+    yield from (
+        _inconsistency_finding(one) for one in islice(generalization.iter_inconsistencies(samples, tried), 1)
+    )
 
 
-def _find_path_independence(results: Results) -> Finding | None:
+def _find_path_independence(results: ExtractorResults) -> Finding | None:
     """Return the finding about results that don't depend on the path, or None."""
     samples, tried = results.samples, results.tried
     if generalization.only_rewrites_path(samples, tried):
         message = "extract() returns the path itself and none of its parts."
-        return _finding("echo", message, "Return the parts of the path as separate fields.")
+        return _worth_finding("echo", message, "Return the parts of the path as separate fields.")
     if generalization.ignores_path(samples, tried):
         among = f"{len(samples)} sample paths and {len(tried)} paths like them" if tried else "all paths"
-        return _finding("constant", f"extract() returns the same fields for {among}.", _READ)
+        return _worth_finding("constant", f"extract() returns the same fields for {among}.", _READ)
     if generalization.is_fixed_outside_samples(samples, tried):
         message = f"extract() handles only the sample paths: {len(tried)} paths like them give one result."
-        return _finding("hard_coded", message, _READ, context=f"tried {_format_path(tried[0].similar)}")
+        return _worth_finding("hard_coded", message, _READ, context=f"tried {_format_path(tried[0].similar)}")
     if generalization.depends_only_on_shape(samples, tried):
         message = (
             "No field holds a part of the path, or changes with one: each is a count, or always the same."
         )
-        return _finding("not_from_path", message, _READ)
+        return _worth_finding("not_from_path", message, _READ)
     if generalization.depends_on_whole_path(samples, tried):
         message = (
             "No field is a part of the path: each field changes with every piece of it, like a checksum."
         )
-        return _finding("not_from_path", message, _READ)
+        return _worth_finding("not_from_path", message, _READ)
     return None
 
 
-def _hardcoded_piece_finding(one: UnmovedField, text: str) -> Finding:
+def _hardcoded_piece_finding(one: UnchangedField, text: str) -> Finding:
     old, new = _quote(one.similar.old), _quote(one.similar.new)
     message = f"The field {_quote(one.name)} stays {_quote(one.value)} when {old} in the path becomes {new}."
     moved = ", ".join(one.moved[:_MOST_EACH])
@@ -205,11 +211,11 @@ def _hardcoded_value_finding(name: str, value: JsonValue, path: str, text: str) 
     message = (
         f"The field {_quote(name)} is {_quote(value)} for all paths, even for a path that doesn't contain it."
     )
-    return _field_finding(name, value, message, text, f"{shorten(path, 300)} doesn't contain it")
+    return _field_finding(name, value, message, text, f"{shorten_text(path, 300)} doesn't contain it")
 
 
 def _field_finding(name: str, value: JsonValue, message: str, text: str, context: str) -> Finding:
-    written = generalization.text_of(value)
+    written = generalization.path_text(value)
     line = next((n for n, each in enumerate(text.split("\n"), 1) if written in each), None)
     return Finding(
         rule="quality.hard_coded",
@@ -218,20 +224,23 @@ def _field_finding(name: str, value: JsonValue, message: str, text: str, context
         severity=_WARNING,
         layer=Layer.RUNTIME,
         line=line,
-        snippet=snippet(text, line),
+        snippet=get_snippet(text, line),
         suggestion=f"The value looks hard-coded. Read {_quote(name)} from the path.",
         context=context,
     )
 
 
-def _inconsistency_finding(one: Misfit) -> Finding:
+def _inconsistency_finding(one: ResultInconsistency) -> Finding:
     if one.name:
         message = f"The field {_quote(one.name)} is a {one.one} for one path and a {one.other} for another."
     else:
         message = f"Similar paths return different fields: {_quote(one.one)} and {_quote(one.other)}."
     hint = "Return the same fields with the same types for similar paths; use None if a value is missing."
-    return _finding(
-        "types_differ", message, hint, context=f"{shorten(one.first, 300)}; {shorten(one.second, 300)}"
+    return _worth_finding(
+        "types_differ",
+        message,
+        hint,
+        context=f"{shorten_text(one.first, 300)}; {shorten_text(one.second, 300)}",
     )
 
 
@@ -241,14 +250,14 @@ def _format_fields(names: Sequence[str]) -> str:
 
 
 def _format_path(similar: SimilarPath) -> str:
-    return shorten(similar.path, 300)
+    return shorten_text(similar.path, 300)
 
 
 def _quote(value: JsonValue) -> str:
-    return shorten(repr(value), _VALUE_CHARS)
+    return shorten_text(repr(value), _VALUE_CHARS)
 
 
-def _finding(name: str, message: str, hint: str, context: str | None = None) -> Finding:
+def _worth_finding(name: str, message: str, hint: str, context: str | None = None) -> Finding:
     return Finding(
         rule=f"quality.{name}",
         category="quality",

@@ -13,23 +13,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from assayd.findings.exception_hints import exception_hint, misspelling_edit
+from assayd.findings.exception_hints import find_misspelling_edit, suggest_exception_fix
 from assayd.findings.runs import (
     LEAVING,
     NOT_COMPILED_RULE,
-    add_endless_parts,
     cause_finding,
-    file_events,
-    limit_details,
+    describe_limit,
+    iter_file_events,
+    name_endless_parts,
     timeout_finding,
 )
-from assayd.findings.source_text import snippet
-from assayd.guest_results.record import Bound, GuestJsonError, NotCompiled, Raised, Record, read_record
-from assayd.kinds.module.explained import explained
+from assayd.findings.source_text import get_snippet
+from assayd.guest_results.record import (
+    BoundNames,
+    CompileFailure,
+    GuestJsonError,
+    RaisedException,
+    Record,
+    read_record,
+)
+from assayd.kinds.module.explained import add_explanation
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.policy import AdapterContract
 from assayd.model.run import Cause, UnitResult
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 
 RULES = (
     Rule(id="contract.import_failed", title="The adapter can't be imported"),
@@ -63,7 +70,7 @@ def _form(value):
 """
 
 
-def probe(adapter: str, contract: AdapterContract) -> str:
+def build_probe(adapter: str, contract: AdapterContract) -> str:
     """Return the source code that imports the adapter's module and reports its registered classes."""
     return _PROBE.format(provided=contract.modules[0], adapter=adapter, result=RESULT)
 
@@ -82,9 +89,9 @@ def judge_adapter(
             *events,
             replace(cause_finding(Cause.PROTOCOL_VIOLATION, "The adapter", str(problem)), file=file),
         )
-    if isinstance(record, Raised):
+    if isinstance(record, RaisedException):
         return (*events, _exception_finding(file, record, texts))
-    if isinstance(record, NotCompiled) or not isinstance(record, Bound) or not unit.outcome.completed:
+    if isinstance(record, CompileFailure) or not isinstance(record, BoundNames) or not unit.outcome.completed:
         return (
             events
             if has_errors(events)
@@ -100,7 +107,7 @@ def _read_record(unit: UnitResult) -> Record | None:
 
 
 def _event_findings(file: str, unit: UnitResult, texts: Mapping[str, str]) -> Iterator[Finding]:
-    for event, finding in file_events(file, unit.events, texts):
+    for event, finding in iter_file_events(file, unit.events, texts):
         if event.kind == LEAVING:
             message = "Importing the adapter ends the process."
             yield replace(finding, rule="contract.import_failed", category=_CATEGORY, message=message)
@@ -112,30 +119,30 @@ def _failed_import_finding(file: str, unit: UnitResult, text: str) -> Finding:
     cause = Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
     what = f"Importing {file}"
     if cause is Cause.TIMEOUT:
-        return replace(add_endless_parts(timeout_finding(unit, what), text), file=file)
-    return replace(cause_finding(cause, what, limit_details(unit)), file=file)
+        return replace(name_endless_parts(timeout_finding(unit, what), text), file=file)
+    return replace(cause_finding(cause, what, describe_limit(unit)), file=file)
 
 
-def _exception_finding(file: str, record: Raised, texts: Mapping[str, str]) -> Finding:
+def _exception_finding(file: str, record: RaisedException, texts: Mapping[str, str]) -> Finding:
     text = texts.get(record.file or "", "")
-    place = snippet(text, record.line)
+    place = get_snippet(text, record.line)
     told = f"{record.error_type}: {record.message}".removesuffix(": ")
     syntax = record.error_type in {"SyntaxError", "IndentationError", "TabError"}
     found = Finding(
         rule=NOT_COMPILED_RULE.id if syntax else "contract.import_failed",
         category="syntax" if syntax else _CATEGORY,
-        message=shorten(f"{file} can't be imported: {told}"),
+        message=shorten_text(f"{file} can't be imported: {told}"),
         layer=Layer.RUNTIME,
         file=record.file if place is not None else file,
         line=record.line if place is not None else None,
         snippet=place,
-        suggestion=exception_hint(record, text),
-        edit=misspelling_edit(record, text),
+        suggestion=suggest_exception_fix(record, text),
+        edit=find_misspelling_edit(record, text),
     )
-    return explained(found, record, texts)
+    return add_explanation(found, record, texts)
 
 
-def _compare_class(file: str, record: Bound, contract: AdapterContract) -> Iterator[Finding]:
+def _compare_class(file: str, record: BoundNames, contract: AdapterContract) -> Iterator[Finding]:
     """Yield the differences between the registered class and the contract."""
     value = record.values.get(RESULT)
     classes = value.value if value is not None and isinstance(value.value, list) else []
@@ -144,7 +151,7 @@ def _compare_class(file: str, record: Bound, contract: AdapterContract) -> Itera
     if not own:
         how = " or ".join(f"@{name}" for name in contract.decorators)
         message = f"Importing {file} registered no class."
-        yield _finding(
+        yield _adapter_finding(
             "contract.not_registered", file, message, f"Put {how} above the class, at the top level."
         )
     for one in own:
@@ -160,13 +167,13 @@ def _judge_methods(
         form = forms.get(method)
         if form != "callable":
             what = "is missing" if form in {None, "missing"} else f"is {form}, not a function"
-            message = shorten(f"After the import of {file}, {name}.{method} {what}.")
-            yield _finding(
+            message = shorten_text(f"After the import of {file}, {name}.{method} {what}.")
+            yield _adapter_finding(
                 "contract.not_callable", file, message, f"Define it in the class: def {method}(self, …):"
             )
 
 
-def _finding(rule: str, file: str, message: str, suggestion: str) -> Finding:
+def _adapter_finding(rule: str, file: str, message: str, suggestion: str) -> Finding:
     return Finding(
         rule=rule,
         category=_CATEGORY,

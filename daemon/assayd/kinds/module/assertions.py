@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from operator import or_
 
-from assayd.findings.source_text import SplitText, line_at
+from assayd.findings.source_text import SplitText, get_line
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.imports import finding_at
-from assayd.static.python.scopes import nodes_of
+from assayd.static.python.scopes import list_nodes
 
 RULES = (
     Rule(
@@ -76,12 +76,19 @@ def check_assertions(
         methods: attributes that every adapter has, so that asserting their existence proves nothing.
         used: the names that the module uses; see `find_used_names`.
     """
-    yield from _not_run(file, text, tree, used)
-    helpers = {node.name: node for node in nodes_of(tree) if isinstance(node, Definition)}
+    yield from _find_unreached_tests(file, text, tree, used)
+    helpers = {node.name: node for node in list_nodes(tree) if isinstance(node, Definition)}
     budget = _StatementBudget(left=_MOST_STATEMENTS)
     read = [
-        (test, list(_AssertionFinder(helpers=helpers, seen=(test.name,), budget=budget).block(test.body)))
-        for test in islice(_tests(tree), _MOST_TESTS)
+        (
+            test,
+            list(
+                _AssertionFinder(helpers=helpers, seen=(test.name,), budget=budget).iter_block_assertions(
+                    test.body
+                )
+            ),
+        )
+        for test in islice(_iter_tests(tree), _MOST_TESTS)
     ]
     plain = [_find_test_fault(test, found, frozenset(methods)) for test, found in read]
     if None in plain:  # Comparing a call with itself is fine in addition to a test that can fail.
@@ -98,7 +105,7 @@ def check_assertions(
 def find_used_names(trees: Iterable[ast.Module]) -> frozenset[str]:
     """Return the names, attributes, imported names and strings in the files of a module."""
     used: set[str] = set()
-    for node in chain.from_iterable(map(nodes_of, trees)):
+    for node in chain.from_iterable(map(list_nodes, trees)):
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name):
                 used.add(name)
@@ -109,16 +116,16 @@ def find_used_names(trees: Iterable[ast.Module]) -> frozenset[str]:
     return frozenset(used)
 
 
-def _not_run(file: str, text: str, tree: ast.Module, used: Collection[str]) -> Iterator[Finding]:
+def _find_unreached_tests(file: str, text: str, tree: ast.Module, used: Collection[str]) -> Iterator[Finding]:
     """Yield the findings about functions with assertions that neither pytest nor the module calls."""
     defined = [node for node in tree.body if isinstance(node, Definition)]
-    fixtures = {one.name for one in defined if "fixture" in map(_last_name, one.decorator_list)}
+    fixtures = {one.name for one in defined if "fixture" in map(_get_last_name, one.decorator_list)}
     names = {one.name for one in defined}
     text = SplitText(text)
     for node in defined[:_MOST_TESTS]:
         if node.name.startswith(("test", "pytest_")) or node.name in used:
             continue
-        known = {_last_name(each) for each in node.decorator_list}
+        known = {_get_last_name(each) for each in node.decorator_list}
         asked = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
         if "parametrize" not in known and asked - fixtures:
             continue
@@ -128,7 +135,7 @@ def _not_run(file: str, text: str, tree: ast.Module, used: Collection[str]) -> I
             continue
         name = f"test_{node.name.removeprefix('check_').removeprefix('verify_')}"
         message = f"pytest doesn't run {node.name}: its name doesn't begin with `test_`."
-        line, old = line_at(text, node.lineno) or "", f"def {node.name}("
+        line, old = get_line(text, node.lineno) or "", f"def {node.name}("
         edit = None
         if line.count(old) == 1 and name not in names:
             new = line.replace(old, f"def {name}(")
@@ -140,7 +147,7 @@ def _not_run(file: str, text: str, tree: ast.Module, used: Collection[str]) -> I
         yield replace(told, file=file, edit=edit)
 
 
-def _tests(tree: ast.Module) -> Iterator[Definition]:
+def _iter_tests(tree: ast.Module) -> Iterator[Definition]:
     """Yield the test functions, and the methods of test classes, except disabled ones."""
     for node in tree.body:
         inner = node.body if isinstance(node, ast.ClassDef) and not _is_disabled(node) else [node]
@@ -150,7 +157,7 @@ def _tests(tree: ast.Module) -> Iterator[Definition]:
 
 
 def _is_disabled(node: Definition | ast.ClassDef) -> bool:
-    return any(_last_name(each) in _OFF for each in node.decorator_list)
+    return any(_get_last_name(each) in _OFF for each in node.decorator_list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +213,7 @@ class _AssertionFinder:
     budget: _StatementBudget
     swallowed: bool = False
 
-    def block(self, body: Sequence[ast.stmt]) -> Iterator[_Assertion]:
+    def iter_block_assertions(self, body: Sequence[ast.stmt]) -> Iterator[_Assertion]:
         """Yield the assertions that a block can reach, including those in functions that it calls."""
         for statement in body:
             yield from self._find_in_statement(statement)
@@ -225,51 +232,53 @@ class _AssertionFinder:
                 test = statement.test if isinstance(statement, ast.Assert) else None
                 yield _Assertion(node=statement, test=test, swallowed=self.swallowed)
             case ast.If() | ast.While() if _is_false(statement.test):
-                yield from self.block(statement.orelse)
+                yield from self.iter_block_assertions(statement.orelse)
                 return
             case ast.Try():
                 yield from self._find_in_try(statement)
                 return
             case ast.With(items=items) | ast.AsyncWith(items=items) if any(map(_suppresses_all, items)):
-                yield from replace(self, swallowed=True).block(statement.body)
+                yield from replace(self, swallowed=True).iter_block_assertions(statement.body)
                 return
-        yield from self._calls(statement)
-        for block in _nested_blocks(statement):
-            yield from self.block(block)
+        yield from self._iter_called_assertions(statement)
+        for block in _iter_nested_blocks(statement):
+            yield from self.iter_block_assertions(block)
 
     def _find_in_try(self, node: ast.Try) -> Iterator[_Assertion]:
         hides = any(_catches_all(each) and not self._may_fail(each) for each in node.handlers)
-        yield from (replace(self, swallowed=True) if hides else self).block(node.body)
+        yield from (replace(self, swallowed=True) if hides else self).iter_block_assertions(node.body)
         for block in (*(handler.body for handler in node.handlers), node.orelse, node.finalbody):
-            yield from self.block(block)
+            yield from self.iter_block_assertions(block)
 
     def _may_fail(self, handler: ast.ExceptHandler) -> bool:
-        return any(True for _ in self.block(handler.body))
+        return any(True for _ in self.iter_block_assertions(handler.body))
 
-    def _calls(self, node: ast.AST) -> Iterator[_Assertion]:
+    def _iter_called_assertions(self, node: ast.AST) -> Iterator[_Assertion]:
         """Yield the assertions in the functions that a statement's own expressions call."""
-        for call in _calls(node):
-            name = _last_name(call.func)
+        for call in _iter_calls(node):
+            name = _get_last_name(call.func)
             helper = self.helpers.get(name)
             if helper is not None and name not in self.seen and len(self.seen) < _DEPTH:
-                inner = replace(self, seen=(*self.seen, name)).block(helper.body)
+                inner = replace(self, seen=(*self.seen, name)).iter_block_assertions(helper.body)
                 yield from (replace(one, test=None) for one in inner)
             elif helper is None and any(word in name.lower() for word in _CHECKING):
-                yield _Assertion(node=call, test=_unittest_assertion(call, name), swallowed=self.swallowed)
+                yield _Assertion(
+                    node=call, test=_extract_unittest_assertion(call, name), swallowed=self.swallowed
+                )
 
 
 def _catches_all(handler: ast.ExceptHandler) -> bool:
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(kind is None or _last_name(kind) in _CATCH_ALL for kind in kinds)
+    return any(kind is None or _get_last_name(kind) in _CATCH_ALL for kind in kinds)
 
 
 def _suppresses_all(item: ast.withitem) -> bool:
     node = item.context_expr
-    named = isinstance(node, ast.Call) and _last_name(node.func) == "suppress"
-    return named and any(_last_name(kind) in _CATCH_ALL for kind in getattr(node, "args", ()))
+    named = isinstance(node, ast.Call) and _get_last_name(node.func) == "suppress"
+    return named and any(_get_last_name(kind) in _CATCH_ALL for kind in getattr(node, "args", ()))
 
 
-def _calls(node: ast.AST) -> Iterator[ast.Call]:
+def _iter_calls(node: ast.AST) -> Iterator[ast.Call]:
     """Yield the calls in an expression, or in a statement; skip the statement's blocks."""
     pending = [node]
     while pending:
@@ -280,7 +289,7 @@ def _calls(node: ast.AST) -> Iterator[ast.Call]:
         pending += [child for child in inner if not isinstance(child, ast.ExceptHandler | ast.match_case)]
 
 
-def _nested_blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+def _iter_nested_blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
     for name in ("body", "orelse", "finalbody"):
         block = getattr(node, name, None)
         if isinstance(block, list):
@@ -289,7 +298,7 @@ def _nested_blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
         yield case.body
 
 
-def _unittest_assertion(call: ast.Call, name: str) -> ast.expr | None:
+def _extract_unittest_assertion(call: ast.Call, name: str) -> ast.expr | None:
     """Return the expression that a unittest method asserts, or None if the expression is unknown."""
     match name, call.args:
         case "assertTrue" | "assert_", [value, *_]:
@@ -309,7 +318,7 @@ def _is_false(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and not node.value
 
 
-def _last_name(node: ast.expr | None) -> str:
+def _get_last_name(node: ast.expr | None) -> str:
     while isinstance(node, ast.Call):
         node = node.func
     if isinstance(node, ast.Attribute):
@@ -343,10 +352,10 @@ class NameBindings:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     values[name] = value
         values = {name: value for name, value in values.items() if bindings[name] == 1}
-        kinds = {name: kind for name, value in values.items() if (kind := _called_class_name(value))}
+        kinds = {name: kind for name, value in values.items() if (kind := _get_called_class_name(value))}
         return cls(kinds=kinds, values=values)
 
-    def value_of(self, node: ast.expr) -> ast.expr:
+    def resolve_value(self, node: ast.expr) -> ast.expr:
         """Return the value of a name that is bound once, or the name itself for a new object."""
         seen: set[str] = set()
         while isinstance(node, ast.Name) and node.id in self.values and node.id not in seen:
@@ -356,12 +365,12 @@ class NameBindings:
             node = self.values[node.id]
         return node
 
-    def class_of(self, node: ast.expr) -> str:
+    def resolve_class(self, node: ast.expr) -> str:
         """Return the class of an expression that creates a new object; return "" for other expressions."""
-        return self.kinds.get(node.id, "") if isinstance(node, ast.Name) else _called_class_name(node)
+        return self.kinds.get(node.id, "") if isinstance(node, ast.Name) else _get_called_class_name(node)
 
 
-def _called_class_name(node: ast.expr) -> str:
+def _get_called_class_name(node: ast.expr) -> str:
     """Return the name of a called class; a name with an initial capital letter is treated as a class."""
     if not isinstance(node, ast.Call):
         return ""
@@ -386,8 +395,8 @@ def is_always_true(node: ast.expr, made: NameBindings, methods: Collection[str])
         case ast.Call(func=ast.Name(id="bool"), args=[value]):
             return is_always_true(value, made, methods)
         case ast.Call(func=ast.Name(id=name), args=arguments):
-            return bool(made.class_of(node)) or _is_true_call(name, arguments, made, methods)
-    return bool(made.class_of(node)) or _is_true_literal(node)
+            return bool(made.resolve_class(node)) or _is_true_call(name, arguments, made, methods)
+    return bool(made.resolve_class(node)) or _is_true_literal(node)
 
 
 def _is_true_literal(node: ast.expr) -> bool:
@@ -407,7 +416,7 @@ def _is_true_literal(node: ast.expr) -> bool:
 def _is_true_comparison(left: ast.expr, op: ast.cmpop, right: ast.expr, made: NameBindings) -> bool:
     if isinstance(op, _SAME) and _is_compared_with_itself(left, right, made):
         return True
-    if isinstance(op, ast.IsNot | ast.NotEq) and _is_none(right) and made.class_of(left):
+    if isinstance(op, ast.IsNot | ast.NotEq) and _is_none(right) and made.resolve_class(left):
         return True
     if _is_length(left) and isinstance(op, ast.GtE | ast.Gt):
         return _read_number(right) < 0 or (_read_number(right) == 0 and isinstance(op, ast.GtE))
@@ -419,7 +428,7 @@ def _is_true_comparison(left: ast.expr, op: ast.cmpop, right: ast.expr, made: Na
 def _is_compared_with_itself(left: ast.expr, right: ast.expr, made: NameBindings) -> bool:
     if _are_equal(left, right) and not _contains_call(left):
         return True
-    return isinstance(left, ast.Name) and made.value_of(left) is made.value_of(right)
+    return isinstance(left, ast.Name) and made.resolve_value(left) is made.resolve_value(right)
 
 
 def repeats_method_call(node: ast.expr, made: NameBindings, methods: Collection[str]) -> bool:
@@ -429,7 +438,7 @@ def repeats_method_call(node: ast.expr, made: NameBindings, methods: Collection[
     """
     match node:
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
-            one, other = made.value_of(left), made.value_of(right)
+            one, other = made.resolve_value(left), made.resolve_value(right)
             calls = (each for each in ast.walk(one) if isinstance(each, ast.Call))
             named = any(isinstance(call.func, ast.Attribute) and call.func.attr in methods for call in calls)
             return named and _are_equal(one, other)
@@ -440,9 +449,9 @@ def _is_true_call(name: str, arguments: list[ast.expr], made: NameBindings, meth
     match name, arguments:
         case "isinstance", [_, ast.Name(id="object")]:
             return True
-        case "isinstance", [value, kind] if made.class_of(value):
+        case "isinstance", [value, kind] if made.resolve_class(value):
             last = kind.attr if isinstance(kind, ast.Attribute) else getattr(kind, "id", "")
-            return made.class_of(value) == last
+            return made.resolve_class(value) == last
         case ("hasattr", [_, ast.Constant(value=word)]) | ("callable", [ast.Attribute(attr=word)]):
             return word in methods
     return name in _PURE and bool(arguments) and all(map(_is_constant, arguments))

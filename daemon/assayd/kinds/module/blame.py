@@ -26,7 +26,9 @@ Errors = Iterable[Mapping[str, object]]
 def find_faulty_file(errors: Errors, files: Iterable[str], adapter: str) -> str:
     """Return the file at fault: the first file to which an error is attributed, or the adapter."""
     names = frozenset(files)
-    return next((name for name in _blamed_files(tuple(errors), names, adapter) if name in names), adapter)
+    return next(
+        (name for name in _iter_blamed_files(tuple(errors), names, adapter) if name in names), adapter
+    )
 
 
 def has_failed_test(errors: Errors) -> bool:
@@ -34,7 +36,7 @@ def has_failed_test(errors: Errors) -> bool:
     return any(map(_is_failed_test, errors))
 
 
-def _blamed_files(errors: Errors, files: frozenset[str], adapter: str) -> Iterator[str]:
+def _iter_blamed_files(errors: Errors, files: frozenset[str], adapter: str) -> Iterator[str]:
     failed = has_failed_test(errors)
     for error in errors:
         name = str(error.get("file"))

@@ -15,13 +15,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from assayd.did_you_mean import close_names
-from assayd.findings.source_text import line_at
+from assayd.did_you_mean import find_close_names
+from assayd.findings.source_text import get_line
 from assayd.model.finding import Edit, Finding, Rule
 from assayd.model.policy import AdapterContract
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 from assayd.static.python.imports import finding_at
-from assayd.static.python.scopes import NodeSite, Scope, ScopedTree, ScopeKind, resolve
+from assayd.static.python.scopes import NodeSite, Scope, ScopedTree, ScopeKind, resolve_name
 
 RULES = (
     Rule(
@@ -63,7 +63,7 @@ def check_contract(file: str, text: str, tree: ScopedTree, contract: AdapterCont
 
 def no_file(files: list[str]) -> Finding:
     """Return the finding for a module that has no possible adapter file."""
-    among = f"; the files are {shorten(', '.join(files), 200)}" if files else ""
+    among = f"; the files are {shorten_text(', '.join(files), 200)}" if files else ""
     return Finding(
         rule="contract.no_file",
         category=_CATEGORY,
@@ -121,7 +121,7 @@ def _is_registering_decorator(decorator: ast.expr, scope: Scope, contract: Adapt
         return target.attr in contract.decorators
     if not isinstance(target, ast.Name):
         return False
-    imported = {origin.name for origin in resolve(target.id, scope).origins}
+    imported = {origin.name for origin in resolve_name(target.id, scope).origins}
     return target.id in contract.decorators or bool(imported & set(contract.decorators))
 
 
@@ -137,7 +137,7 @@ def _no_decorator_finding(
     text: str, tree: ScopedTree, contract: AdapterContract, meant: list[ast.ClassDef]
 ) -> Finding:
     """Return the finding for an unregistered adapter, with an edit if only one class is a candidate."""
-    name = _imported_decorator_name(tree, contract)
+    name = _find_imported_decorator(tree, contract)
     how = f"@{name or contract.decorators[0]}"
     where = "it" if meant else "the adapter's class"
     node: ast.AST = meant[0] if meant else tree.sites[0].node
@@ -155,7 +155,7 @@ def _no_decorator_finding(
     return _set_category(replace(found, edit=edit))
 
 
-def _imported_decorator_name(tree: ScopedTree, contract: AdapterContract) -> str | None:
+def _find_imported_decorator(tree: ScopedTree, contract: AdapterContract) -> str | None:
     """Return the imported name of a decorator of the contract, or None."""
     for site in tree.sites:
         if isinstance(site.node, ast.ImportFrom) and site.scope.kind is ScopeKind.MODULE:
@@ -171,7 +171,7 @@ def _defines_any(node: ast.ClassDef, methods: set[str]) -> bool:
 
 
 def _missing_method_finding(node: ast.ClassDef, name: str, defined: list[str], text: str) -> Finding:
-    close = close_names(name, defined)
+    close = find_close_names(name, defined)
     if close:
         return _similar_method_finding(node, name, close[0], text)
     message = f"{node.name} has no method {name}."
@@ -189,7 +189,7 @@ def _similar_method_finding(node: ast.ClassDef, name: str, other: str, text: str
         f"{node.name} has no method {name}; it has {other}.",
         suggestion=f"Rename {other} to {name}.",
     )
-    line = line_at(text, method.lineno) or ""
+    line = get_line(text, method.lineno) or ""
     edit = Edit(
         start_line=method.lineno,
         end_line=method.lineno,

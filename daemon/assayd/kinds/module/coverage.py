@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from assayd.findings.source_text import snippet
-from assayd.kinds.module.pytest_record import Coverage
+from assayd.findings.source_text import get_snippet
+from assayd.kinds.module.pytest_record import LineCoverage
 from assayd.model.finding import Finding, Layer, Rule, Severity
 
 RULES = (
@@ -46,33 +46,35 @@ def find_methods(tree: ast.Module) -> dict[str, list[list[int]]]:
 
 
 def judge_coverage(
-    file: str, text: str, methods: Methods, contract: Sequence[str], found: Sequence[Coverage]
+    file: str, text: str, methods: Methods, contract: Sequence[str], found: Sequence[LineCoverage]
 ) -> Iterator[Finding]:
     """Yield findings about the parts of the adapter that no test ran. `methods` are the file's methods."""
     if not found:
         return
     ran, known = _merge_lines(found)
     # If no test imported the file, nothing of it ran.
-    idle = {name: methods[name] for name in contract if name in methods and not _was_run(methods[name], ran)}
+    idle = {
+        name: methods[name] for name in contract if name in methods and not _was_executed(methods[name], ran)
+    }
     total = sorted(line for line in known if line > 0)
-    own = [line for line in total for first, last in _method_ranges(idle) if first <= line <= last]
+    own = [line for line in total for first, last in _iter_method_ranges(idle) if first <= line <= last]
     if idle and len(own) >= _SHARE * len(total):
         yield from (_untested_method_finding(file, text, name, places[0][0]) for name, places in idle.items())
     if total:
         yield _coverage_finding(file, total, [line for line in total if line not in ran], list(idle))
 
 
-def merge_lines_run(found: Sequence[Coverage]) -> set[int] | None:
+def merge_lines_run(found: Sequence[LineCoverage]) -> set[int] | None:
     """Return the lines of functions that at least one test executed, or None if they are unknown."""
     ran, known = _merge_lines(found)
     return ran if known else None
 
 
-def _was_run(places: Sequence[Sequence[int]], ran: Collection[int]) -> bool:
+def _was_executed(places: Sequence[Sequence[int]], ran: Collection[int]) -> bool:
     return any(-place[0] in ran for place in places)
 
 
-def _method_ranges(methods: Methods) -> Iterator[Sequence[int]]:
+def _iter_method_ranges(methods: Methods) -> Iterator[Sequence[int]]:
     return (place for places in methods.values() for place in places)
 
 
@@ -85,7 +87,7 @@ def _untested_method_finding(file: str, text: str, method: str, line: int) -> Fi
         layer=Layer.RUNTIME,
         file=file,
         line=line,
-        snippet=snippet(text, line),
+        snippet=get_snippet(text, line),
         suggestion=f"Call {method}() in a test, and assert its result.",
     )
 
@@ -103,7 +105,7 @@ def _coverage_finding(file: str, total: Sequence[int], missed: Sequence[int], id
     )
 
 
-def _merge_lines(found: Iterable[Coverage]) -> tuple[set[int], set[int]]:
+def _merge_lines(found: Iterable[LineCoverage]) -> tuple[set[int], set[int]]:
     """Return the executed lines, and all lines. Numbers of ``def`` lines are negative."""
     ran: set[int] = set()
     known: set[int] = set()

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.kinds.module.imports import absolute
+from assayd.kinds.module.imports import resolve_absolute
 from assayd.kinds.module.mutants import Mutant
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.imports import finding_at
@@ -78,7 +78,7 @@ class _FoundTest:
     certain: bool
 
 
-def expected_tests(file: str, trees: Trees) -> ExpectedTests:
+def find_expected_tests(file: str, trees: Trees) -> ExpectedTests:
     """Return the tests of a file, including names imported from the module's other files."""
     found = list(_find_in_block(trees[file].body, _FileContext(file=file, trees=trees), certain=True))
     certain = dict.fromkeys(one.name for one in found if one.certain)
@@ -93,12 +93,12 @@ def check_tests(file: str, text: str, trees: Trees) -> Iterator[Finding]:
         *_check_hooks(text, tree),
         *_check_duplicates(text, tree.body),
         *_check_constructors(text, tree),
-        *_check_unawaited(text, tree.body, where),
+        *_check_unawaited_tests(text, tree.body, where),
     ):
         yield replace(finding, file=file, category=_CATEGORY)
 
 
-def none_found(files: Sequence[str], methods: Sequence[str]) -> Finding:
+def no_tests_finding(files: Sequence[str], methods: Sequence[str]) -> Finding:
     """Return the finding for a module without tests."""
     message = f"No test was found in {', '.join(files)}." if files else "The module has no file test_*.py."
     example = methods[0] if methods else "transform"
@@ -119,7 +119,7 @@ class _FileContext:
     trees: Trees
     seen: tuple[str, ...] = ()
 
-    def into(self, file: str) -> _FileContext:
+    def enter_file(self, file: str) -> _FileContext:
         return _FileContext(file=file, trees=self.trees, seen=(*self.seen, self.file))
 
 
@@ -137,13 +137,13 @@ def _find_in_block(body: Sequence[ast.stmt], where: _FileContext, *, certain: bo
                 names = (target.id for target in targets if isinstance(target, ast.Name))
                 yield from (_FoundTest(name, certain=False) for name in names if _is_test_name(name))
             case _:
-                for block in _conditional_blocks(node):
+                for block in _iter_conditional_blocks(node):
                     yield from _find_in_block(block, where, certain=False)
 
 
 def _find_in_function(node: Definition, prefix: str, certain: bool) -> Iterator[_FoundTest]:
     if node.name.startswith("test"):
-        words = [_last_name(one) for one in node.decorator_list]
+        words = [_get_last_name(one) for one in node.decorator_list]
         if "fixture" not in words:
             yield _FoundTest(
                 prefix + node.name,
@@ -161,14 +161,14 @@ def _find_in_class(
     if not unittests and _find_constructor(node) is not None:
         return
     name = f"{prefix}{node.name}::"
-    for one, kept in _class_members(node, where, set()):
+    for one, kept in _iter_class_members(node, where, set()):
         if isinstance(one, ast.ClassDef):
             yield from _find_in_class(one, name, where, certain and kept)
         else:
             yield from _find_in_function(one, name, certain and kept)
 
 
-def _class_members(
+def _iter_class_members(
     node: ast.ClassDef, where: _FileContext, seen: set[ast.ClassDef]
 ) -> Iterator[tuple[ast.ClassDef | Definition, bool]]:
     """Yield the members of a class, including members inherited from classes in the module's files."""
@@ -177,14 +177,14 @@ def _class_members(
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield one, True
         else:
-            for block in _conditional_blocks(one):
+            for block in _iter_conditional_blocks(one):
                 for inner in block:
                     if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
                         yield inner, False
     for base in node.bases:
-        found = _find_class(_last_name(base), where)
+        found = _find_class(_get_last_name(base), where)
         if found is not None and found[0] not in seen:
-            yield from _class_members(*found, seen)
+            yield from _iter_class_members(*found, seen)
 
 
 def _find_imported(node: ast.ImportFrom, where: _FileContext) -> Iterator[_FoundTest]:
@@ -192,7 +192,7 @@ def _find_imported(node: ast.ImportFrom, where: _FileContext) -> Iterator[_Found
     file = _find_imported_file(node, where)
     if file is None:
         return
-    found = _find_in_block(where.trees[file].body, where.into(file), certain=False)
+    found = _find_in_block(where.trees[file].body, where.enter_file(file), certain=False)
     wanted = {alias.name: alias.asname or alias.name for alias in node.names}
     for one in found:
         first, colons, rest = one.name.partition("::")
@@ -208,14 +208,14 @@ def _find_class(name: str, where: _FileContext) -> tuple[ast.ClassDef, _FileCont
         if isinstance(node, ast.ImportFrom) and (file := _find_imported_file(node, where)) is not None:
             for alias in node.names:
                 if name == (alias.asname or alias.name) or alias.name == "*":
-                    found = _find_class(name if alias.name == "*" else alias.name, where.into(file))
+                    found = _find_class(name if alias.name == "*" else alias.name, where.enter_file(file))
                     if found is not None:
                         return found
     return None
 
 
 def _find_imported_file(node: ast.ImportFrom, where: _FileContext) -> str | None:
-    module = absolute(where.file, node)
+    module = resolve_absolute(where.file, node)
     if module is None:
         return None
     path = module.replace(".", "/")
@@ -226,16 +226,16 @@ def _find_imported_file(node: ast.ImportFrom, where: _FileContext) -> str | None
 
 def _is_unittest(node: ast.ClassDef, where: _FileContext) -> bool:
     """Return whether a class is derived, directly or indirectly, from a unittest class."""
-    return not _BASES.isdisjoint(_base_names(node, where))
+    return not _BASES.isdisjoint(_iter_base_names(node, where))
 
 
-def _base_names(node: ast.ClassDef, where: _FileContext) -> Iterator[str]:
+def _iter_base_names(node: ast.ClassDef, where: _FileContext) -> Iterator[str]:
     """Yield the names of a class's direct and indirect base classes; resolve them in the module's files."""
     seen, pending = {node}, [(node, where)]
     while pending:
         node, where = pending.pop()
         for base in node.bases:
-            word = _last_name(base)
+            word = _get_last_name(base)
             yield word
             found = _find_class(word, where)
             if found is not None and found[0] not in seen:
@@ -270,7 +270,7 @@ def _is_harmless_decorator(decorator: ast.expr) -> bool:
     return bool({"mark", "patch", "unittest", "skip", "skipIf", "skipUnless", "staticmethod"} & set(words))
 
 
-def _last_name(node: ast.expr) -> str:
+def _get_last_name(node: ast.expr) -> str:
     target = node.func if isinstance(node, ast.Call) else node
     if isinstance(target, ast.Attribute):
         return target.attr
@@ -281,7 +281,7 @@ def _is_test_name(name: str) -> bool:
     return name.startswith(("test", "Test"))
 
 
-def _conditional_blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+def _iter_conditional_blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
     """Yield the blocks of a statement that run conditionally."""
     for field in ("body", "orelse", "finalbody"):
         block = getattr(node, field, None)
@@ -328,13 +328,13 @@ def _check_duplicates(text: str, body: Sequence[ast.stmt]) -> Iterator[Finding]:
             yield from _check_duplicates(text, node.body)
 
 
-def _check_unawaited(text: str, body: Sequence[ast.stmt], where: _FileContext) -> Iterator[Finding]:
+def _check_unawaited_tests(text: str, body: Sequence[ast.stmt], where: _FileContext) -> Iterator[Finding]:
     """Yield the findings about tests whose bodies never run because they are coroutines or generators."""
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _check_yields(text, node)
         elif isinstance(node, ast.ClassDef):
-            yield from _check_unawaited_methods(text, node, set(_base_names(node, where)))
+            yield from _check_unawaited_methods(text, node, set(_iter_base_names(node, where)))
 
 
 def _check_unawaited_methods(text: str, node: ast.ClassDef, bases: set[str]) -> Iterator[Finding]:
@@ -351,7 +351,7 @@ def _check_unawaited_methods(text: str, node: ast.ClassDef, bases: set[str]) -> 
 
 
 def _check_yields(text: str, node: Definition) -> Iterator[Finding]:
-    fixture = "fixture" in map(_last_name, node.decorator_list)
+    fixture = "fixture" in map(_get_last_name, node.decorator_list)
     if node.name.startswith("test") and not fixture and any(_find_own_yields(node)):
         message = f"{node.name} yields, so the framework ignores it."
         suggestion = "Remove yield from the test; move setup and teardown into a fixture."
@@ -373,7 +373,7 @@ def _check_constructors(text: str, tree: ast.Module) -> Iterator[Finding]:
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
             init = _find_constructor(node)
-            if init is not None and not any(_last_name(base) in _BASES for base in node.bases):
+            if init is not None and not any(_get_last_name(base) in _BASES for base in node.bases):
                 yield finding_at(
                     init,
                     text,

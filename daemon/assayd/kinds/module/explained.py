@@ -17,26 +17,28 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from assayd.did_you_mean import close_names
-from assayd.guest_results.record import Raised
+from assayd.did_you_mean import find_close_names
+from assayd.guest_results.record import RaisedException
 from assayd.kinds.module.explained_calls import CALLS, PROGRAMMING_ERRORS, add_data_keys
 from assayd.kinds.module.explained_results import PATCHES, RESULTS
 from assayd.kinds.module.files import is_test, module_name
-from assayd.kinds.module.mistakes import word_edit
+from assayd.kinds.module.mistakes import build_word_edit
 from assayd.kinds.module.places import (
     MOST_EXPLAINED,
     MOST_MESSAGE_CHARS,
     ModuleFiles,
     find_similar_names,
-    indexed,
-    moved,
+    index_files,
+    relocate_finding,
 )
 from assayd.model.finding import Edit, Finding
 
 Texts = ModuleFiles
 
 
-def explained(finding: Finding, raised: Raised, texts: Mapping[str, str], test: str = "") -> Finding:
+def add_explanation(
+    finding: Finding, raised: RaisedException, texts: Mapping[str, str], test: str = ""
+) -> Finding:
     """Add the explanation of an exception, derived from the module's files, to its finding.
 
     Args:
@@ -45,7 +47,7 @@ def explained(finding: Finding, raised: Raised, texts: Mapping[str, str], test: 
         texts: the contents of the Python files by name.
         test: the id of the test; empty for an import.
     """
-    files, message = indexed(texts), raised.message[:MOST_MESSAGE_CHARS]
+    files, message = index_files(texts), raised.message[:MOST_MESSAGE_CHARS]
     for pattern, explain in (*PATCHES, *CALLS, *_EXPLANATIONS, *RESULTS):
         found = pattern.search(message)
         try:
@@ -59,7 +61,7 @@ def explained(finding: Finding, raised: Raised, texts: Mapping[str, str], test: 
 
 def add_file_hints(found: Sequence[Finding], files: Mapping[str, str]) -> list[Finding]:
     """Add the probably intended files and keys to the first findings of a run."""
-    read = indexed(files)
+    read = index_files(files)
     first = [add_data_keys(suggest_similar_file(one, read), read) for one in found[:MOST_EXPLAINED]]
     return [*first, *found[MOST_EXPLAINED:]]
 
@@ -71,11 +73,13 @@ def suggest_similar_file(finding: Finding, texts: Mapping[str, str]) -> Finding:
         return finding
     path = found[1]
     base = path.rpartition("/")[2]
-    near = [name for name in texts if name.rpartition("/")[2] == base] or close_names(path, sorted(texts))
+    near = [name for name in texts if name.rpartition("/")[2] == base] or find_close_names(
+        path, sorted(texts)
+    )
     if not near or near[0] == path:
         return finding
     text = texts.get(finding.file or "", "")
-    edit = word_edit(text, finding.line or 0, path, near[0], quoted=True)
+    edit = build_word_edit(text, finding.line or 0, path, near[0], quoted=True)
     return replace(
         finding, suggestion=f"Did you mean '{near[0]}'? Paths start at the module's folder.", edit=edit
     )
@@ -85,7 +89,7 @@ _NO_FILE = re.compile(r"No such file or directory: '([^']{1,200})'")
 
 
 def _explain_missing_await(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain a failure caused by ``response = client.get(…)`` without `await`."""
     file, text = raised.file or "", texts.get(raised.file or "", "")
@@ -102,12 +106,12 @@ def _explain_missing_await(
                 new = f"{assigned[1]}await {lines[number - 1][assigned.end(1) :]}"
                 edit = Edit(start_line=number, end_line=number, replacement=new)
                 hint = f"The call returns a coroutine. Write await before it: `{new.strip()}`."
-                return moved(finding, file, number, text, hint, edit)
+                return relocate_finding(finding, file, number, text, hint, edit)
     return None
 
 
 def _explain_coroutine_compared(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``assert adapter.fetch_raw("Oslo") == X``, which lacks `await`."""
     file, text, name = raised.file or "", texts.get(raised.file or "", ""), found[1].rpartition(".")[2]
@@ -118,15 +122,15 @@ def _explain_coroutine_compared(
         return None
     new = f"{line[: call.start()]}await {line[call.start() :]}"
     edit: Edit | None = Edit(start_line=number, end_line=number, replacement=new)
-    around = texts.function_at(text, number)
+    around = texts.find_function_at(text, number)
     if not isinstance(around, ast.AsyncFunctionDef):
         edit = None
     hint = f"`{name}` is async. Write `await` before the call, in an `async def` function."
-    return moved(finding, file, number, text, hint, edit)
+    return relocate_finding(finding, file, number, text, hint, edit)
 
 
 def _explain_uncalled_method(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``return response.json``, which returns the method instead of its result."""
     name = found[1].rpartition(".")[2]
@@ -142,16 +146,18 @@ def _explain_uncalled_method(
     [(file, number, line)] = places
     new = pattern.sub(f".{name}()", line, count=1)
     edit = Edit(start_line=number, end_line=number, replacement=new)
-    return moved(finding, file, number, texts[file], f"`{name}` isn't called. Write `{new.strip()}`.", edit)
+    return relocate_finding(
+        finding, file, number, texts[file], f"`{name}` isn't called. Write `{new.strip()}`.", edit
+    )
 
 
 def _explain_unknown_fixture(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``def test_x(adaptor)``: the fixture is named `adapter`, or it has no decorator."""
     file, _, name = test.partition("::")
     text, wanted = texts.get(file, ""), found[1]
-    known = {each.name: each for each in texts.functions(text)}
+    known = {each.name: each for each in texts.iter_functions(text)}
     if wanted in known:
         number = known[wanted].lineno
         line = texts.line(text, number)
@@ -159,19 +165,23 @@ def _explain_unknown_fixture(
         new = f"{indent}@pytest.fixture\n{line}"
         edit = Edit(start_line=number, end_line=number, replacement=new) if line else None
         hint = f"`{wanted}` is a plain function. Write `@pytest.fixture` above it."
-        return moved(finding, file, number, text, hint, edit)
-    decorated = texts.decorated(text, "fixture")
+        return relocate_finding(finding, file, number, text, hint, edit)
+    decorated = texts.list_decorated(text, "fixture")
     fixtures = [each for each in known if each in decorated]
     node = known.get(name.partition("[")[0].rpartition("::")[2])
     number = node.lineno if node is not None else 0
     patch = _replace_plugin(wanted, texts)
     if number and patch is not None:
-        return moved(finding, file, number, text, patch, None)
+        return relocate_finding(finding, file, number, text, patch, None)
     near = find_similar_names(wanted, [*_FIXTURES, *fixtures])
     if not near or not number:
-        return moved(finding, file, number, text, finding.suggestion or "", None) if number else None
-    edit_or_none = word_edit(text, number, wanted, near[0])
-    return moved(finding, file, number, text, f"Did you mean the fixture `{near[0]}`?", edit_or_none)
+        return (
+            relocate_finding(finding, file, number, text, finding.suggestion or "", None) if number else None
+        )
+    edit_or_none = build_word_edit(text, number, wanted, near[0])
+    return relocate_finding(
+        finding, file, number, text, f"Did you mean the fixture `{near[0]}`?", edit_or_none
+    )
 
 
 def _replace_plugin(fixture: str, texts: Texts) -> str | None:
@@ -196,7 +206,7 @@ _FIXTURES = ("monkeypatch", "tmp_path", "capsys", "caplog", "request", "recwarn"
 
 
 def _explain_unknown_argument(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``Reading(particle=…)`` if the field is `particles`."""
     owner, wanted = found[1].removesuffix(".__init__").rpartition(".")[2], found[2]
@@ -206,61 +216,63 @@ def _explain_unknown_argument(
     if not near:
         return None
     text = texts.get(raised.file or "", "")
-    edit = word_edit(text, raised.line or 0, wanted, near[0])
+    edit = build_word_edit(text, raised.line or 0, wanted, near[0])
     return replace(finding, suggestion=f"Did you mean `{near[0]}`?", edit=edit)
 
 
 def _explain_unused_argument(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain an unused argument: ``parametrize("particle", …)`` for ``def test_grade(particles)``."""
     owner, wanted = found[1], found[2]
     for file, text in texts.items():
-        node = next((each for each in texts.functions(text) if each.name == owner), None)
+        node = next((each for each in texts.iter_functions(text) if each.name == owner), None)
         if node is None:
             continue
         near = find_similar_names(wanted, [each.arg for each in node.args.args])
         first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
         hint = f"Did you mean `{near[0]}`?" if near else f"Add `{wanted}` to the parameters of {owner}."
-        edit = word_edit(text, first, wanted, near[0]) if near else None
-        return moved(finding, file, first, text, hint, edit)
+        edit = build_word_edit(text, first, wanted, near[0]) if near else None
+        return relocate_finding(finding, file, first, text, hint, edit)
     return None
 
 
 def _explain_unknown_mark(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     text = texts.get(raised.file or "", "")
-    edit = word_edit(text, raised.line or 0, f"pytest.mark.{found[1]}", f"pytest.mark.{found[2]}")
+    edit = build_word_edit(text, raised.line or 0, f"pytest.mark.{found[1]}", f"pytest.mark.{found[2]}")
     return replace(finding, suggestion=f"Did you mean `{found[2]}`?", edit=edit)
 
 
 def _explain_missing_self(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain a missing ``self.``: ``round(particles / LIMIT)`` in a class with the field `particles`."""
     name, text = found[1], texts.get(raised.file or "", "")
-    function = texts.function_at(text, raised.line or 0)
+    function = texts.find_function_at(text, raised.line or 0)
     first = function.args.args[0].arg if function is not None and function.args.args else ""
-    if first != "self" or name not in texts.class_attributes_at(text, raised.line or 0):
+    if first != "self" or name not in texts.list_class_attributes_at(text, raised.line or 0):
         return None
-    edit = word_edit(text, raised.line or 0, name, f"self.{name}")
+    edit = build_word_edit(text, raised.line or 0, name, f"self.{name}")
     return replace(finding, suggestion=f"`{name}` is an attribute. Write `self.{name}`.", edit=edit)
 
 
 def _explain_field_order(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain a field without a default that follows a field with a default."""
     text = texts.get(raised.file or "", "")
     pattern = re.compile(rf"\s++{re.escape(found[1])}\s*+:")
     lines = [n for n, line in enumerate(texts.lines(text), 1) if pattern.match(line)]
     hint = f"Move `{found[1]}` before the fields with a default, or give it one."
-    return moved(finding, raised.file or "", lines[0], text, hint, None) if len(lines) == 1 else None
+    return (
+        relocate_finding(finding, raised.file or "", lines[0], text, hint, None) if len(lines) == 1 else None
+    )
 
 
 def _explain_wrong_with(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``with httpx.AsyncClient()`` without `async`, and ``async with httpx.Client()``."""
     text, number = texts.get(raised.file or "", ""), raised.line or 0
@@ -280,7 +292,7 @@ def _explain_wrong_with(
 
 
 def _explain_load_of_text(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``json.load("answer.json")``: `json.load` expects an open file."""
     text, number = texts.get(raised.file or "", ""), raised.line or 0
@@ -302,7 +314,7 @@ def _explain_load_of_text(
 
 
 def _explain_needless_await(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``await response.json()`` if json() isn't async."""
     text, number = texts.get(raised.file or "", ""), raised.line or 0
@@ -317,7 +329,7 @@ def _explain_needless_await(
 
 
 def _explain_method_as_value(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``response.json["x"]``: the method isn't called."""
     text, number = texts.get(raised.file or "", ""), raised.line or 0
@@ -332,14 +344,14 @@ def _explain_method_as_value(
 
 
 def _explain_called_value(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``reading.share()`` for a property, or ``adapter()`` for the value of a fixture."""
     text, number = texts.get(raised.file or "", ""), raised.line or 0
     line = texts.line(text, number)
-    function = texts.function_at(text, number)
+    function = texts.find_function_at(text, number)
     parameters = {each.arg for each in function.args.args} if function is not None else set()
-    properties = {name for each in texts.values() for name in texts.decorated(each, "property")}
+    properties = {name for each in texts.values() for name in texts.list_decorated(each, "property")}
     calls = [
         one
         for one in re.finditer(r"\b(\w++)\(\)", line)
@@ -354,7 +366,7 @@ def _explain_called_value(
 
 
 def _explain_dict_attribute(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``raw.city`` for a dict, which needs ``raw["city"]``."""
     if finding.suggestion is not None and finding.suggestion.startswith("Did you mean"):
@@ -371,42 +383,42 @@ def _explain_dict_attribute(
 
 
 def _explain_call_on_class(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     hint = f"{found[1]} is called on the class. Create an instance first: `{found[1]}().{found[2]}(…)`."
     text, number = texts.get(raised.file or "", ""), raised.line or 0
-    edit = word_edit(text, number, f"{found[1]}.{found[2]}", f"{found[1]}().{found[2]}")
+    edit = build_word_edit(text, number, f"{found[1]}.{found[2]}", f"{found[1]}().{found[2]}")
     return replace(finding, suggestion=hint, edit=edit)
 
 
 def _explain_parameter_count(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``parametrize(("a", "b"), [(1,)])``: a value is missing."""
     hint = f"Each case needs {found[1]} values, one per name, but one case has {found[2]}."
     for file, text in texts.items():
         lines = [n for n, line in enumerate(texts.lines(text), 1) if "parametrize(" in line]
         if len(lines) == 1 and file.rpartition("/")[2].startswith("test"):
-            return moved(finding, file, lines[0], text, hint, None)
+            return relocate_finding(finding, file, lines[0], text, hint, None)
     return replace(finding, suggestion=hint)
 
 
 def _explain_circular_import(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     hint = f"{found[2]} and this file import each other. Move `{found[1]}` to a third file."
     return replace(finding, suggestion=hint)
 
 
 def explain_unexpected_exception(
-    finding: Finding, raised: Raised, texts: Mapping[str, str], test: str
+    finding: Finding, raised: RaisedException, texts: Mapping[str, str], test: str
 ) -> Finding:
     """Add a hint to a finding about a test that expects a different exception than the raised one."""
     file, _, name = test.partition("::")
-    files = indexed(texts)
+    files = index_files(texts)
     text, kind = files.get(file, ""), raised.error_type.rpartition(".")[2]
     wanted = name.partition("[")[0].rpartition("::")[2]
-    node = next((one for one in files.functions(text) if one.name == wanted), None)
+    node = next((one for one in files.iter_functions(text) if one.name == wanted), None)
     if node is None or kind in PROGRAMMING_ERRORS:
         return finding
     lines = files.lines(text)[node.lineno - 1 : node.end_lineno]
@@ -416,11 +428,11 @@ def explain_unexpected_exception(
             new = f"{line[: expected.start(1)]}{kind}{line[expected.end(1) :]}"
             edit = Edit(start_line=number, end_line=number, replacement=new)
             hint = f"The code raised {kind}. Expect {kind}, or raise {expected[1]}."
-            return moved(finding, file, number, text, hint, edit)
+            return relocate_finding(finding, file, number, text, hint, edit)
     return finding
 
 
-_Explain = Callable[[Finding, Raised, re.Match[str], Texts, str], Finding | None]
+_Explain = Callable[[Finding, RaisedException, re.Match[str], Texts, str], Finding | None]
 _EXPLANATIONS: tuple[tuple[re.Pattern[str], _Explain], ...] = (
     (re.compile(r"^'coroutine' object"), _explain_missing_await),
     (re.compile(r"<coroutine object ([\w.]{1,200}) at"), _explain_coroutine_compared),

@@ -18,12 +18,18 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from assayd.findings.source_text import snippet
-from assayd.guest_results.record import Raised
+from assayd.findings.source_text import get_snippet
+from assayd.guest_results.record import RaisedException
 from assayd.kinds.module.files import is_test
-from assayd.kinds.module.places import MOST_PARSED_CHARS, ModuleFiles, find_similar_names, indexed, moved
+from assayd.kinds.module.places import (
+    MOST_PARSED_CHARS,
+    ModuleFiles,
+    find_similar_names,
+    index_files,
+    relocate_finding,
+)
 from assayd.model.finding import Edit, Finding
-from assayd.static.python.returns import return_edit
+from assayd.static.python.returns import build_return_edit
 
 Texts = ModuleFiles
 PROGRAMMING_ERRORS = frozenset(
@@ -36,35 +42,35 @@ PROGRAMMING_ERRORS = frozenset(
 """Programming errors, which no test should expect in place of its declared exception."""
 
 
-def _failing_line(raised: Raised, texts: Texts) -> tuple[int, str]:
+def _find_failing_line(raised: RaisedException, texts: Texts) -> tuple[int, str]:
     number = raised.line or 0
     return number, texts.line(texts.get(raised.file or "", ""), number)
 
 
-def _line_edit(number: int, line: str, new: str) -> Edit | None:
+def _build_line_edit(number: int, line: str, new: str) -> Edit | None:
     return Edit(start_line=number, end_line=number, replacement=new) if new != line else None
 
 
 def _explain_set(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``params={"city", city}``, which is a set instead of a dict."""
-    number, line = _failing_line(raised, texts)
+    number, line = _find_failing_line(raised, texts)
     new = _SET.sub(r"{\1: \2}", line)
     if new == line:
         return None
     hint = f"`{{a, b}}` is a set. A dict has a colon after each key: `{new.strip()}`."
-    return replace(finding, suggestion=hint, edit=_line_edit(number, line, new))
+    return replace(finding, suggestion=hint, edit=_build_line_edit(number, line, new))
 
 
 _SET = re.compile(r"\{\s*+([\"'][^\"']++[\"'])\s*+,\s*+([^{}:,\s]++(?:\s++[^{}:,\s]++)*+)\s*+\}")
 
 
 def _explain_repeated_parsing(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``json.loads(raw)`` for a value that is already a dict."""
-    number, line = _failing_line(raised, texts)
+    number, line = _find_failing_line(raised, texts)
     call = re.search(r"\bjson\.loads\(\s*+([\w.\[\]\"']++)\s*+\)", line)
     if found[1].endswith(("method", "function")):
         uncalled = re.search(r"\bjson\.loads\(.*?(\.\w++)(?=\s*+\))", line)
@@ -72,34 +78,34 @@ def _explain_repeated_parsing(
             return None
         new = f"{line[: uncalled.end()]}(){line[uncalled.end() :]}"
         hint = f"`{uncalled[1][1:]}` isn't called. Write `{new.strip()}`."
-        return replace(finding, suggestion=hint, edit=_line_edit(number, line, new))
+        return replace(finding, suggestion=hint, edit=_build_line_edit(number, line, new))
     if call is None:
         return None
     new = f"{line[: call.start()]}{call[1]}{line[call.end() :]}"
     hint = f"`{call[1]}` is a {found[1]} already. Use it without `json.loads()`: `{new.strip()}`."
-    return replace(finding, suggestion=hint, edit=_line_edit(number, line, new))
+    return replace(finding, suggestion=hint, edit=_build_line_edit(number, line, new))
 
 
 def _explain_module_for_class(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``datetime.now()`` after ``import datetime``, which binds the module, not the class."""
-    number, line = _failing_line(raised, texts)
+    number, line = _find_failing_line(raised, texts)
     module, name = found[1], found[2]
     new = re.sub(rf"\b{module}\.{name}\b", f"{module}.{module}.{name}", line, count=1)
     if new == line:
         return None
     hint = f"`{module}` is the module here. Write `{module}.{module}.{name}`, or import the class: "
     hint += f"`from {module} import {module}`."
-    return replace(finding, suggestion=hint, edit=_line_edit(number, line, new))
+    return replace(finding, suggestion=hint, edit=_build_line_edit(number, line, new))
 
 
 def _explain_self_for_constant(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``self.URL`` if `URL` is a constant of the module."""
     text = texts.get(raised.file or "", "")
-    number, line = _failing_line(raised, texts)
+    number, line = _find_failing_line(raised, texts)
     name = found[2]
     bound = {
         each.id
@@ -111,9 +117,9 @@ def _explain_self_for_constant(
     if name in bound and f"self.{name}" in line:
         new = line.replace(f"self.{name}", name)
         hint = f"`{name}` is a name of the module, not an attribute. Write `{name}` without `self.`"
-        return replace(finding, suggestion=hint, edit=_line_edit(number, line, new))
+        return replace(finding, suggestion=hint, edit=_build_line_edit(number, line, new))
     if name == "config":
-        init = next((each for each in texts.functions(text) if each.name == "__init__"), None)
+        init = next((each for each in texts.iter_functions(text) if each.name == "__init__"), None)
         if init is not None and "super().__init__" not in "\n".join(
             texts.lines(text)[init.lineno - 1 : init.end_lineno]
         ):
@@ -126,19 +132,19 @@ def _explain_self_for_constant(
                 new = f"{first}\n{indent}{call}"
                 edit = Edit(start_line=init.lineno, end_line=init.lineno, replacement=new)
             hint = f"`__init__` doesn't call the base class. Write `{call}` as its first line."
-            return moved(finding, raised.file or "", init.lineno, text, hint, edit)
+            return relocate_finding(finding, raised.file or "", init.lineno, text, hint, edit)
     return None
 
 
 def _explain_fixture(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``def test_x(): adapter.transform(…)``, which lacks the parameter for the fixture."""
     file, _, name = test.partition("::")
     text = texts.get(file, "")
     own = name.partition("[")[0].rpartition("::")[2]
-    node = next((each for each in texts.functions(text) if each.name == own), None)
-    fixtures = set(texts.decorated(text, "fixture"))
+    node = next((each for each in texts.iter_functions(text) if each.name == own), None)
+    fixtures = set(texts.list_decorated(text, "fixture"))
     if node is None:
         return None
     given = {each.arg for each in node.args.args}
@@ -152,11 +158,11 @@ def _explain_fixture(
     if not line:
         return None
     hint = f"`{used[0]}` is a fixture: name it as a parameter. Write `{new.strip()}`."
-    return moved(finding, file, node.lineno, text, hint, _line_edit(node.lineno, line, new))
+    return relocate_finding(finding, file, node.lineno, text, hint, _build_line_edit(node.lineno, line, new))
 
 
 def _explain_missing_exception(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``with pytest.raises(ValueError): adapter.fetch_raw("")``: `await` is missing."""
     file = test.partition("::")[0]
@@ -164,10 +170,10 @@ def _explain_missing_exception(
     methods = {
         node.name
         for each in texts.values()
-        for node in texts.functions(each)
+        for node in texts.iter_functions(each)
         if isinstance(node, ast.AsyncFunctionDef)
     }
-    around = texts.function_at(text, raised.line or 0)
+    around = texts.find_function_at(text, raised.line or 0)
     if around is None:
         return None
     for number in range(around.lineno + 1, (around.end_lineno or around.lineno) + 1):
@@ -177,7 +183,9 @@ def _explain_missing_exception(
             new = f"{line[: call.start()]}await {line[call.start() :]}"
             hint = f"`{call[1]}` is async: without `await` it doesn't run. Write `{new.strip()}`."
             known = isinstance(around, ast.AsyncFunctionDef)
-            return moved(finding, file, number, text, hint, _line_edit(number, line, new) if known else None)
+            return relocate_finding(
+                finding, file, number, text, hint, _build_line_edit(number, line, new) if known else None
+            )
     hint = f"The call in the `with` block raises no {found[1]}. Check its arguments, or the code."
     return replace(finding, suggestion=hint)
 
@@ -186,7 +194,7 @@ _CALL = re.compile(r"(?<!await )(?<![\w.])(?:\w++\.)*+(\w++)\(")
 
 
 def _explain_response_as_handler(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``MockTransport(httpx.Response(…))``: the argument must be a function of the request."""
     for file, text in texts.items():
@@ -195,12 +203,14 @@ def _explain_response_as_handler(
             if call is not None:
                 new = f"{line[: call.end()]}lambda request: {line[call.end() :]}"
                 hint = "MockTransport takes a function. Write `lambda request:` before the response."
-                return moved(finding, file, number, text, hint, _line_edit(number, line, new))
+                return relocate_finding(
+                    finding, file, number, text, hint, _build_line_edit(number, line, new)
+                )
     return None
 
 
 def _explain_handler_parameters(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``MockTransport(lambda: …)``: the handler has no parameter."""
     for file, text in texts.items():
@@ -208,28 +218,30 @@ def _explain_handler_parameters(
             if "Transport" in line and re.search(r"\blambda\s*+:", line):
                 new = re.sub(r"\blambda\s*+:", "lambda request:", line, count=1)
                 hint = f"The handler is called with the request. Write `{new.strip()}`."
-                return moved(finding, file, number, text, hint, _line_edit(number, line, new))
+                return relocate_finding(
+                    finding, file, number, text, hint, _build_line_edit(number, line, new)
+                )
     return None
 
 
 def _explain_missing_argument(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``Reading(raw["city"])`` if `Reading` has a further required field."""
     owner, name = found[1].removesuffix(".__init__").rpartition(".")[2], found[2]
     known = list(dict.fromkeys(one for text in texts.values() for one in texts.parameters(text, owner)))
     shown = ", ".join(each for each in known[:_MOST_SHOWN] if each not in {"self", "cls"})
-    number, line = _failing_line(raised, texts)
+    number, line = _find_failing_line(raised, texts)
     if owner == "Response" and name == "status_code" and line:
         new = re.sub(r"\bResponse\((?!\d)", "Response(200, ", line, count=1)
         hint = f"A response has its status first. Write `{new.strip()}`."
-        return replace(finding, suggestion=hint, edit=_line_edit(number, line, new))
+        return replace(finding, suggestion=hint, edit=_build_line_edit(number, line, new))
     hint = f"Pass `{name}` too: `{owner}({shown})`." if shown else f"Pass `{name}` too."
     return replace(finding, suggestion=hint)
 
 
 def _explain_missing_key(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain a missing key in a test, e.g. ``data["results"]``: correct a similar key in the code."""
     wanted = found[1]
@@ -246,7 +258,9 @@ def _explain_missing_key(
             if near:
                 new = re.sub(rf"([\"']){re.escape(near[0])}\1", rf"\g<1>{wanted}\g<1>", line, count=1)
                 hint = f"The key '{near[0]}' was probably meant to be '{wanted}'. Write `{new.strip()}`."
-                return moved(finding, file, number, text, hint, _line_edit(number, line, new))
+                return relocate_finding(
+                    finding, file, number, text, hint, _build_line_edit(number, line, new)
+                )
     return None
 
 
@@ -267,9 +281,9 @@ def add_data_keys(finding: Finding, files: Mapping[str, str]) -> Finding:
     if found is None or not keys or not (finding.suggestion or "").startswith("Use a key that exists"):
         return finding
     shown = ", ".join(keys[:10])
-    number, line = finding.line or 0, indexed(files).line(files.get(finding.file or "", ""), finding.line)
+    number, line = finding.line or 0, index_files(files).line(files.get(finding.file or "", ""), finding.line)
     plain = re.sub(rf"(?<=\))\[([\"']){found[1]}\1\]", "", line, count=1)
-    edit = _line_edit(number, line, plain)
+    edit = _build_line_edit(number, line, plain)
     what = f'Remove `["{found[1]}"]`, or use' if edit is not None else "Use"
     return replace(finding, suggestion=f"{what} a key that the data has: {shown}.", edit=edit)
 
@@ -289,24 +303,24 @@ def _find_data_keys(texts: Mapping[str, str]) -> Iterator[str]:
 
 
 def _explain_raised_text(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``raise "no name"``: a string can't be raised."""
-    number, line = _failing_line(raised, texts)
+    number, line = _find_failing_line(raised, texts)
     said = re.search(r"\braise\s++(f?[\"'].*[\"'])$", line.rstrip())
     if said is None:
         return None
     new = f"{line[: said.start(1)]}ValueError({said[1]}){line[said.end(1) :]}"
     hint = f"Raise an exception: `{new.strip()}`."
-    return replace(finding, suggestion=hint, edit=_line_edit(number, line, new))
+    return replace(finding, suggestion=hint, edit=_build_line_edit(number, line, new))
 
 
 def _explain_passed_value(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``grade(raw.get("pm"))``: the calling line passes None or a string."""
     text, line = texts.get(raised.file or "", ""), raised.line or 0
-    function = texts.function_at(text, line)
+    function = texts.find_function_at(text, line)
     given = {each.arg for each in function.args.args} - {"self"} if function is not None else set()
     wrong = {"NoneType": r"None$", "str": r"['\"]"}.get(found[1], "")
     name = next((one for one, value in raised.values if one in given and re.match(wrong, value)), None)
@@ -316,16 +330,16 @@ def _explain_passed_value(
     file, number = frames[-2]
     if is_test(file):
         return None
-    shown = (snippet(texts[file], number) or "").strip()
+    shown = (get_snippet(texts[file], number) or "").strip()
     what = "None" if found[1] == "NoneType" else "a string"
     hint = f"`{name}` is {what}, and this line passes it: `{shown[:100]}`. Correct the value or its key here."
-    return moved(finding, file, number, texts[file], hint, None)
+    return relocate_finding(finding, file, number, texts[file], hint, None)
 
 
 _LEAST_FRAMES = 2
 
 
-def _find_frames(raised: Raised, texts: Texts) -> list[tuple[str, int]]:
+def _find_frames(raised: RaisedException, texts: Texts) -> list[tuple[str, int]]:
     """Return the file and line of each traceback frame in the module's files, outermost frame first."""
     found = re.findall(r'File "([^"\n]{1,300})", line (\d{1,6})', raised.traceback)
     names = sorted(texts, key=len, reverse=True)
@@ -337,7 +351,7 @@ def _find_frames(raised: Raised, texts: Texts) -> list[tuple[str, int]]:
 
 
 def _explain_other_keys(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``assert {"grades": …} == {"grade": …}`` with the line that writes the wrong key."""
     written, wanted = found[1], found[2]
@@ -354,11 +368,11 @@ def _explain_other_keys(
     [(file, number, line)] = places
     new = re.sub(rf"([\"']){re.escape(written)}\1(?=\s*+:)", rf"\g<1>{wanted}\g<1>", line, count=1)
     hint = f"The test expects the key '{wanted}', and the code writes '{written}'. Write `{new.strip()}`."
-    return moved(finding, file, number, texts[file], hint, _line_edit(number, line, new))
+    return relocate_finding(finding, file, number, texts[file], hint, _build_line_edit(number, line, new))
 
 
 def _explain_returned_text(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``return response.text``: the test expects the parsed value."""
     places = [
@@ -373,7 +387,7 @@ def _explain_returned_text(
     [(file, number, line)] = places
     new = re.sub(r"\.(?:text|content)\b", ".json()", line, count=1)
     hint = f"The code returns unparsed text. Write `{new.strip()}`."
-    return moved(finding, file, number, texts[file], hint, _line_edit(number, line, new))
+    return relocate_finding(finding, file, number, texts[file], hint, _build_line_edit(number, line, new))
 
 
 def _contains_node(node: ast.AST, *kinds: type[ast.AST]) -> bool:
@@ -381,16 +395,16 @@ def _contains_node(node: ast.AST, *kinds: type[ast.AST]) -> bool:
 
 
 def _explain_needless_async(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``async def transform(…)`` without `await`, which tests call as a plain method."""
     name = found[1].rpartition(".")[2]
     if isinstance(
-        texts.function_at(texts.get(raised.file or "", ""), raised.line or 0), ast.AsyncFunctionDef
+        texts.find_function_at(texts.get(raised.file or "", ""), raised.line or 0), ast.AsyncFunctionDef
     ):
         return None
     for file, text in texts.items():
-        for node in texts.functions(text) if not is_test(file) else ():
+        for node in texts.iter_functions(text) if not is_test(file) else ():
             line = texts.line(text, node.lineno)
             named = line and node.name == name and isinstance(node, ast.AsyncFunctionDef)
             if named and not _contains_node(node, ast.Await, ast.AsyncWith, ast.AsyncFor):
@@ -398,72 +412,76 @@ def _explain_needless_async(
                 hint = (
                     f"`{name}` awaits nothing, and the test calls it without `await`. Write `{new.strip()}`."
                 )
-                return moved(finding, file, node.lineno, text, hint, _line_edit(node.lineno, line, new))
+                return relocate_finding(
+                    finding, file, node.lineno, text, hint, _build_line_edit(node.lineno, line, new)
+                )
     return None
 
 
 def _explain_fixture_without_value(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain a fixture that ends without `return`."""
     file = test.partition("::")[0]
     text = texts.get(file, "")
     wrong = {name for name, value in raised.values if value == "None"}
-    wrong &= set(texts.decorated(text, "fixture"))
-    for node in texts.functions(text):
+    wrong &= set(texts.list_decorated(text, "fixture"))
+    for node in texts.iter_functions(text):
         last = node.body[-1]
         line = texts.line(text, last.lineno)
         silent = node.name in wrong and isinstance(last, ast.Expr)
         if silent and line and not _contains_node(node, ast.Return, ast.Yield):
-            edit = return_edit(last, text)
+            edit = build_return_edit(last, text)
             new = f"return {ast.unparse(last)}" if edit is None else edit.replacement.strip()
             hint = f"The fixture `{node.name}` returns nothing. Write `{new}`."
-            return moved(finding, file, last.lineno, text, hint, edit)
+            return relocate_finding(finding, file, last.lineno, text, hint, edit)
     return None
 
 
 def _explain_misspelt_attribute(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain a misspelt attribute of a module: ``@pytest.fixtures``."""
-    number, line = _failing_line(raised, texts)
+    number, line = _find_failing_line(raised, texts)
     if raised.meant is None:
         return None
     new = re.sub(rf"\b{found[1]}\.{found[2]}\b", f"{found[1]}.{raised.meant}", line, count=1)
     hint = f"Did you mean `{found[1]}.{raised.meant}`?"
-    return replace(finding, suggestion=hint, edit=_line_edit(number, line, new))
+    return replace(finding, suggestion=hint, edit=_build_line_edit(number, line, new))
 
 
 def _explain_raises_match(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``pytest.raises(ValueError, "no name")``, which lacks the keyword ``match=``."""
-    number, line = _failing_line(raised, texts)
+    number, line = _find_failing_line(raised, texts)
     new = re.sub(r"(pytest\.raises\(\s*+[\w.]++,\s*+)(?=[rf]?[\"'])", r"\1match=", line, count=1)
     if new == line:
         return None
     hint = f"The text of the exception is compared by `match=`. Write `{new.strip()}`."
-    return replace(finding, suggestion=hint, edit=_line_edit(number, line, new))
+    return replace(finding, suggestion=hint, edit=_build_line_edit(number, line, new))
 
 
 def _explain_self_in_test(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``def test_x(self, adapter)`` outside a class, in which `self` isn't a fixture."""
     file, _, name = test.partition("::")
     text = texts.get(file, "")
-    for node in texts.functions(text):
+    for node in texts.iter_functions(text):
         line = texts.line(text, node.lineno)
         if line and node.name == name.partition("[")[0]:
             new = re.sub(r"\(\s*+self\s*+,?\s*+", "(", line, count=1)
             hint = f"The test isn't in a class, so it has no `self`. Write `{new.strip()}`."
-            return moved(finding, file, node.lineno, text, hint, _line_edit(node.lineno, line, new))
+            return relocate_finding(
+                finding, file, node.lineno, text, hint, _build_line_edit(node.lineno, line, new)
+            )
     return None
 
 
 def _find_class(name: str, texts: Texts) -> tuple[str, ast.ClassDef] | None:
     for file, text in texts.items():
-        for node in texts.classes(text):
+        for node in texts.iter_classes(text):
             if node.name == name:
                 return file, node
     return None
@@ -474,7 +492,7 @@ def _imports_dataclass(line: str) -> bool:
 
 
 def _explain_missing_dataclass(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``class Reading: city: str`` without `@dataclass`."""
     place = _find_class(found[1], texts)
@@ -486,15 +504,15 @@ def _explain_missing_dataclass(
     if line and any(_imports_dataclass(one) for one in texts.lines(texts[file])):
         edit = Edit(start_line=node.lineno, end_line=node.lineno, replacement=f"@dataclass\n{line}")
     hint = f"`{node.name}` has fields and no `__init__`. Write `@dataclass` above the class."
-    return moved(finding, file, node.lineno, texts[file], hint, edit)
+    return relocate_finding(finding, file, node.lineno, texts[file], hint, edit)
 
 
-def _constant_type(node: ast.expr) -> str:
+def _get_constant_type(node: ast.expr) -> str:
     return type(node.value).__name__ if isinstance(node, ast.Constant) else "object"
 
 
-def _explain_keyword(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+def _explain_missing_annotation(
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``city = str`` in a dataclass: without an annotation, the name isn't a field."""
     place = _find_class(found[1].removesuffix(".__init__").rpartition(".")[2], texts)
@@ -508,25 +526,27 @@ def _explain_keyword(
             file, line = place[0], texts.line(texts[place[0]], one.lineno)
             if not line:
                 return None
-            kind = one.value.id if isinstance(one.value, ast.Name) else _constant_type(one.value)
+            kind = one.value.id if isinstance(one.value, ast.Name) else _get_constant_type(one.value)
             value = "" if isinstance(one.value, ast.Name) else f" = {ast.unparse(one.value)}"
             new = f"{line[: len(line) - len(line.lstrip())]}{found[2]}: {kind}{value}"
             hint = f"A field of a dataclass has an annotation. Write `{new.strip()}`."
-            return moved(finding, file, one.lineno, texts[file], hint, _line_edit(one.lineno, line, new))
+            return relocate_finding(
+                finding, file, one.lineno, texts[file], hint, _build_line_edit(one.lineno, line, new)
+            )
     return None
 
 
-def _status(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+def _explain_status_attribute(
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``response.status`` for a response of httpx or requests, which has `status_code`."""
-    number, line = _failing_line(raised, texts)
+    number, line = _find_failing_line(raised, texts)
     new = re.sub(r"\.status\b", ".status_code", line, count=1)
-    return replace(finding, suggestion="Write `status_code`.", edit=_line_edit(number, line, new))
+    return replace(finding, suggestion="Write `status_code`.", edit=_build_line_edit(number, line, new))
 
 
 def _explain_unknown_method(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``adapter.fetch(…)`` for a class with the method `fetch_raw`."""
     place = _find_class(found[1], texts)
@@ -539,12 +559,12 @@ def _explain_unknown_method(
     ]
     if not near:
         return None
-    number, line = _failing_line(raised, texts)
+    number, line = _find_failing_line(raised, texts)
     new = re.sub(rf"\.{re.escape(wanted)}\b", f".{near[0]}", line, count=1)
-    return replace(finding, suggestion=f"Did you mean `{near[0]}`?", edit=_line_edit(number, line, new))
+    return replace(finding, suggestion=f"Did you mean `{near[0]}`?", edit=_build_line_edit(number, line, new))
 
 
-Explain = Callable[[Finding, Raised, re.Match[str], Texts, str], Finding | None]
+Explain = Callable[[Finding, RaisedException, re.Match[str], Texts, str], Finding | None]
 CALLS: tuple[tuple[re.Pattern[str], Explain], ...] = (
     (re.compile(r"^'set' object (?:has no attribute|is not subscriptable|is not a mapping)"), _explain_set),
     (re.compile(r"^the JSON object must be str.*, not (\w{1,60})"), _explain_repeated_parsing),
@@ -552,7 +572,7 @@ CALLS: tuple[tuple[re.Pattern[str], Explain], ...] = (
      _explain_module_for_class),
     (re.compile(r"^'(\w{1,100})' object has no attribute '(\w{1,100})'"), _explain_self_for_constant),
     (re.compile(r"^'(\w{1,100})' object has no attribute '(\w{1,100})'"), _explain_unknown_method),
-    (re.compile(r"^'Response' object has no attribute 'status'"), _status),
+    (re.compile(r"^'Response' object has no attribute 'status'"), _explain_status_attribute),
     (re.compile(r"^'(?:function|FixtureFunctionDefinition)' object has no attribute"), _explain_fixture),
     (re.compile(r"^DID NOT RAISE <class '(?:\w+\.)*(\w{1,100})'>"), _explain_missing_exception),
     (re.compile(r"^'Response' object is not callable"), _explain_response_as_handler),
@@ -572,7 +592,10 @@ CALLS: tuple[tuple[re.Pattern[str], Explain], ...] = (
     (re.compile(r"^['\"].*['\"] object \(type: <class 'str'>\) must be callable"), _explain_raises_match),
     (re.compile(r"^\('self', <FixtureRequest"), _explain_self_in_test),
     (re.compile(r"^(\w{1,100})\(\) takes no arguments"), _explain_missing_dataclass),
-    (re.compile(r"^([\w.]{1,200})\(\) got an unexpected keyword argument '(\w{1,100})'"), _explain_keyword),
+    (
+        re.compile(r"^([\w.]{1,200})\(\) got an unexpected keyword argument '(\w{1,100})'"),
+        _explain_missing_annotation,
+    ),
     (re.compile(r"^exceptions must derive from BaseException"), _explain_raised_text),
 )  # fmt: skip
 """Patterns of messages with their explanations, tried before all others."""

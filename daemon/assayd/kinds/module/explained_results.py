@@ -23,13 +23,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from assayd.did_you_mean import close_names
-from assayd.findings.source_text import snippet
-from assayd.guest_results.record import Raised
+from assayd.did_you_mean import find_close_names
+from assayd.findings.source_text import get_snippet
+from assayd.guest_results.record import RaisedException
 from assayd.kinds.module.files import is_python, is_test, module_name
-from assayd.kinds.module.places import ModuleFiles, moved
+from assayd.kinds.module.places import ModuleFiles, relocate_finding
 from assayd.model.finding import Edit, Finding
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 
 Texts = ModuleFiles
 _SHOWN_CHARS = 100
@@ -41,7 +41,7 @@ def _find_only_statement(name: str, texts: Texts) -> tuple[str, int] | None:
         (file, node)
         for file, text in texts.items()
         if not is_test(file)
-        for node in texts.functions(text)
+        for node in texts.iter_functions(text)
         if node.name == name
     ]
     if len(found) != 1:
@@ -53,7 +53,7 @@ def _find_only_statement(name: str, texts: Texts) -> tuple[str, int] | None:
     return (file, body[0].lineno) if len(body) == 1 else None
 
 
-def _computing_name(node: ast.expr) -> str | None:
+def _find_computing_name(node: ast.expr) -> str | None:
     match node:
         case ast.Call(func=ast.Name(id=name)) | ast.Call(func=ast.Attribute(attr=name)):
             return name
@@ -66,27 +66,27 @@ def _computing_name(node: ast.expr) -> str | None:
 def _find_values(key: str, texts: Texts) -> Iterator[tuple[str, ast.expr]]:
     """Yield the expressions that the module stores in dicts under a given key."""
     for file, text in texts.items():
-        for node in () if is_test(file) else texts.dicts(text):
+        for node in () if is_test(file) else texts.get_dicts(text):
             for name, value in zip(node.keys, node.values, strict=True):
                 if isinstance(name, ast.Constant) and name.value == key:
                     yield file, value
 
 
 def _explain_differing_key(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``Differing items: {'share': 0.1} != {'share': 0.2}`` with the line that computes `share`."""
     written = list(_find_values(found[1], texts))
     if len(written) != 1:
         return None
     [(file, value)] = written
-    name = _computing_name(value)
+    name = _find_computing_name(value)
     place = _find_only_statement(name, texts) if name is not None else None
     return _point_to_line(finding, place or (file, value.lineno), texts, f"'{found[1]}'")
 
 
 def _explain_wrong_result(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: Texts, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: Texts, test: str
 ) -> Finding | None:
     """Explain ``assert grade(3) == "good"`` if the function has only one statement."""
     line = texts.line(texts.get(raised.file or "", ""), raised.line)
@@ -99,12 +99,12 @@ def _explain_wrong_result(
 
 def _point_to_line(finding: Finding, place: tuple[str, int], texts: Texts, what: str) -> Finding:
     file, number = place
-    shown = shorten((snippet(texts[file], number) or "").strip(), _SHOWN_CHARS)
+    shown = shorten_text((get_snippet(texts[file], number) or "").strip(), _SHOWN_CHARS)
     hint = f"Correct `{shown}`, which computes {what}, to give the expected value."
-    return moved(replace(finding, edit=None), file, number, texts[file], hint, None)
+    return relocate_finding(replace(finding, edit=None), file, number, texts[file], hint, None)
 
 
-Explain = Callable[[Finding, Raised, re.Match[str], Texts, str], Finding | None]
+Explain = Callable[[Finding, RaisedException, re.Match[str], Texts, str], Finding | None]
 RESULTS: tuple[tuple[re.Pattern[str], Explain], ...] = (
     (re.compile(r"Differing items:\s+\{'(\w{1,100})': "), _explain_differing_key),
     (re.compile(r"^assert (?!<)[^\n]{1,500} == "), _explain_wrong_result),
@@ -131,7 +131,7 @@ def _find_patch_targets(texts: ModuleFiles) -> list[tuple[str, str, int]]:
     found: list[tuple[str, str, int]] = []
     for file in sorted(name for name in texts if is_python(name) and not is_test(name)):
         lines = texts.lines(texts[file])
-        modules, names = set(_imported_names(lines, _IMPORTED)), set(_imported_names(lines, _FROM))
+        modules, names = set(_iter_imported_names(lines, _IMPORTED)), set(_iter_imported_names(lines, _FROM))
         for number, line in enumerate(lines, 1):
             for owner, name in _CALLED.findall(line):
                 if owner in modules and name:
@@ -144,7 +144,7 @@ def _find_patch_targets(texts: ModuleFiles) -> list[tuple[str, str, int]]:
     return found
 
 
-def _imported_names(lines: Sequence[str], pattern: re.Pattern[str]) -> Iterator[str]:
+def _iter_imported_names(lines: Sequence[str], pattern: re.Pattern[str]) -> Iterator[str]:
     """Yield the names bound by imports that match a pattern."""
     for line in lines:
         if (found := pattern.match(line)) is not None:
@@ -152,7 +152,7 @@ def _imported_names(lines: Sequence[str], pattern: re.Pattern[str]) -> Iterator[
 
 
 def _explain_missing_target(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: ModuleFiles, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: ModuleFiles, test: str
 ) -> Finding | None:
     """Explain that the patched name doesn't exist."""
     text = texts.get(raised.file or "", "")
@@ -166,7 +166,7 @@ def _explain_missing_target(
 
 
 def _explain_wrong_target(
-    finding: Finding, raised: Raised, found: re.Match[str], texts: ModuleFiles, test: str
+    finding: Finding, raised: RaisedException, found: re.Match[str], texts: ModuleFiles, test: str
 ) -> Finding | None:
     """Explain that a call used the network because the test patched a different name."""
     file, _, name = test.partition("::")
@@ -190,7 +190,7 @@ def _find_similar_targets(patched: str, targets: Sequence[str]) -> list[str]:
     """Return the targets whose last part equals or resembles the patched name's; if none, return all."""
     last = patched.rpartition(".")[2]
     same = [target for target in targets if target.rpartition(".")[2] == last]
-    near = close_names(last, sorted({target.rpartition(".")[2] for target in targets}))
+    near = find_close_names(last, sorted({target.rpartition(".")[2] for target in targets}))
     return same or [target for target in targets if target.rpartition(".")[2] in near[:1]] or list(targets)
 
 
@@ -207,10 +207,10 @@ def _suggest_target(
         whole = texts.line(text, line)
         new = whole[: patched.start(2)] + meant[0] + whole[patched.end(2) :]
         edit = Edit(start_line=line, end_line=line, replacement=new)
-    return moved(finding, file, line, text, hint, edit)
+    return relocate_finding(finding, file, line, text, hint, edit)
 
 
-_Explain = Callable[[Finding, Raised, re.Match[str], ModuleFiles, str], Finding | None]
+_Explain = Callable[[Finding, RaisedException, re.Match[str], ModuleFiles, str], Finding | None]
 PATCHES: tuple[tuple[re.Pattern[str], _Explain], ...] = (
     (
         re.compile(

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from assayd.model.finding import Finding, Rule
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 
 MAX_FILES = 10
 MAX_FILE_BYTES = 100_000
@@ -89,7 +89,7 @@ def check_files(files: Mapping[str, str], provided: Iterable[str]) -> Iterator[F
         yield from _check_name(name, files, taken)
         size = len(text.encode("utf-8", "surrogatepass"))
         if size > MAX_FILE_BYTES:
-            message = f"{shorten(name, 100)!r} has {size} bytes; {MAX_FILE_BYTES} are allowed."
+            message = f"{shorten_text(name, 100)!r} has {size} bytes; {MAX_FILE_BYTES} are allowed."
             yield _finding("paths.too_large", name, message, "Split the file, or move data out of it.")
 
 
@@ -141,7 +141,7 @@ def _check_name(name: str, files: Mapping[str, str], taken: frozenset[str] | set
     problem = _find_name_problem(name)
     if problem is not None:
         rule, message, suggestion = problem
-        yield _finding(rule, name, f"{shorten(name, 100)!a} {message}.", suggestion)
+        yield _finding(rule, name, f"{shorten_text(name, 100)!a} {message}.", suggestion)
         return
     parts = name.split("/")
     if parts[-1] in _PLANTED or name.endswith(_PLANTED_SUFFIXES) or _is_in_metadata_folder(parts):
@@ -165,7 +165,7 @@ def _check_duplicates(files: Iterable[str]) -> Iterator[Finding]:
         same = by_module.setdefault(module_name(name), name) if is_python(name) else name
         if alike != name or same != name:
             other, how = (alike, "differ only in case") if alike != name else (same, "are the same module")
-            message = f"{shorten(other, 100)!a} and {shorten(name, 100)!a} {how}."
+            message = f"{shorten_text(other, 100)!a} and {shorten_text(name, 100)!a} {how}."
             yield _finding("paths.conflict", name, message, "Rename one of the two.")
 
 
@@ -201,7 +201,7 @@ def _finding(rule: str, file: str | None, message: str, suggestion: str) -> Find
     return Finding(
         rule=rule,
         category="path",
-        message=shorten(message),
-        file=None if file is None else shorten(file, 200),
+        message=shorten_text(message),
+        file=None if file is None else shorten_text(file, 200),
         suggestion=suggestion,
     )

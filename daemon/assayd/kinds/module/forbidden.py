@@ -27,8 +27,8 @@ from dataclasses import dataclass, field, replace
 
 from assayd.model.finding import Finding, Rule
 from assayd.static.python.imports import finding_at
-from assayd.static.python.names import normal
-from assayd.static.python.scopes import NodeSite, Scope, ScopedTree, resolve
+from assayd.static.python.names import normalize_name
+from assayd.static.python.scopes import NodeSite, Scope, ScopedTree, resolve_name
 
 RULES = (
     Rule(
@@ -79,19 +79,23 @@ class _FileNames:
     own: frozenset[str]
     aliases: dict[str, set[str]] = field(default_factory=dict)
 
-    def dotted(self, node: ast.AST, scope: Scope) -> set[str]:
+    def resolve_dotted(self, node: ast.AST, scope: Scope) -> set[str]:
         """Return the dotted names to which an expression can refer."""
         match node:
             case ast.Name(id=name):
                 return self._resolve_name(name, scope)
             case ast.Attribute(value=value, attr=attr):
-                return set(_append_attribute(self.dotted(value, scope), attr))
+                return set(_append_attribute(self.resolve_dotted(value, scope), attr))
             case ast.Subscript(value=value, slice=ast.Constant(value=str(key))):
-                return set(_look_up_items(self.dotted(value, scope), key))
+                return set(_look_up_items(self.resolve_dotted(value, scope), key))
             case ast.Call():
                 return self._resolve_call(node, scope)
             case _:
-                return {name for choice in _possible_values(node) for name in self.dotted(choice, scope)}
+                return {
+                    name
+                    for choice in _list_possible_values(node)
+                    for name in self.resolve_dotted(choice, scope)
+                }
 
     def which(self, names: Iterable[str]) -> str | None:
         """Return the first forbidden name among the possible meanings of an expression, or None."""
@@ -110,13 +114,13 @@ class _FileNames:
         lasts = (name.rpartition(".")[2] for name in sorted(names))
         return next((name for name in lasts if name in prefixes), None)
 
-    def learn(self) -> None:
+    def resolve_assignments(self) -> None:
         """Resolve names through plain assignments, up to a few steps."""
         for _ in range(_ROUNDS):
             before = sum(map(len, self.aliases.values()))
             for site in self.tree.sites:
-                for target, value in _simple_assignments(site.node):
-                    if names := self.dotted(value, site.scope):
+                for target, value in _iter_simple_assignments(site.node):
+                    if names := self.resolve_dotted(value, site.scope):
                         self.aliases.setdefault(target, set()).update(names)
             if sum(map(len, self.aliases.values())) == before:
                 return
@@ -124,28 +128,34 @@ class _FileNames:
     def _resolve_name(self, name: str, scope: Scope) -> set[str]:
         if name == "__builtins__":
             return {"builtins"}
-        found = resolve(name, scope)
+        found = resolve_name(name, scope)
         names = {o.module if o.name is None else f"{o.module}.{o.name}" for o in found.origins}
         names |= self.aliases.get(name, set())
-        if found.may_be_builtin and not names and normal(name) in _BUILTINS:
-            names = {f"builtins.{normal(name)}"}
+        if found.may_be_builtin and not names and normalize_name(name) in _BUILTINS:
+            names = {f"builtins.{normalize_name(name)}"}
         return names
 
     def _resolve_call(self, node: ast.Call, scope: Scope) -> set[str]:
         """Return the possible results of a call that looks up an object by its name."""
-        function = self.dotted(node.func, scope)
+        function = self.resolve_dotted(node.func, scope)
         first, *others = node.args or [ast.Constant(value=None)]
         if "builtins.getattr" in function and others:
-            return set(_append_attribute(self.dotted(first, scope), _text(others[0])))
+            return set(_append_attribute(self.resolve_dotted(first, scope), _literal_text(others[0])))
         if isinstance(node.func, ast.Attribute) and node.func.attr == "__getattribute__":
-            return set(_append_attribute(self.dotted(node.func.value, scope), _text(first)))
+            return set(_append_attribute(self.resolve_dotted(node.func.value, scope), _literal_text(first)))
         if function & {"builtins.__import__", "importlib.import_module", "pytest.importorskip"}:
-            return {_text(first) or ""} - {""}
+            return {_literal_text(first) or ""} - {""}
         if "builtins.vars" in function:
-            return set(_append_attribute(self.dotted(first, scope), "__dict__"))
-        if isinstance(node.func, ast.Call) and "operator.attrgetter" in self.dotted(node.func.func, scope):
-            names = [_text(arg) for arg in node.func.args]
-            return {found for name in names for found in _append_attribute(self.dotted(first, scope), name)}
+            return set(_append_attribute(self.resolve_dotted(first, scope), "__dict__"))
+        if isinstance(node.func, ast.Call) and "operator.attrgetter" in self.resolve_dotted(
+            node.func.func, scope
+        ):
+            names = [_literal_text(arg) for arg in node.func.args]
+            return {
+                found
+                for name in names
+                for found in _append_attribute(self.resolve_dotted(first, scope), name)
+            }
         return set()
 
 
@@ -163,7 +173,7 @@ def check_forbidden(
     """
     entries = frozenset(f"builtins.{name}" if name in _BUILTINS else name for name in forbidden)
     read = _FileNames(text=text, tree=tree, forbidden=entries, own=frozenset(own))
-    read.learn()
+    read.resolve_assignments()
     for site in tree.sites:
         for finding in _check_node(read, site):
             yield replace(finding, file=file, category=_CATEGORY)
@@ -175,13 +185,15 @@ def _check_node(read: _FileNames, site: NodeSite) -> Iterator[Finding]:
         case ast.ImportFrom(level=0, module=str(module)):
             for alias in node.names:
                 if name := read.which({f"{module}.{alias.name}"}):
-                    yield _finding(read, node, name)
+                    yield _forbidden_finding(read, node, name)
         case ast.Name(ctx=ast.Load()):
             if node.id in _NAMESPACES:
                 message = f"The special name {node.id!r} isn't allowed."
                 yield finding_at(node, read.text, "name.dunder", message, suggestion="Remove it.")
-            elif name := read.which(n for n in read.dotted(node, site.scope) if n.startswith("builtins.")):
-                yield _finding(read, node, name)
+            elif name := read.which(
+                n for n in read.resolve_dotted(node, site.scope) if n.startswith("builtins.")
+            ):
+                yield _forbidden_finding(read, node, name)
         case ast.Attribute():
             yield from _check_attribute(read, node, site.scope)
         case ast.Subscript() | ast.Call():
@@ -191,9 +203,9 @@ def _check_node(read: _FileNames, site: NodeSite) -> Iterator[Finding]:
 
 
 def _check_attribute(read: _FileNames, node: ast.Attribute, scope: Scope) -> Iterator[Finding]:
-    if name := read.which(read.dotted(node, scope)):
-        yield _finding(read, node, name)
-    elif normal(node.attr) in _REVEALING:
+    if name := read.which(read.resolve_dotted(node, scope)):
+        yield _forbidden_finding(read, node, name)
+    elif normalize_name(node.attr) in _REVEALING:
         message = f"{node.attr!r} exposes the internals of running code."
         yield finding_at(node, read.text, "attribute.internal", message, suggestion="Remove it.")
 
@@ -202,15 +214,15 @@ def _check_dynamic_access(
     read: _FileNames, node: ast.Call | ast.Subscript, scope: Scope
 ) -> Iterator[Finding]:
     """Yield findings about access by name: from a mapping, or by getattr and similar functions."""
-    if name := read.which(read.dotted(node, scope)):
-        yield _finding(read, node, name)
+    if name := read.which(read.resolve_dotted(node, scope)):
+        yield _forbidden_finding(read, node, name)
         return
     if revealing := _find_revealing_name(node):
         message = f"{revealing!r} exposes the internals of running code."
         yield finding_at(node, read.text, "attribute.internal", message, suggestion="Remove it.")
     for base, key in _find_dynamic_access(read, node, scope):
         module = read.find_forbidden_module(base)
-        if module is not None and _text(key) is None:
+        if module is not None and _literal_text(key) is None:
             message = f"An attribute of {module} is accessed by a computed name."
             suggestion = f"Write the name itself: {module}.name."
             yield finding_at(node, read.text, "attribute.dynamic", message, suggestion=suggestion)
@@ -222,14 +234,14 @@ def _find_dynamic_access(
     """Yield each object with a by-name access, and the expression that computes the name."""
     match node:
         case ast.Subscript(value=value, slice=key):
-            names = read.dotted(value, scope)
+            names = read.resolve_dotted(value, scope)
             yield {name.removesuffix(".__dict__") for name in names if name.endswith(".__dict__")}, key
         case ast.Call(func=ast.Attribute(value=value, attr="__getattribute__"), args=[key, *_]):
-            yield read.dotted(value, scope), key
-        case ast.Call(func=function, args=[value, key, *_]) if "builtins.getattr" in read.dotted(
+            yield read.resolve_dotted(value, scope), key
+        case ast.Call(func=function, args=[value, key, *_]) if "builtins.getattr" in read.resolve_dotted(
             function, scope
         ):
-            yield read.dotted(value, scope), key
+            yield read.resolve_dotted(value, scope), key
         case _:
             return
 
@@ -239,11 +251,11 @@ def _find_revealing_name(node: ast.Call | ast.Subscript) -> str | None:
     given = (
         [*node.args, *(one.value for one in node.keywords)] if isinstance(node, ast.Call) else [node.slice]
     )
-    parts = (part for one in given for part in (_text(one) or "").split("."))
-    return next((part for part in parts if normal(part) in _REVEALING), None)
+    parts = (part for one in given for part in (_literal_text(one) or "").split("."))
+    return next((part for part in parts if normalize_name(part) in _REVEALING), None)
 
 
-def _finding(read: _FileNames, node: ast.AST, name: str) -> Finding:
+def _forbidden_finding(read: _FileNames, node: ast.AST, name: str) -> Finding:
     plain = name.removeprefix("builtins.")
     instead = next((_INSTEAD[key] for key in (plain, plain.partition(".")[0]) if key in _INSTEAD), None)
     return finding_at(
@@ -266,7 +278,7 @@ def _look_up_items(bases: Iterable[str], key: str) -> Iterator[str]:
             yield f"{base.removesuffix('.__dict__')}.{key}"
 
 
-def _simple_assignments(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+def _iter_simple_assignments(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """Yield the name and value of each simple assignment."""
     match node:
         case ast.Assign(targets=targets, value=value):
@@ -303,7 +315,7 @@ def _pair_targets(target: ast.AST, value: ast.AST) -> Iterator[tuple[str, ast.AS
             return
 
 
-def _possible_values(node: ast.AST) -> list[ast.expr]:
+def _list_possible_values(node: ast.AST) -> list[ast.expr]:
     """Return the expressions whose values an expression can have."""
     match node:
         case ast.NamedExpr(value=value):
@@ -316,7 +328,7 @@ def _possible_values(node: ast.AST) -> list[ast.expr]:
             return []
 
 
-def _text(node: ast.AST) -> str | None:
+def _literal_text(node: ast.AST) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
@@ -324,4 +336,4 @@ def _append_attribute(bases: Iterable[str], name: str | None) -> Iterator[str]:
     """Yield each base name with an attribute appended, up to the longest useful length."""
     for base in bases:
         if name is not None and base.count(".") < _MAX_CHAIN:
-            yield f"{base}.{normal(name)}"
+            yield f"{base}.{normalize_name(name)}"

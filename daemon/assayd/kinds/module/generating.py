@@ -83,17 +83,17 @@ def has_tests(context: ModuleContext) -> bool:
 
 def describe_task(context: ModuleContext) -> str:
     """Describe the task: list the files that an answer must contain, without the files already supplied."""
-    return f"Write an adapter module: {', '.join(words for _, words in _requested_files(context))}."
+    return f"Write an adapter module: {', '.join(words for _, words in _list_requested_files(context))}."
 
 
-def select_example(context: ModuleContext) -> Example:
+def build_example(context: ModuleContext) -> Example:
     """Return the example with only the files that an answer to this request must contain."""
-    files = {name: EXAMPLE.answer.files[name] for name, _ in _requested_files(context)}
+    files = {name: EXAMPLE.answer.files[name] for name, _ in _list_requested_files(context)}
     reason = EXAMPLE.reason if _TEST_FILE in files else EXAMPLE.reason.partition(";")[0] + "."
     return replace(EXAMPLE, answer=Proposal(files=files), reason=reason)
 
 
-def _requested_files(context: ModuleContext) -> list[tuple[str, str]]:
+def _list_requested_files(context: ModuleContext) -> list[tuple[str, str]]:
     given = {
         *([_TEST_FILE] if has_tests(context) else []),
         *([MANIFEST_FILE] if context.manifest is not None else []),
@@ -101,7 +101,7 @@ def _requested_files(context: ModuleContext) -> list[tuple[str, str]]:
     return [(name, words) for name, words in _WANTED.items() if name not in given]
 
 
-def around(context: ModuleContext) -> list[PromptContext]:
+def describe_request_context(context: ModuleContext) -> list[PromptContext]:
     """Return the context that the generated module must fit."""
     found = [
         PromptContext(title=f"file {name}{_FIXED_TEST if is_test(name) else ''}", text=text)
@@ -113,12 +113,12 @@ def around(context: ModuleContext) -> list[PromptContext]:
     return found
 
 
-def base_of(context: ModuleContext) -> Document:
+def build_base_payload(context: ModuleContext) -> Document:
     """Return the payload without the parts that the answer must supply."""
     return {"manifest": context.manifest or {}, "files": dict(context.files)}
 
 
-def answered(base: Document, proposal: Proposal) -> Document:
+def add_proposal(base: Document, proposal: Proposal) -> Document:
     """Add files to a module; `manifest.json` becomes its manifest, unless the manifest is fixed.
 
     Existing tests are never replaced, because an answer could otherwise adapt the tests to its code.

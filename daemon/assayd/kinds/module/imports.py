@@ -18,20 +18,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from assayd.did_you_mean import close_names
-from assayd.findings.source_text import line_at
+from assayd.did_you_mean import find_close_names
+from assayd.findings.source_text import get_line
 from assayd.kinds.module.files import module_name
 from assayd.model.finding import Edit, Finding
 from assayd.model.policy import ImportPolicy
-from assayd.static.python.imports import PolicyModules, check_imports, finding_at, name_suggestion
-from assayd.static.python.scopes import Scope, ScopedTree, resolve
+from assayd.static.python.imports import PolicyModules, check_imports, finding_at, suggest_name
+from assayd.static.python.scopes import Scope, ScopedTree, resolve_name
 
 CATEGORY = "import_violation"
 _IMPORTING = "importorskip"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnModules:
+class ImportableModules:
     """The modules that can be imported in addition to the modules that the policy allows."""
 
     modules: frozenset[str]
@@ -43,10 +43,10 @@ class OwnModules:
 
 
 def check_module_imports(
-    file: str, text: str, tree: ScopedTree, policy: ImportPolicy, own: OwnModules
+    file: str, text: str, tree: ScopedTree, policy: ImportPolicy, own: ImportableModules
 ) -> Iterator[Finding]:
     """Yield the findings about the import statements of one file."""
-    modules, unused = PolicyModules.of(policy), _UnusedImports(tree, text)
+    modules, unused = PolicyModules.from_policy(policy), _UnusedImports(tree, text)
     for site in tree.sites:
         node = site.node
         found: Iterable[Finding]
@@ -64,7 +64,11 @@ def check_module_imports(
             found = _check_unlisted_name(node, site.scope, modules, text)
         else:
             continue
-        if isinstance(node, ast.Import) and _imports_listed_module(node, policy) and not unused.uses(node):
+        if (
+            isinstance(node, ast.Import)
+            and _imports_listed_module(node, policy)
+            and not unused.uses_import(node)
+        ):
             found = [*found, *_check_unused_module(node, modules, text)]
         for finding in found:
             if finding.rule == "attribute.not_allowed" and _is_unrestricted(node, modules):
@@ -79,11 +83,11 @@ def _check_unlisted_name(
 ) -> Iterator[Finding]:
     """Yield the finding for an unlisted name of a module whose allowed names the policy lists."""
     base = node.value
-    origins = resolve(base.id, scope).origins if isinstance(base, ast.Name) else ()
+    origins = resolve_name(base.id, scope).origins if isinstance(base, ast.Name) else ()
     for module in sorted(origin.module for origin in origins if origin.name is None):
         if modules.names(module) is not None and not modules.allows_name(module, node.attr):
             message = f"{node.attr!r} of {module!r} isn't allowed."
-            suggestion = name_suggestion(module, modules)
+            suggestion = suggest_name(module, modules)
             yield finding_at(node, text, "attribute.not_allowed", message, suggestion=suggestion)
 
 
@@ -96,7 +100,7 @@ def _check_unused_module(node: ast.Import, modules: PolicyModules, text: str) ->
     """Yield the finding for a module with listed names if the file uses none of these names."""
     module = node.names[0].name
     message = f"Import of {module!r} is allowed only for some of its names, and none of those is used."
-    suggestion = f"Remove the line. {name_suggestion(module, modules)}"
+    suggestion = f"Remove the line. {suggest_name(module, modules)}"
     yield finding_at(node, text, "import.not_allowed", message, suggestion=suggestion)
 
 
@@ -104,12 +108,12 @@ def _is_importorskip(function: ast.expr, scope: Scope) -> bool:
     """Return whether a called function is pytest's `importorskip`."""
     if isinstance(function, ast.Attribute):
         return function.attr == _IMPORTING
-    names = resolve(function.id, scope).origins if isinstance(function, ast.Name) else ()
+    names = resolve_name(function.id, scope).origins if isinstance(function, ast.Name) else ()
     return any(origin.name == _IMPORTING for origin in names)
 
 
 def _check_import_call(
-    node: ast.Call, modules: PolicyModules, text: str, own: OwnModules
+    node: ast.Call, modules: PolicyModules, text: str, own: ImportableModules
 ) -> Iterator[Finding]:
     given = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "modname")]
     name = given[0].value if given and isinstance(given[0], ast.Constant) else None
@@ -126,7 +130,7 @@ def _is_unrestricted(node: ast.AST, modules: PolicyModules) -> bool:
     return isinstance(node, ast.ImportFrom) and modules.names(node.module or "") is None
 
 
-def absolute(file: str, node: ast.ImportFrom) -> str | None:
+def resolve_absolute(file: str, node: ast.ImportFrom) -> str | None:
     """Return the absolute module of a ``from`` import, or None if it is above the top-level package."""
     if not node.level:
         return node.module
@@ -140,9 +144,9 @@ def absolute(file: str, node: ast.ImportFrom) -> str | None:
 
 
 def _check_from_import(
-    file: str, node: ast.ImportFrom, modules: PolicyModules, text: str, own: OwnModules
+    file: str, node: ast.ImportFrom, modules: PolicyModules, text: str, own: ImportableModules
 ) -> Iterator[Finding]:
-    name = absolute(file, node)
+    name = resolve_absolute(file, node)
     if name is None:
         yield _relative_import_finding(node, text, own)
     elif node.level and not own.covers(name):
@@ -153,18 +157,18 @@ def _check_from_import(
 
 
 def _suggest_own_module(
-    found: Iterable[Finding], name: str, node: ast.Import | ast.ImportFrom, own: OwnModules, text: str
+    found: Iterable[Finding], name: str, node: ast.Import | ast.ImportFrom, own: ImportableModules, text: str
 ) -> Iterator[Finding]:
     """Suggest the module's own file for an import: ``from reading import`` if ``readings.py`` exists."""
     last = name.rpartition(".")[2]
-    near = [last] if last in own.modules else close_names(name, sorted(own.modules))
+    near = [last] if last in own.modules else find_close_names(name, sorted(own.modules))
     for finding in found:
         if finding.rule != "import.not_allowed" or not near:
             yield finding
             continue
         where = "Files are at the top level, without a package. " if near[0] == last else ""
         hint = f"{where}Did you mean `{near[0]}`? It is a file of the module."
-        line = line_at(text, node.lineno)
+        line = get_line(text, node.lineno)
         pattern = rf"(?<![\w.]){re.escape(name)}(?![\w.])"
         once = line is not None and len(re.findall(pattern, line)) == 1
         new = re.sub(pattern, near[0], line) if line is not None and once else None
@@ -172,7 +176,7 @@ def _suggest_own_module(
         yield replace(finding, suggestion=hint, edit=edit)
 
 
-def _relative_import_finding(node: ast.ImportFrom, text: str, own: OwnModules) -> Finding:
+def _relative_import_finding(node: ast.ImportFrom, text: str, own: ImportableModules) -> Finding:
     """Return the finding for a relative import outside a package, with an edit for a single-line import."""
     dots, module = "." * node.level, node.module or ""
     message = f"Relative import of {dots + module!r}, outside a package."
@@ -184,7 +188,7 @@ def _relative_import_finding(node: ast.ImportFrom, text: str, own: OwnModules) -
         message,
         suggestion=f"Write: from {target} import …. Files are at the top level.",
     )
-    line = line_at(text, node.lineno)
+    line = get_line(text, node.lineno)
     if node.level != 1 or not own.covers(module) or node.end_lineno != node.lineno or line is None:
         return finding
     fixed = line.replace(f"from .{module}", f"from {module}", 1)
@@ -205,9 +209,9 @@ class _UnusedImports:
 
     @cached_property
     def _used_names(self) -> frozenset[str | None]:
-        return frozenset(_referenced_name(site.node) for site in self._tree.sites)
+        return frozenset(_get_referenced_name(site.node) for site in self._tree.sites)
 
-    def uses(self, node: ast.Import | ast.ImportFrom) -> bool:
+    def uses_import(self, node: ast.Import | ast.ImportFrom) -> bool:
         """Return whether the source uses the first name that a statement binds."""
         alias = node.names[0]
         return (alias.asname or alias.name.partition(".")[0]) in self._used_names
@@ -215,7 +219,7 @@ class _UnusedImports:
     def edit(self, node: ast.Import | ast.ImportFrom) -> Edit | None:
         """Return the edit that removes an import of one unused name, if the line contains nothing more."""
         [alias, *others] = node.names
-        if others or alias.name == "*" or self.uses(node) or _is_only_child(node, self._tree):
+        if others or alias.name == "*" or self.uses_import(node) or _is_only_child(node, self._tree):
             return None
         alone = ast.unparse(node) == self._lines[node.lineno - 1].strip()
         return Edit(start_line=node.lineno, end_line=node.lineno, replacement="") if alone else None
@@ -228,7 +232,7 @@ def _is_only_child(node: ast.AST, tree: ScopedTree) -> bool:
     return any(block == [node] for block in blocks if isinstance(block, list))
 
 
-def _referenced_name(node: ast.AST) -> str | None:
+def _get_referenced_name(node: ast.AST) -> str | None:
     """Return the name that a node reads, including names in the strings of ``__all__``."""
     if isinstance(node, ast.Name):
         return node.id

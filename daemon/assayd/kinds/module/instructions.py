@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from assayd.findings.briefing import allowances
+from assayd.findings.briefing import describe_allowances
 from assayd.model.policy import AdapterContract, ExecutionPolicy
 
 _TESTS = (
@@ -21,7 +21,7 @@ MANIFEST = (
 TESTS_STAY = "Keep the tests unchanged: correct the code so that it meets their expectations."
 
 
-def instructions(
+def build_instructions(
     policy: ExecutionPolicy | None, *, tests: bool = True, allowed: bool = True
 ) -> tuple[str, ...]:
     """Return the instructions for a module, based on the effective policy or on the contract alone.
@@ -52,7 +52,7 @@ def _describe_contract(contract: AdapterContract) -> Iterator[str]:
 
 def _describe_allowances(policy: ExecutionPolicy) -> Iterator[str]:
     contract = policy.adapter
-    yield from allowances(policy, also=(*contract.modules, "adapter"))
+    yield from describe_allowances(policy, also=(*contract.modules, "adapter"))
     if policy.reports_only:
         return
     named = contract.forbidden - policy.imports.denied - _NOT_MEANT

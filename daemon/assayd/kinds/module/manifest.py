@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from pydantic_core import ErrorDetails
 
 from assayd.model.finding import Finding, Rule, Severity
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 
 RULES = (
     Rule(id="manifest.missing", title="A required field is missing", help="Every module has a version."),
@@ -69,7 +69,7 @@ _EXAMPLES: Mapping[int | str, str] = {
 _ID, _VERSION, _WORD, _WORD_WITH_DIGITS, _IDENTIFIER = _FORMS
 
 
-def _text(pattern: str) -> StringConstraints:
+def _text_constraints(pattern: str) -> StringConstraints:
     return StringConstraints(pattern=pattern)
 
 
@@ -108,12 +108,12 @@ class Artifacts(_ManifestModel):
 class Manifest(_ManifestModel):
     """The complete manifest of a module."""
 
-    module_id: Annotated[str, _text(_ID)]
-    version: Annotated[str, _text(_VERSION)]
-    category: Annotated[str, _text(_WORD)]
-    platform: Annotated[str, _text(_WORD_WITH_DIGITS)]
-    entrypoint: Annotated[str, _text(_IDENTIFIER)]
-    capabilities: Annotated[list[Annotated[str, _text(_WORD)]], Field(min_length=1)]
+    module_id: Annotated[str, _text_constraints(_ID)]
+    version: Annotated[str, _text_constraints(_VERSION)]
+    category: Annotated[str, _text_constraints(_WORD)]
+    platform: Annotated[str, _text_constraints(_WORD_WITH_DIGITS)]
+    entrypoint: Annotated[str, _text_constraints(_IDENTIFIER)]
+    capabilities: Annotated[list[Annotated[str, _text_constraints(_WORD)]], Field(min_length=1)]
     description: str | None = Field(None, max_length=500)
     auth: Auth | None = None
     pagination: Pagination | None = None
@@ -128,7 +128,7 @@ def check_manifest(manifest: Mapping[str, object]) -> Iterator[Finding]:
         read = Manifest.model_validate(dict(manifest))
     except ValidationError as problem:
         for error in problem.errors(include_url=False):
-            yield _finding(error)
+            yield _manifest_finding(error)
         return
     expected = f"{read.category}/{read.platform}"
     if read.module_id != expected:
@@ -136,9 +136,11 @@ def check_manifest(manifest: Mapping[str, object]) -> Iterator[Finding]:
             rule="manifest.module_id",
             category="schema_error",
             severity=Severity.WARNING,
-            message=shorten(f"The module_id is {read.module_id!r}; category and platform say {expected!r}."),
+            message=shorten_text(
+                f"The module_id is {read.module_id!r}; category and platform say {expected!r}."
+            ),
             context="/module_id",
-            suggestion=f'Write "module_id": "{shorten(expected, 100)}".',
+            suggestion=f'Write "module_id": "{shorten_text(expected, 100)}".',
         )
 
 
@@ -148,21 +150,21 @@ def entrypoint_finding(entrypoint: str, known: list[str]) -> Finding:
         rule="manifest.entrypoint",
         category="schema_error",
         severity=Severity.WARNING,
-        message=f"The entrypoint {shorten(entrypoint, 100)!r} isn't in the adapter.",
+        message=f"The entrypoint {shorten_text(entrypoint, 100)!r} isn't in the adapter.",
         context="/entrypoint",
         suggestion=f"Name one of {', '.join(known)}.",
     )
 
 
-def _finding(error: ErrorDetails) -> Finding:
+def _manifest_finding(error: ErrorDetails) -> Finding:
     pointer = "".join(f"/{_escape_pointer(str(part))}" for part in error["loc"])
     rule, what, suggestion = _explain_error(error)
     return Finding(
         rule=rule,
         category="schema_error",
-        message=shorten(f"manifest {pointer}: {what}."),
-        context=shorten(pointer, 200),
-        suggestion=shorten(suggestion),
+        message=shorten_text(f"manifest {pointer}: {what}."),
+        context=shorten_text(pointer, 200),
+        suggestion=shorten_text(suggestion),
     )
 
 
@@ -176,7 +178,7 @@ def _explain_error(error: ErrorDetails) -> tuple[str, str, str]:
             names = ", ".join(Manifest.model_fields) if len(error["loc"]) == 1 else "those of the schema"
             return "manifest.unknown", "isn't a field of the manifest", f"Remove it; fields are {names}."
         case "string_pattern_mismatch":
-            form, given = _FORMS[limits["pattern"]], shorten(str(error["input"]), 60)
+            form, given = _FORMS[limits["pattern"]], shorten_text(str(error["input"]), 60)
             return "manifest.value", f"{given!a} isn't {form}", f"Write {form}.{_format_example(error)}"
         case "literal_error":
             return "manifest.value", "isn't a known value", f"Use one of {limits['expected']}."

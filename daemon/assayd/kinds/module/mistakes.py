@@ -17,18 +17,18 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from assayd.did_you_mean import close_names
-from assayd.findings.source_text import line_at, snippet
+from assayd.did_you_mean import find_close_names
+from assayd.findings.source_text import get_line, get_snippet
 from assayd.kinds.module.files import is_test, module_name
-from assayd.kinds.module.imports import absolute
-from assayd.kinds.module.self_parameter import last_name
+from assayd.kinds.module.imports import resolve_absolute
+from assayd.kinds.module.self_parameter import get_last_name
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.policy import AdapterContract
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 from assayd.static.python.imports import finding_at
-from assayd.static.python.returns import return_edit
+from assayd.static.python.returns import build_return_edit
 from assayd.static.python.safe_fixes import CompileBudget
-from assayd.static.python.scopes import bound_names, nodes_of
+from assayd.static.python.scopes import find_bound_names, list_nodes
 
 RULES = (
     Rule(
@@ -98,11 +98,11 @@ _MOST_EDITS = 20
 Trees = Mapping[str, ast.Module]
 
 
-def own_names(trees: Trees) -> Mapping[str, frozenset[str]]:
+def list_own_names(trees: Trees) -> Mapping[str, frozenset[str]]:
     """Return the importable names of each file, by the dotted name of the file."""
     found: dict[str, frozenset[str]] = {}
     for file, tree in trees.items():
-        names = bound_names(tree)
+        names = find_bound_names(tree)
         if names is not None and "__getattr__" not in names:
             found[module_name(file)] = names
     return found
@@ -112,10 +112,10 @@ def check_own_names(
     file: str, text: str, tree: ast.Module, own: Mapping[str, frozenset[str]]
 ) -> Iterator[Finding]:
     """Check own imports: ``from readings import grades`` if only `grade` exists -> import.no_name."""
-    for node in nodes_of(tree):
+    for node in list_nodes(tree):
         if not isinstance(node, ast.ImportFrom):
             continue
-        module = absolute(file, node)
+        module = resolve_absolute(file, node)
         if module not in own or module is None:
             continue
         for alias in node.names:
@@ -129,15 +129,15 @@ def check_own_names(
 def _unknown_name_finding(
     node: ast.ImportFrom, text: str, module: str, name: str, known: frozenset[str]
 ) -> Finding:
-    near = close_names(name, sorted(known))
+    near = find_close_names(name, sorted(known))
     public = ", ".join(sorted(one for one in known if not one.startswith("_"))[:8])
     hint = f"Did you mean `{near[0]}`?" if near else f"Define it there, or import an existing name: {public}."
     message = f"{module}.py has no `{name}`."
     found = finding_at(node, text, "import.no_name", message, suggestion=hint)
-    return replace(found, edit=word_edit(text, node.lineno, name, near[0]) if near else None)
+    return replace(found, edit=build_word_edit(text, node.lineno, name, near[0]) if near else None)
 
 
-def find_meant_names(findings: list[Finding]) -> frozenset[str]:
+def find_intended_names(findings: list[Finding]) -> frozenset[str]:
     """Return the intended names of misspelt imports, so that uses of the intended names aren't reported."""
     meant = (re.search(r"Did you mean `(\w+)`", one.suggestion or "") for one in findings)
     return frozenset(found[1] for found in meant if found is not None)
@@ -148,7 +148,7 @@ def check_decorator(
 ) -> Iterator[Finding]:
     """Check ``@register_adapter(platform="openmeteo")`` against the manifest -> contract.manifest."""
     for decorator in node.decorator_list:
-        if not isinstance(decorator, ast.Call) or last_name(decorator.func) not in contract.decorators:
+        if not isinstance(decorator, ast.Call) or get_last_name(decorator.func) not in contract.decorators:
             continue
         yield from _check_missing_arguments(file, text, decorator, manifest)
         for given in decorator.keywords:
@@ -163,7 +163,7 @@ def check_decorator(
                 message = f'The decorator says {given.arg}="{value}", and the manifest "{said}".'
                 hint = f'Write the same in both: {given.arg}="{said}".'
                 found = finding_at(given.value, text, "contract.manifest", message, suggestion=hint)
-                edit = word_edit(text, given.value.lineno, value, said, quoted=True)
+                edit = build_word_edit(text, given.value.lineno, value, said, quoted=True)
                 yield replace(found, file=file, edit=edit)
 
 
@@ -185,7 +185,7 @@ def _check_missing_arguments(
             suggestion=hint,
             severity=Severity.WARNING,
         )
-        line = line_at(text, node.lineno) or ""
+        line = get_line(text, node.lineno) or ""
         end = node.end_col_offset
         edit = None
         if node.end_lineno == node.lineno and end is not None and line.isascii():
@@ -194,7 +194,7 @@ def _check_missing_arguments(
         yield replace(found, file=file, edit=edit)
 
 
-def check_base(
+def check_base_class(
     file: str, text: str, tree: ast.Module, node: ast.ClassDef, contract: AdapterContract
 ) -> Iterator[Finding]:
     """Check for ``class Weather:`` if `Adapter` is imported but unused -> contract.no_base (a warning)."""
@@ -205,11 +205,11 @@ def check_base(
         for alias in each.names
         if alias.name in contract.base_classes
     }
-    used = {each.id for each in nodes_of(tree) if isinstance(each, ast.Name)}
+    used = {each.id for each in list_nodes(tree) if isinstance(each, ast.Name)}
     if node.bases or node.keywords or not imported or imported & used:
         return
     base = min(imported)
-    line = line_at(text, node.lineno) or ""
+    line = get_line(text, node.lineno) or ""
     new = re.sub(
         rf"\bclass\s++{re.escape(node.name)}\s*+(?:\(\s*+\))?\s*+:",
         f"class {node.name}({base}):",
@@ -232,10 +232,10 @@ def check_calls(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
     """Check for uncalled methods: ``return response.json`` -> call.missing (a warning)."""
     called = {
         each.func.id
-        for each in nodes_of(tree)
+        for each in list_nodes(tree)
         if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)
     }
-    for node in nodes_of(tree):
+    for node in list_nodes(tree):
         value: ast.expr | None = None
         match node:
             case ast.Expr(value=ast.Attribute() as value) | ast.Return(value=ast.Attribute() as value):
@@ -258,7 +258,9 @@ def check_calls(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
                 suggestion=f"Call it: `{name}()`.",
                 severity=Severity.WARNING,
             )
-            yield replace(found, file=file, edit=word_edit(text, value.end_lineno or 0, name, f"{name}()"))
+            yield replace(
+                found, file=file, edit=build_word_edit(text, value.end_lineno or 0, name, f"{name}()")
+            )
 
 
 def _is_uncalled(value: ast.Attribute, node: ast.AST) -> bool:
@@ -278,12 +280,12 @@ def _is_uncalled(value: ast.Attribute, node: ast.AST) -> bool:
 def check_dropped_results(file: str, text: str, tree: ast.Module, budget: CompileBudget) -> Iterator[Finding]:
     """Check for a missing `return`: ``-> float: round(x, 2)`` -> function.no_value (a warning)."""
     edits = 0
-    for node in nodes_of(tree):
+    for node in list_nodes(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.returns is None:
             continue
         last = node.body[-1]
         promised = ast.unparse(node.returns).strip("'\"")
-        dropped = _dropped(last)
+        dropped = _find_dropped_expression(last)
         if dropped is None or _NO_VALUE.match(promised):
             continue
         if any(isinstance(n, ast.Return | ast.Yield) for n in ast.walk(node)):
@@ -298,11 +300,11 @@ def check_dropped_results(file: str, text: str, tree: ast.Module, budget: Compil
         )
         edits += 1
         name = None if isinstance(last, ast.Expr) else dropped
-        edit = return_edit(last, text, name, budget=budget) if edits <= _MOST_EDITS else None
+        edit = build_return_edit(last, text, name, budget=budget) if edits <= _MOST_EDITS else None
         yield replace(found, file=file, category="function", edit=edit)
 
 
-def _dropped(statement: ast.stmt) -> str | None:
+def _find_dropped_expression(statement: ast.stmt) -> str | None:
     """Return the expression that a function's last statement computes but doesn't return."""
     match statement:
         case ast.Expr(value=value) if isinstance(value, _VALUES):
@@ -323,7 +325,7 @@ _VALUES = (
 
 def check_generators(file: str, text: str, tree: ast.Module, contract: AdapterContract) -> Iterator[Finding]:
     """Check for ``def transform(self, raw) -> dict: yield …``, a generator -> contract.method_form."""
-    for node in nodes_of(tree):
+    for node in list_nodes(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name not in contract.methods:
             continue
         inner = {
@@ -337,25 +339,25 @@ def check_generators(file: str, text: str, tree: ast.Module, contract: AdapterCo
         if not yields or re.search(r"Iterat|Generat|^Any$|^object$", promised):
             continue
         first = yields[0]
-        line = line_at(text, first.lineno) or ""
+        line = get_line(text, first.lineno) or ""
         new = re.sub(r"\byield\b", "return", line, count=1)
         found = finding_at(
             first,
             text,
             "contract.method_form",
-            f"`yield` makes {node.name}() a generator, and its annotation says {shorten(promised, 40)}.",
+            f"`yield` makes {node.name}() a generator, and its annotation says {shorten_text(promised, 40)}.",
             suggestion=f"Write `{new.strip()}`.",
         )
         edit = Edit(start_line=first.lineno, end_line=first.lineno, replacement=new)
         yield replace(found, file=file, category="missing_method", edit=edit if len(yields) == 1 else None)
 
 
-def check_raised(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
+def check_raised_strings(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
     """Check for raised strings: ``raise "no name"`` -> call.missing (a warning)."""
-    for node in nodes_of(tree):
+    for node in list_nodes(tree):
         if not isinstance(node, ast.Raise) or not isinstance(node.exc, ast.Constant | ast.JoinedStr):
             continue
-        line = line_at(text, node.lineno) or ""
+        line = get_line(text, node.lineno) or ""
         said = ast.get_source_segment(text, node.exc) or ""
         new = line.replace(said, f"ValueError({said})", 1) if said else line
         found = finding_at(
@@ -383,9 +385,9 @@ def check_transports(texts: Mapping[str, str], trees: Trees) -> Iterator[Finding
     for file, tree in trees.items():
         classes = [] if is_test(file) else [one for one in tree.body if isinstance(one, ast.ClassDef)]
         for node in (each for one in classes if one.name in passed and one.bases for each in ast.walk(one)):
-            if isinstance(node, ast.Call) and last_name(node.func) in {"AsyncClient", "Client"}:
-                line = line_at(texts[file], node.lineno) or ""
-                name = last_name(node.func)
+            if isinstance(node, ast.Call) and get_last_name(node.func) in {"AsyncClient", "Client"}:
+                line = get_line(texts[file], node.lineno) or ""
+                name = get_last_name(node.func)
                 given = 'transport=self.config.get("transport")'
                 comma = ", " if node.args or node.keywords else ""
                 new = line.replace(f"{name}(", f"{name}({given}{comma}", 1)
@@ -448,14 +450,14 @@ def check_json(file: str, text: str) -> Finding | None:
             message=f"{file} isn't valid JSON: {getattr(problem, 'msg', 'it cannot be read')}.",
             file=file,
             line=line,
-            snippet=snippet(text, line),
+            snippet=get_snippet(text, line),
             suggestion="Write keys and text in double quotes, and no comma at the end.",
-            edit=_json_edit(text),
+            edit=_build_json_edit(text),
         )
     return None
 
 
-def _json_edit(text: str) -> Edit | None:
+def _build_json_edit(text: str) -> Edit | None:
     """Return the edit that rewrites a Python literal as JSON."""
     try:
         value = ast.literal_eval(text.strip()) if len(text) <= _MOST_LITERAL else None
@@ -474,7 +476,7 @@ def suggest_self(finding: Finding, text: str) -> Finding:
     named = re.match(r"'(\w+)' is not defined", finding.message)
     if named is None or (f"self.{named[1]}" not in text and named[1] != "config"):
         return finding
-    edit = word_edit(text, finding.line or 0, named[1], f"self.{named[1]}")
+    edit = build_word_edit(text, finding.line or 0, named[1], f"self.{named[1]}")
     return replace(finding, suggestion=f"Did you mean `self.{named[1]}`?", edit=edit)
 
 
@@ -483,7 +485,7 @@ def check_secrets(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
     if is_test(file):
         return
     told: set[int] = set()
-    for name, value in _named_values(tree):
+    for name, value in _iter_named_values(tree):
         if (
             len(told) == _MOST_SECRETS
             or id(value) in told
@@ -505,14 +507,14 @@ def check_secrets(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
             yield replace(found, file=file, category="security", snippet=None)
 
 
-def _named_values(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    for node in nodes_of(tree):
+def _iter_named_values(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    for node in list_nodes(tree):
         match node:
             case (
                 ast.Assign(targets=[target], value=value)
                 | ast.AnnAssign(target=target, value=ast.expr() as value)
             ):
-                yield last_name(target), value
+                yield get_last_name(target), value
             case ast.keyword(arg=str(name), value=value):
                 yield name, value
             case ast.Dict(keys=keys, values=values):
@@ -532,9 +534,9 @@ def _is_secret(name: str, value: str) -> bool:
     return named and mixed and len(value) >= _LEAST_SECRET and not _PLACEHOLDER.search(value)
 
 
-def word_edit(text: str, number: int, old: str, new: str, *, quoted: bool = False) -> Edit | None:
+def build_word_edit(text: str, number: int, old: str, new: str, *, quoted: bool = False) -> Edit | None:
     """Return the edit that replaces a word in a line, if the line contains the word exactly once."""
-    line = line_at(text, number)
+    line = get_line(text, number)
     pattern = rf"(?<=[\"']){re.escape(old)}(?=[\"'])" if quoted else rf"(?<![\w.]){re.escape(old)}(?!\w)"
     if line is None or len(re.findall(pattern, line)) != 1:
         return None

@@ -97,7 +97,7 @@ def generate_mutants(source: str, most: int) -> list[Mutant]:
     if nodes > _MOST_NODES:
         return []
     finder = _MutantFinder(source)
-    queues = [deque(_order_mutants(finder.found(function))) for function in _functions(tree)]
+    queues = [deque(_order_mutants(finder.find_mutants(function))) for function in _iter_functions(tree)]
     affordable = _MOST_WORK // (nodes + finder.size // _BYTES_OF_A_NODE + 1)
     chosen: list[Mutant] = []
     for one in islice(_interleave(queues), min(_MORE_LOOKED_AT * most, affordable)):
@@ -111,7 +111,7 @@ def _interleave(queues: Sequence[deque[Mutant]]) -> Iterator[Mutant]:
         yield from (queue.popleft() for queue in queues if queue)
 
 
-def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+def _iter_functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Yield the top-level functions of a file, and the methods of its classes."""
     bodies = [tree.body, *(node.body for node in tree.body if isinstance(node, ast.ClassDef))]
     for node in chain.from_iterable(bodies):
@@ -167,9 +167,9 @@ class _MutantFinder:
         self.size = len(self._content)
         self._starts = [0, *(match.end() for match in re.finditer(rb"\r\n?|\n", self._content))]
 
-    def found(self, function: ast.AST) -> Iterator[tuple[str, Mutant]]:
+    def find_mutants(self, function: ast.AST) -> Iterator[tuple[str, Mutant]]:
         """Yield the mutants within a function with their types, in source order."""
-        pending = [(statement, statement) for statement in reversed(_body_without_docstring(function))]
+        pending = [(statement, statement) for statement in reversed(_strip_docstring(function))]
         while pending:
             node, statement = pending.pop()
             for kind, start, end, now in self._mutate_node(node):
@@ -180,7 +180,8 @@ class _MutantFinder:
                     Mutant(line=line, statement=statement.lineno, start=start, end=end, was=was, now=now),
                 )
             inner = [
-                (each, each if isinstance(each, ast.stmt) else statement) for each in _mutable_parts(node)
+                (each, each if isinstance(each, ast.stmt) else statement)
+                for each in _iter_mutable_parts(node)
             ]
             pending += reversed(inner)  # type: ignore[arg-type]
 
@@ -198,7 +199,7 @@ class _MutantFinder:
                 words = ("and", "or") if isinstance(op, ast.And) else ("or", "and")
                 yield from self._replace_operator("condition", first, second, *words)
             case ast.UnaryOp(op=ast.Not()):
-                start = self._byte_offset(node.lineno, node.col_offset)
+                start = self._compute_byte_offset(node.lineno, node.col_offset)
                 yield "condition", start, start + len("not"), ""
             case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
                 yield from self._negate_condition(test)
@@ -220,7 +221,7 @@ class _MutantFinder:
                 yield "return", *self._byte_range(value), "None"
             case ast.Raise():
                 yield "raise", *self._byte_range(node), "pass"
-            case ast.Expr(value=ast.Call(func=func)) if _root_name(func) not in _LOGS:
+            case ast.Expr(value=ast.Call(func=func)) if _get_root_name(func) not in _LOGS:
                 yield "call", *self._byte_range(node), "pass"
             case ast.Continue():
                 yield "condition", *self._byte_range(node), "break"
@@ -247,13 +248,15 @@ class _MutantFinder:
 
     def _byte_range(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or 0
-        return self._byte_offset(node.lineno, node.col_offset), self._byte_offset(end_line, end_column)
+        return self._compute_byte_offset(node.lineno, node.col_offset), self._compute_byte_offset(
+            end_line, end_column
+        )
 
-    def _byte_offset(self, line: int, column: int) -> int:
+    def _compute_byte_offset(self, line: int, column: int) -> int:
         return self._starts[line - 1] + column
 
 
-def _body_without_docstring(function: ast.AST) -> list[ast.stmt]:
+def _strip_docstring(function: ast.AST) -> list[ast.stmt]:
     body: list[ast.stmt] = getattr(function, "body", [])
     return body[1:] if _is_docstring(body[0]) else body
 
@@ -269,17 +272,17 @@ def _is_neutral(node: ast.expr) -> bool:
     return isinstance(node, ast.JoinedStr)
 
 
-def _mutable_parts(node: ast.AST) -> Iterator[ast.AST]:
+def _iter_mutable_parts(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the parts of a node in which a change could matter."""
     match node:
         case ast.JoinedStr() | ast.Raise() | ast.ClassDef() | ast.Expr(value=ast.Constant()):
             return  # Positions inside an f-string aren't positions in the source.
         case ast.FunctionDef() | ast.AsyncFunctionDef():
-            yield from _body_without_docstring(node)
+            yield from _strip_docstring(node)
         case ast.Assert(test=value) | ast.AnnAssign(value=ast.expr() as value):
             yield value
         case ast.Call(func=func, args=arguments, keywords=keywords):
-            if _root_name(func) not in _LOGS:
+            if _get_root_name(func) not in _LOGS:
                 yield from (func, *arguments)
                 yield from (each.value for each in keywords if each.arg not in _INCIDENTAL)
         case ast.Dict(keys=keys, values=values):
@@ -290,7 +293,7 @@ def _mutable_parts(node: ast.AST) -> Iterator[ast.AST]:
             yield from ast.iter_child_nodes(node)
 
 
-def _root_name(node: ast.expr) -> str:
+def _get_root_name(node: ast.expr) -> str:
     """Return the first name of a dotted expression, e.g. `log` for ``log.debug``."""
     while isinstance(node, ast.Attribute | ast.Call):
         node = node.value if isinstance(node, ast.Attribute) else node.func

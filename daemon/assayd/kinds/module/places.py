@@ -10,8 +10,8 @@ import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from assayd.did_you_mean import close_names
-from assayd.findings.source_text import SplitText, snippet
+from assayd.did_you_mean import find_close_names
+from assayd.findings.source_text import SplitText, get_snippet
 from assayd.model.finding import Edit, Finding
 from assayd.static.python.work import is_slow_to_parse
 
@@ -94,41 +94,41 @@ class ModuleFiles(Mapping[str, str]):
 
     def body(self, text: str) -> Sequence[ast.stmt]:
         """Return the statements of a file, or an empty list if the file can't be parsed."""
-        return self._read(text).body
+        return self._get_parsed(text).body
 
-    def functions(self, text: str) -> Iterator[Function]:
+    def iter_functions(self, text: str) -> Iterator[Function]:
         """Yield the functions and methods in a file."""
-        return (each for each in self._read(text).definitions if isinstance(each, FUNCTIONS))
+        return (each for each in self._get_parsed(text).definitions if isinstance(each, FUNCTIONS))
 
-    def classes(self, text: str) -> Iterator[ast.ClassDef]:
+    def iter_classes(self, text: str) -> Iterator[ast.ClassDef]:
         """Yield the classes in a file."""
-        return (each for each in self._read(text).definitions if isinstance(each, ast.ClassDef))
+        return (each for each in self._get_parsed(text).definitions if isinstance(each, ast.ClassDef))
 
-    def dicts(self, text: str) -> Sequence[ast.Dict]:
+    def get_dicts(self, text: str) -> Sequence[ast.Dict]:
         """Return the dict literals in a file."""
-        return self._read(text).dicts
+        return self._get_parsed(text).dicts
 
-    def function_at(self, text: str, line: int) -> Function | None:
+    def find_function_at(self, text: str, line: int) -> Function | None:
         """Return the innermost function that contains the line with this 1-based number."""
-        around = [each for each in self.functions(text) if each.lineno <= line <= (each.end_lineno or 0)]
+        around = [each for each in self.iter_functions(text) if each.lineno <= line <= (each.end_lineno or 0)]
         return around[-1] if around else None
 
-    def decorated(self, text: str, word: str) -> Collection[str]:
+    def list_decorated(self, text: str, word: str) -> Collection[str]:
         """Return the names of functions with a decorator that contains the given word, e.g. ``fixture``."""
-        decorations = self._read(text).decorations
+        decorations = self._get_parsed(text).decorations
         return {name for name, words in decorations.items() if any(word in one for one in words)}
 
     def parameters(self, text: str, owner: str) -> Iterator[str]:
         """Yield the parameters of a function, or the fields and parameters of a class."""
-        for node in self._read(text).definitions:
+        for node in self._get_parsed(text).definitions:
             if node.name == owner and isinstance(node, ast.ClassDef):
-                yield from fields(node)
+                yield from list_fields(node)
             elif node.name == owner and isinstance(node, FUNCTIONS):
                 yield from (each.arg for each in (*node.args.args, *node.args.kwonlyargs))
 
-    def class_attributes_at(self, text: str, line: int) -> Collection[str]:
+    def list_class_attributes_at(self, text: str, line: int) -> Collection[str]:
         """Return the attributes of the class that contains the line with this 1-based number."""
-        classes = [one for one in self.classes(text) if one.lineno <= line <= (one.end_lineno or 0)]
+        classes = [one for one in self.iter_classes(text) if one.lineno <= line <= (one.end_lineno or 0)]
         if not classes:
             return ()
         stored = {
@@ -138,9 +138,9 @@ class ModuleFiles(Mapping[str, str]):
             and isinstance(node.value, ast.Name)
             and node.value.id == "self"
         }
-        return {*fields(classes[-1]), *stored}
+        return {*list_fields(classes[-1]), *stored}
 
-    def _read(self, text: str) -> _ParsedFile:
+    def _get_parsed(self, text: str) -> _ParsedFile:
         if text not in self._parsed:
             self._parsed[text] = self._parse(text)
         return self._parsed[text]
@@ -165,16 +165,16 @@ class ModuleFiles(Mapping[str, str]):
             body=tree.body,
             definitions=[one for one in nodes if isinstance(one, (*FUNCTIONS, ast.ClassDef))],
             dicts=[one for one in nodes if isinstance(one, ast.Dict)],
-            decorations={one.name: _names_in(one.decorator_list) for one in functions},
+            decorations={one.name: _list_names_in(one.decorator_list) for one in functions},
         )
 
 
-def indexed(texts: Mapping[str, str]) -> ModuleFiles:
+def index_files(texts: Mapping[str, str]) -> ModuleFiles:
     """Return an index of these texts; if they already are an index, return it unchanged."""
     return texts if isinstance(texts, ModuleFiles) else ModuleFiles(texts)
 
 
-def _names_in(nodes: Iterable[ast.expr]) -> Collection[str]:
+def _list_names_in(nodes: Iterable[ast.expr]) -> Collection[str]:
     """Return the names that occur in expressions."""
     found: set[str] = set()
     for node in (one for each in nodes for one in ast.walk(each)):
@@ -190,23 +190,25 @@ def find_similar_names(name: str, known: Iterable[str]) -> list[str]:
     if len(name) > _NAME_CHARS:
         return []
     compared = [one for one in dict.fromkeys(known) if len(one) <= _NAME_CHARS]
-    return close_names(name, compared[:_MOST_NAMES])
+    return find_close_names(name, compared[:_MOST_NAMES])
 
 
-def moved(finding: Finding, file: str, line: int, text: str, suggestion: str, edit: Edit | None) -> Finding:
+def relocate_finding(
+    finding: Finding, file: str, line: int, text: str, suggestion: str, edit: Edit | None
+) -> Finding:
     """Return a copy of a finding with a different location and suggestion."""
     return replace(
         finding,
         file=file,
         line=line,
         column=None,
-        snippet=snippet(text, line),
+        snippet=get_snippet(text, line),
         suggestion=suggestion,
         edit=edit,
     )
 
 
-def fields(node: ast.ClassDef) -> Collection[str]:
+def list_fields(node: ast.ClassDef) -> Collection[str]:
     """Return the fields, methods and parameters of a class."""
     names = {
         each.target.id

@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from assayd.guest_results.record import DEFAULT_LIMITS, GuestJsonError, Raised, decode, read_raised
+from assayd.guest_results.record import (
+    DEFAULT_LIMITS,
+    GuestJsonError,
+    RaisedException,
+    decode_guest_json,
+    read_raised,
+)
 from assayd.model.submission import JsonValue
-from assayd.model.text_limits import MESSAGE_CHARS, shorten
+from assayd.model.text_limits import MESSAGE_CHARS, shorten_text
 
 OUTCOMES = frozenset({"passed", "failed", "error", "skipped", "xfailed", "xpassed"})
 MAX_LINES = 5000
@@ -25,36 +31,36 @@ Fields = Mapping[str, JsonValue]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndedTest:
+class FinishedTest:
     """A finished test. `raised` is set if it ended with an exception, `reason` if it was skipped."""
 
     id: str
     outcome: str
     duration_s: float
     step: str
-    raised: Raised | None
+    raised: RaisedException | None
     reason: str
     stdout: str
     stderr: str
 
 
 @dataclass(slots=True, kw_only=True)
-class Told:
+class PytestRecord:
     """The parsed record of a unit. `final` is the record's last line, or None if it is missing."""
 
     collected: list[str] | None = None
-    ended: list[EndedTest] = field(default_factory=list)
+    ended: list[FinishedTest] = field(default_factory=list)
     running: str | None = None
-    not_imported: Raised | None = None
+    not_imported: RaisedException | None = None
     import_skipped: str | None = None
-    not_collected: list[Raised] = field(default_factory=list)
+    not_collected: list[RaisedException] = field(default_factory=list)
     too_many: int | None = None
-    stopped: Raised | None = None
-    final: Final | None = None
+    stopped: RaisedException | None = None
+    final: FinalRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coverage:
+class LineCoverage:
     """The executed lines of the adapter's functions, grouped by block, and the blocks that were entered.
 
     `owners` maps each block to the line of the ``def`` if the block is a function's body, and to 0
@@ -67,15 +73,15 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Final:
+class FinalRecord:
     """The last record of a unit, which confirms that its record is complete."""
 
     good: bool
     notes: tuple[str, ...]
-    coverage: Coverage | None = None
+    coverage: LineCoverage | None = None
 
 
-def parse_record(body: bytes, *, whole: bool) -> Told:
+def parse_record(body: bytes, *, whole: bool) -> PytestRecord:
     """Parse the lines of a unit's record.
 
     Args:
@@ -87,20 +93,20 @@ def parse_record(body: bytes, *, whole: bool) -> Told:
     lines = body.split(b"\n")
     if len(lines) > MAX_LINES:
         raise GuestJsonError(f"more than {MAX_LINES} lines")
-    told = Told()
+    told = PytestRecord()
     for number, line in enumerate(lines[:-1] if not whole else lines):
-        _process_line(told, _require_object(decode(line, _LIMITS)), number)
+        _process_line(told, _require_object(decode_guest_json(line, _LIMITS)), number)
     if whole and told.final is None:
         raise GuestJsonError("the last line is missing")
     return told
 
 
-def _process_line(told: Told, fields: Fields, number: int) -> None:
+def _process_line(told: PytestRecord, fields: Fields, number: int) -> None:
     if told.final is not None:
         raise GuestJsonError("lines follow the last one")
     match fields.get("event"):
         case "started":
-            _record_start(told, _text(fields.get("id"), _ID_CHARS))
+            _record_start(told, _require_text(fields.get("id"), _ID_CHARS))
         case "ended":
             _record_end(told, fields)
         case "stopped":
@@ -111,13 +117,13 @@ def _process_line(told: Told, fields: Fields, number: int) -> None:
             _process_collection(told, fields)
 
 
-def _process_collection(told: Told, fields: Fields) -> None:
+def _process_collection(told: PytestRecord, fields: Fields) -> None:
     """Process a record line about the import of the file or about the collected tests."""
     if told.collected is not None:
         raise GuestJsonError("a misplaced line")
     match fields.get("event"):
         case "collected":
-            told.collected = [_text(name, _ID_CHARS) for name in _require_list(fields, "tests")]
+            told.collected = [_require_text(name, _ID_CHARS) for name in _require_list(fields, "tests")]
         case "not_imported":
             told.not_imported = read_raised(fields, "import")
         case "import_skipped":
@@ -130,33 +136,33 @@ def _process_collection(told: Told, fields: Fields) -> None:
             raise GuestJsonError("a line of an unknown kind")
 
 
-def _record_start(told: Told, name: str) -> None:
+def _record_start(told: PytestRecord, name: str) -> None:
     due = (told.collected or [])[len(told.ended) : len(told.ended) + 1]
     if told.running is not None or [name] != due:
         raise GuestJsonError(f"{name} begins out of turn")
     told.running = name
 
 
-def _record_end(told: Told, fields: Fields) -> None:
-    name, outcome = _text(fields.get("id"), _ID_CHARS), _text(fields.get("outcome"))
+def _record_end(told: PytestRecord, fields: Fields) -> None:
+    name, outcome = _require_text(fields.get("id"), _ID_CHARS), _require_text(fields.get("outcome"))
     if told.running != name or outcome not in OUTCOMES:
         raise GuestJsonError(f"{name} ends without a begin")
     told.running = None
     told.ended.append(
-        EndedTest(
+        FinishedTest(
             id=name,
             outcome=outcome,
             duration_s=_require_seconds(fields),
-            step=_text(fields.get("step", "")),
+            step=_require_text(fields.get("step", "")),
             raised=read_raised(fields, "call") if "error_type" in fields else None,
-            reason=_text(fields.get("reason", fields.get("message", ""))),
-            stdout=_text(fields.get("stdout"), _OUTPUT_CHARS),
-            stderr=_text(fields.get("stderr"), _OUTPUT_CHARS),
+            reason=_require_text(fields.get("reason", fields.get("message", ""))),
+            stdout=_require_text(fields.get("stdout"), _OUTPUT_CHARS),
+            stderr=_require_text(fields.get("stderr"), _OUTPUT_CHARS),
         )
     )
 
 
-def _parse_final(told: Told, fields: Fields, number: int) -> Final:
+def _parse_final(told: PytestRecord, fields: Fields, number: int) -> FinalRecord:
     counts = (
         _require_count(fields, "lines"),
         _require_count(fields, "collected"),
@@ -167,11 +173,11 @@ def _parse_final(told: Told, fields: Fields, number: int) -> Final:
     status = fields.get("status")
     if status not in {"returned", "failed"}:
         raise GuestJsonError("the last line has no known status")
-    notes = tuple(_text(note) for note in _require_list(fields, "notes"))
-    return Final(good=status == "returned", notes=notes, coverage=_coverage(fields))
+    notes = tuple(_require_text(note) for note in _require_list(fields, "notes"))
+    return FinalRecord(good=status == "returned", notes=notes, coverage=_parse_coverage(fields))
 
 
-def _coverage(fields: Fields) -> Coverage | None:
+def _parse_coverage(fields: Fields) -> LineCoverage | None:
     """Parse the executed blocks; return None if any is malformed, because blocks only affect warnings."""
     blocks, seen = fields.get("blocks"), fields.get("seen")
     if not isinstance(blocks, str) or not isinstance(seen, str):
@@ -179,7 +185,7 @@ def _coverage(fields: Fields) -> Coverage | None:
     read = [_parse_numbers(block) for block in blocks.split(";")] if blocks else []
     if not all(read):
         return None
-    return Coverage(
+    return LineCoverage(
         owners=tuple(block[0] for block in read),
         lines=tuple(block[1:] for block in read),
         seen=frozenset(_parse_numbers(seen)),
@@ -206,10 +212,10 @@ def _require_list(fields: Fields, name: str) -> Sequence[JsonValue]:
     return value
 
 
-def _text(value: JsonValue, chars: int = MESSAGE_CHARS) -> str:
+def _require_text(value: JsonValue, chars: int = MESSAGE_CHARS) -> str:
     if not isinstance(value, str):
         raise GuestJsonError("a string is missing")
-    return shorten(value, chars)
+    return shorten_text(value, chars)
 
 
 def _require_count(fields: Fields, name: str) -> int:

@@ -11,29 +11,29 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from assayd.findings.exception_hints import exception_hint, hint_by_type, misspelling_edit
-from assayd.findings.network_rules import network_hint
+from assayd.findings.exception_hints import find_misspelling_edit, suggest_exception_fix, suggest_fix_by_type
+from assayd.findings.network_rules import suggest_network_fix
 from assayd.findings.runs import (
     LEAVING,
     NOT_COMPILED_RULE,
     cause_finding,
+    describe_limit,
     describe_time_use,
-    file_events,
-    grouped,
-    limit_details,
-    time_hint,
+    iter_file_events,
+    merge_similar_findings,
+    suggest_timeout_fix,
 )
-from assayd.findings.source_text import snippet
-from assayd.guest_results.record import GuestJsonError, Raised
+from assayd.findings.source_text import get_snippet
+from assayd.guest_results.record import GuestJsonError, RaisedException
 from assayd.kinds.module.expected_tests import ExpectedTests
-from assayd.kinds.module.explained import explain_unexpected_exception, explained
+from assayd.kinds.module.explained import add_explanation, explain_unexpected_exception
 from assayd.kinds.module.files import is_python, is_test, module_name
-from assayd.kinds.module.places import ModuleFiles, indexed
-from assayd.kinds.module.pytest_record import Coverage, EndedTest, Told, parse_record
+from assayd.kinds.module.places import ModuleFiles, index_files
+from assayd.kinds.module.pytest_record import FinishedTest, LineCoverage, PytestRecord, parse_record
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, UnitResult
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 
 RULES = (
     Rule(id="tests.failed", title="A test failed", help="Bad: assert transform(raw) == wrong."),
@@ -87,7 +87,7 @@ class TestedFile:
 
     cases: tuple[Case, ...] = ()
     findings: tuple[Finding, ...] = ()
-    coverage: Coverage | None = None
+    coverage: LineCoverage | None = None
 
 
 def judge_tests(
@@ -101,7 +101,7 @@ def judge_tests(
         texts: the Python files by name, in one index for all test files of a run.
         expected: the tests in the file's source.
     """
-    files = indexed(texts)
+    files = index_files(texts)
     if unit is None:
         return TestedFile(cases=tuple(_unstarted_case(f"{file}::{name}") for name in expected.certain))
     events = tuple(_event_findings(file, unit, files))
@@ -113,7 +113,7 @@ def judge_tests(
             cases=tuple(Case(name=name, status=CaseStatus.ERROR, message=str(problem)) for name in unknown),
             findings=(*events, _contradiction_finding(file, str(problem))),
         )
-    findings = [*events, *_reported_failures(file, told, files)]
+    findings = [*events, *_iter_reported_failures(file, told, files)]
     if told.final is not None:
         findings += _compare_collected(file, told, expected)
     elif not has_errors(findings) or unit.outcome.cause is Cause.TIMEOUT:
@@ -129,7 +129,7 @@ def no_tests_ran_finding(cases: Sequence[Case], files: Sequence[str]) -> Finding
     """Return the finding for a module in which no test passed or failed."""
     skipped = bool(cases)
     reasons = ", ".join(dict.fromkeys(case.message for case in cases if case.message))
-    said = f" ({shorten(reasons, 200)})" if reasons else ""
+    said = f" ({shorten_text(reasons, 200)})" if reasons else ""
     return Finding(
         rule="tests.all_skipped" if skipped else "tests.none_ran",
         category=CATEGORY,
@@ -140,7 +140,7 @@ def no_tests_ran_finding(cases: Sequence[Case], files: Sequence[str]) -> Finding
     )
 
 
-def _parse_unit_record(unit: UnitResult) -> Told:
+def _parse_unit_record(unit: UnitResult) -> PytestRecord:
     """Parse a unit's record, which must be complete if the unit ended by itself.
 
     Raises: GuestJsonError, if the record contradicts itself or the way in which the process ended.
@@ -158,7 +158,7 @@ def _parse_unit_record(unit: UnitResult) -> Told:
     return told
 
 
-def _is_successful(told: Told) -> bool:
+def _is_successful(told: PytestRecord) -> bool:
     outcomes = {ended.outcome for ended in told.ended}
     whole = told.import_skipped is not None or (
         told.collected is not None and len(told.ended) == len(told.collected)
@@ -170,7 +170,7 @@ def _is_successful(told: Told) -> bool:
 
 def _event_findings(file: str, unit: UnitResult, texts: Texts) -> Iterator[Finding]:
     """Yield the findings about violations of the run-time policy."""
-    for event, finding in file_events(file, unit.events, texts):
+    for event, finding in iter_file_events(file, unit.events, texts):
         if event.kind == LEAVING:
             message = "The code called os._exit."
             yield replace(
@@ -195,32 +195,33 @@ def _suggest_own_module(finding: Finding, module: str, file: str, texts: Texts) 
     line = finding.line or next((n for n, each in enumerate(lines, 1) if named.search(each)), None)
     return replace(
         finding,
-        message=f"{shorten(module, 100)!r} is neither a file of the module nor allowed by the policy.",
+        message=f"{shorten_text(module, 100)!r} is neither a file of the module nor allowed by the policy.",
         line=line,
-        snippet=snippet(texts.get(file, ""), line),
-        suggestion=f'Name the file that uses it, as in patch("adapter.requests.get"): {shorten(own, 300)}.',
+        snippet=get_snippet(texts.get(file, ""), line),
+        suggestion='Name the file that uses it, as in patch("adapter.requests.get"): '
+        f"{shorten_text(own, 300)}.",
     )
 
 
-def _reported_failures(file: str, told: Told, texts: Texts) -> Iterator[Finding]:
+def _iter_reported_failures(file: str, told: PytestRecord, texts: Texts) -> Iterator[Finding]:
     """Yield the findings about the reported failures."""
     if told.not_imported is not None:
-        yield _import_failure(file, told.not_imported, texts)
+        yield _import_failure_finding(file, told.not_imported, texts)
     for raised in told.not_collected:
         found = _exception_finding(raised, file, texts, "tests.import_failed", "Its tests can't be collected")
         yield _explain_failure(found, raised, texts)
     if told.too_many is not None:
-        yield _finding(
+        yield _pytest_finding(
             "tests.too_many",
             file,
             f"{file} has {told.too_many} tests.",
             "Use fewer parameters, or more files.",
         )
-    yield from _test_failures(file, told, texts)
+    yield from _iter_test_failures(file, told, texts)
     for ended in told.ended:
         if ended.outcome == "skipped" and _NOT_AWAITED in ended.reason:
             message = f"{ended.id} returned a coroutine that wasn't awaited."
-            yield _finding(
+            yield _pytest_finding(
                 "tests.never_runs", file, message, "Write async def, and await the call in the test."
             )
     if told.stopped is not None:
@@ -230,20 +231,22 @@ def _reported_failures(file: str, told: Told, texts: Texts) -> Iterator[Finding]
         yield replace(found, context=f"{left} tests did not run")
     for note in told.final.notes if told.final else ():
         suggestion = "Don't modify the test framework; make the tests pass."
-        yield _finding("tests.tampered", file, f"{note}.", suggestion)
+        yield _pytest_finding("tests.tampered", file, f"{note}.", suggestion)
 
 
-def _test_failures(file: str, told: Told, texts: Texts) -> Iterator[Finding]:
+def _iter_test_failures(file: str, told: PytestRecord, texts: Texts) -> Iterator[Finding]:
     bad = (ended for ended in told.ended if ended.outcome in {"failed", "error"})
-    for finding in grouped((ended.id, _test_failure(file, ended, texts)) for ended in bad):
-        yield replace(finding, message=shorten(f"{finding.context}: {finding.message}"))
+    for finding in merge_similar_findings(
+        (ended.id, _test_failure_finding(file, ended, texts)) for ended in bad
+    ):
+        yield replace(finding, message=shorten_text(f"{finding.context}: {finding.message}"))
 
 
-def _test_failure(file: str, ended: EndedTest, texts: Texts) -> Finding:
+def _test_failure_finding(file: str, ended: FinishedTest, texts: Texts) -> Finding:
     rule = "tests.failed" if ended.outcome == "failed" else "tests.error"
     step = {"setup": " (during setup)", "teardown": " (during teardown)"}.get(ended.step, "")
     if ended.raised is None:
-        return _finding(
+        return _pytest_finding(
             rule, file, f"{ended.reason or 'it failed'}{step}", "Compare with the test's expectation."
         )
     rule = "tests.exited" if _is_exit(ended.raised) else rule
@@ -252,7 +255,7 @@ def _test_failure(file: str, ended: EndedTest, texts: Texts) -> Finding:
     )
 
 
-def _import_failure(file: str, raised: Raised, texts: Texts) -> Finding:
+def _import_failure_finding(file: str, raised: RaisedException, texts: Texts) -> Finding:
     if _is_exit(raised):
         return _exception_finding(raised, file, texts, "tests.exited", f"{file} ends the process at import")
     rule = NOT_COMPILED_RULE.id if raised.error_type in _SYNTAX else "tests.import_failed"
@@ -262,7 +265,8 @@ def _import_failure(file: str, raised: Raised, texts: Texts) -> Finding:
     if raised.error_type == "ModuleNotFoundError":
         own = _list_own_modules(texts)
         return replace(
-            found, suggestion=f"Import what the image has, or the module's own files: {shorten(own, 300)}."
+            found,
+            suggestion=f"Import what the image has, or the module's own files: {shorten_text(own, 300)}.",
         )
     if raised.error_type == "ImportError" and raised.meant is None:
         return replace(found, suggestion="Define the name in that module, or import an existing one.")
@@ -275,7 +279,7 @@ _FIXTURE = re.compile(r"^\('(\w{1,100})', <FixtureRequest")
 
 
 def _exception_finding(
-    raised: Raised,
+    raised: RaisedException,
     file: str,
     texts: Texts,
     rule: str,
@@ -283,37 +287,37 @@ def _exception_finding(
     remark: str = "",
 ) -> Finding:
     text = texts.get(raised.file or "", "")
-    place = snippet(text, raised.line)
+    place = get_snippet(text, raised.line)
     told = f"{raised.error_type}: {raised.message}".removesuffix(": ")
-    plain = _general_advice(rule, raised)
+    plain = _get_general_advice(rule, raised)
     read = (plain is None or raised.meant is not None) and texts.try_use_advice()
-    hint = _source_advice(raised, text) if plain is None and read else plain
+    hint = _get_source_advice(raised, text) if plain is None and read else plain
     return Finding(
         rule=rule,
         category=CATEGORY,
-        message=shorten(f"{subject}: {told}{remark}" if subject else f"{told}{remark}"),
+        message=shorten_text(f"{subject}: {told}{remark}" if subject else f"{told}{remark}"),
         layer=Layer.RUNTIME,
         file=raised.file if place is not None else file,
         line=raised.line if place is not None else None,
         snippet=place,
-        suggestion=hint_by_type(raised.error_type) if hint is None else hint,
-        edit=misspelling_edit(raised, text) if read and rule != "tests.exited" else None,
+        suggestion=suggest_fix_by_type(raised.error_type) if hint is None else hint,
+        edit=find_misspelling_edit(raised, text) if read and rule != "tests.exited" else None,
     )
 
 
-def _explain_failure(finding: Finding, raised: Raised, texts: Texts, test: str = "") -> Finding:
+def _explain_failure(finding: Finding, raised: RaisedException, texts: Texts, test: str = "") -> Finding:
     """Return the explanation of a failure; beyond the limit, only reuse explanations of equal failures."""
     if finding.rule == "tests.exited":
         return finding
     key = (finding.rule, finding.file, finding.line, raised.error_type, _strip_parameters(test))
     if not texts.try_use_explanation():
         return texts.known.get(key, finding)
-    made = explain_unexpected_exception(explained(finding, raised, texts, test), raised, texts, test)
+    made = explain_unexpected_exception(add_explanation(finding, raised, texts, test), raised, texts, test)
     texts.known.setdefault(key, made)
     return made
 
 
-def _general_advice(rule: str, raised: Raised) -> str | None:
+def _get_general_advice(rule: str, raised: RaisedException) -> str | None:
     """Return the hint that doesn't depend on the source code."""
     if rule == "tests.exited":
         return _EXIT_ADVICE
@@ -332,11 +336,11 @@ def _general_advice(rule: str, raised: Raised) -> str | None:
     return None
 
 
-def _source_advice(raised: Raised, text: str) -> str:
-    return network_hint(raised.error_type, raised.message, text) or exception_hint(raised, text)
+def _get_source_advice(raised: RaisedException, text: str) -> str:
+    return suggest_network_fix(raised.error_type, raised.message, text) or suggest_exception_fix(raised, text)
 
 
-def _compare_collected(file: str, told: Told, expected: ExpectedTests) -> Iterator[Finding]:
+def _compare_collected(file: str, told: PytestRecord, expected: ExpectedTests) -> Iterator[Finding]:
     """Yield the differences between the collected tests and those in the source."""
     if told.collected is None or told.too_many is not None:
         return
@@ -346,45 +350,49 @@ def _compare_collected(file: str, told: Told, expected: ExpectedTests) -> Iterat
     strange += sorted(ran - {*expected.certain, *expected.possible})
     if strange:
         message = f"{file} doesn't contain {_join_names(strange)}, which ran."
-        yield _finding("tests.unexpected", file, message, "Write the tests as functions in the file.")
+        yield _pytest_finding("tests.unexpected", file, message, "Write the tests as functions in the file.")
     if missing := [name for name in expected.certain if name not in ran]:
         message = f"{file} contains {_join_names(missing)}, which wasn't collected."
-        yield _finding("tests.not_collected", file, message, "Don't remove tests while the file runs.")
+        yield _pytest_finding("tests.not_collected", file, message, "Don't remove tests while the file runs.")
     left = len(told.collected) - len(told.ended)
     if left and told.stopped is None and not told.not_collected:
-        yield _finding("tests.not_run", file, f"{left} tests of {file} didn't run.", "Let every test run.")
+        yield _pytest_finding(
+            "tests.not_run", file, f"{left} tests of {file} didn't run.", "Let every test run."
+        )
 
 
-def _interrupted_finding(file: str, unit: UnitResult, told: Told) -> Finding:
+def _interrupted_finding(file: str, unit: UnitResult, told: PytestRecord) -> Finding:
     """Return the finding for a unit that didn't end by itself."""
     what = told.running or (f"The import of {file}" if told.collected is None else f"The unit of {file}")
     if unit.outcome.cause is Cause.TIMEOUT:
         message = f"{what} didn't end in time{describe_time_use(unit)}."
-        return replace(_finding("tests.hung", file, message, time_hint(unit)), context=told.running)
-    return replace(cause_finding(unit.outcome.cause, what, limit_details(unit)), file=file)
+        return replace(
+            _pytest_finding("tests.hung", file, message, suggest_timeout_fix(unit)), context=told.running
+        )
+    return replace(cause_finding(unit.outcome.cause, what, describe_limit(unit)), file=file)
 
 
-def _is_exit(raised: Raised) -> bool:
+def _is_exit(raised: RaisedException) -> bool:
     return raised.error_type.rpartition(".")[2] in _EXITS
 
 
 def _contradiction_finding(file: str, problem: str) -> Finding:
     message = f"Reports of the tests of {file} contradict each other: {problem}."
-    return _finding("tests.contradicted", file, message, "Don't write to foreign descriptors.")
+    return _pytest_finding("tests.contradicted", file, message, "Don't write to foreign descriptors.")
 
 
-def _finding(rule: str, file: str, message: str, suggestion: str) -> Finding:
+def _pytest_finding(rule: str, file: str, message: str, suggestion: str) -> Finding:
     return Finding(
         rule=rule,
         category=CATEGORY,
-        message=shorten(message),
+        message=shorten_text(message),
         layer=Layer.RUNTIME,
         file=file,
         suggestion=suggestion,
     )
 
 
-def _build_cases(file: str, unit: UnitResult, told: Told, expected: ExpectedTests) -> Iterator[Case]:
+def _build_cases(file: str, unit: UnitResult, told: PytestRecord, expected: ExpectedTests) -> Iterator[Case]:
     """Yield a case for each test, whether it finished, was interrupted or never started."""
     for ended in told.ended:
         yield _build_case(ended)
@@ -401,7 +409,7 @@ def _build_cases(file: str, unit: UnitResult, told: Told, expected: ExpectedTest
             yield _unstarted_case(name, told.import_skipped)
 
 
-def _build_case(ended: EndedTest) -> Case:
+def _build_case(ended: FinishedTest) -> Case:
     status, raised = _STATUSES[ended.outcome], ended.raised
     bad = status in {CaseStatus.FAILED, CaseStatus.ERROR}
     reason = f"expected to fail: {ended.reason}" if ended.outcome == "xfailed" else ended.reason
@@ -431,4 +439,4 @@ def _strip_parameters(name: str) -> str:
 
 def _join_names(names: Sequence[str]) -> str:
     more = len(names) - _SHOWN
-    return shorten(", ".join(names[:_SHOWN]), 400) + (f" and {more} more" if more > 0 else "")
+    return shorten_text(", ".join(names[:_SHOWN]), 400) + (f" and {more} more" if more > 0 else "")

@@ -66,7 +66,7 @@ def test_schema(adapter, name):
 _TEST = "from adapter import OpenMeteo\n\n\ndef test_transform():\n"
 
 
-def sample(  # noqa: PLR0913  (what a module has)
+def build_sample(  # noqa: PLR0913  (what a module has)
     name: str,
     *rules: str,
     adapter: str = ADAPTER,
@@ -90,36 +90,38 @@ def sample(  # noqa: PLR0913  (what a module has)
 
 
 SAMPLES = (
-    sample("good", runs=True, verdict="validated"),
-    sample("syntax", "syntax.missing_colon", adapter=ADAPTER.replace("(Adapter):", "(Adapter)")),
-    sample("undecorated", "contract.no_decorator", adapter=ADAPTER.replace("@register_adapter\n", "")),
-    sample("method", "contract.missing_method", adapter=ADAPTER.replace("get_schema", "schema")),
-    sample("import", "import.not_allowed", adapter=f"import subprocess\n{ADAPTER}"),
-    sample("alias", "forbidden.name", adapter=f"import os as system\n{ADAPTER}\nsystem.system('id')\n"),
-    sample("manifest", "manifest.value", manifest={"version": "1.0"}),
-    sample("paths", "paths.not_inside", files={"../other.py": "x = 1\n"}),
-    sample("planted", "paths.planted", files={"conftest.py": "import pytest\n"}),
-    sample("shadow", "paths.shadows", files={"json.py": "x = 1\n"}),
-    sample("untested", "tests.none_found", tests="from adapter import OpenMeteo\n"),
-    sample("failing", "tests.failed", tests=TESTS.replace('{"celsius": 21.5', '{"celsius": 22.5'), runs=True),
-    sample(
+    build_sample("good", runs=True, verdict="validated"),
+    build_sample("syntax", "syntax.missing_colon", adapter=ADAPTER.replace("(Adapter):", "(Adapter)")),
+    build_sample("undecorated", "contract.no_decorator", adapter=ADAPTER.replace("@register_adapter\n", "")),
+    build_sample("method", "contract.missing_method", adapter=ADAPTER.replace("get_schema", "schema")),
+    build_sample("import", "import.not_allowed", adapter=f"import subprocess\n{ADAPTER}"),
+    build_sample("alias", "forbidden.name", adapter=f"import os as system\n{ADAPTER}\nsystem.system('id')\n"),
+    build_sample("manifest", "manifest.value", manifest={"version": "1.0"}),
+    build_sample("paths", "paths.not_inside", files={"../other.py": "x = 1\n"}),
+    build_sample("planted", "paths.planted", files={"conftest.py": "import pytest\n"}),
+    build_sample("shadow", "paths.shadows", files={"json.py": "x = 1\n"}),
+    build_sample("untested", "tests.none_found", tests="from adapter import OpenMeteo\n"),
+    build_sample(
+        "failing", "tests.failed", tests=TESTS.replace('{"celsius": 21.5', '{"celsius": 22.5'), runs=True
+    ),
+    build_sample(
         "skipped", "tests.all_skipped", tests=f"import pytest\n{_TEST}    pytest.skip('later')\n", runs=True
     ),
-    sample("leaving", "tests.exited", tests=f"import sys\n{_TEST}    sys.exit(0)\n", runs=True),
-    sample(
+    build_sample("leaving", "tests.exited", tests=f"import sys\n{_TEST}    sys.exit(0)\n", runs=True),
+    build_sample(
         "unimportable",
         "contract.import_failed",
         adapter=f"{ADAPTER}\nraise RuntimeError('not now')\n",
         runs=True,
     ),
-    sample("endless", "tests.hung", tests=f"{_TEST}    while True: pass\n", runs=True, unit_s=3.0),
-    sample(
+    build_sample("endless", "tests.hung", tests=f"{_TEST}    while True: pass\n", runs=True, unit_s=3.0),
+    build_sample(
         "network",
         "policy.network",
         tests="import httpx\n\n\ndef test_fetch():\n    httpx.get('https://api.open-meteo.com/v1')\n",
         runs=True,
     ),
-    sample(
+    build_sample(
         "tampering",
         "tests.tampered",
         tests=f"import pytest\n{_TEST}    pytest.Function.runtest = lambda self: None\n",

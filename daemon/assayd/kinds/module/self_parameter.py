@@ -11,20 +11,20 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from assayd.findings.source_text import line_at
+from assayd.findings.source_text import get_line
 from assayd.model.finding import Edit, Finding
 from assayd.static.python.imports import finding_at
-from assayd.static.python.scopes import nodes_of
+from assayd.static.python.scopes import list_nodes
 
 _SELF_NAMES = frozenset({"self", "cls", "mcs", "_", "this"})
 
 
 def check_methods(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
     """Check ``def transform(raw): return self.x``, or `self` in a static method -> contract.method_form."""
-    for node in nodes_of(tree):
+    for node in list_nodes(tree):
         if isinstance(node, ast.ClassDef):
             for method in node.body:
-                if (static := _static_with_self(text, node, method)) is not None:
+                if (static := _check_static_method(text, node, method)) is not None:
                     yield replace(static, file=file, category="missing_method")
                 if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and _lacks_self(method):
                     message = f"{node.name}.{method.name} has no self parameter."
@@ -34,26 +34,26 @@ def check_methods(file: str, text: str, tree: ast.Module) -> Iterator[Finding]:
                     found = finding_at(
                         method, text, "contract.method_form", message, suggestion=f"Write: {shown}:"
                     )
-                    edit = _with_self(text, method)
+                    edit = _build_self_edit(text, method)
                     yield replace(found, file=file, category="missing_method", edit=edit)
 
 
-def _static_with_self(text: str, owner: ast.ClassDef, method: ast.stmt) -> Finding | None:
+def _check_static_method(text: str, owner: ast.ClassDef, method: ast.stmt) -> Finding | None:
     """Return the finding for a static method whose first parameter is `self`."""
     if not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) or not method.args.args:
         return None
-    static = next((one for one in method.decorator_list if last_name(one) == "staticmethod"), None)
+    static = next((one for one in method.decorator_list if get_last_name(one) == "staticmethod"), None)
     if static is None or method.args.args[0].arg != "self":
         return None
     message = f"{owner.name}.{method.name} is static, so `self` gets the first argument."
     found = finding_at(static, text, "contract.method_form", message, suggestion="Remove @staticmethod.")
-    if (line_at(text, static.lineno) or "").strip() != "@staticmethod":
+    if (get_line(text, static.lineno) or "").strip() != "@staticmethod":
         return found
     return replace(found, edit=Edit(start_line=static.lineno, end_line=static.lineno, replacement=""))
 
 
 def _lacks_self(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    decorators = {last_name(one) for one in method.decorator_list}
+    decorators = {get_last_name(one) for one in method.decorator_list}
     if decorators - {"property", "cached_property"} or method.args.vararg or method.args.posonlyargs:
         return False
     arguments = method.args.args
@@ -65,8 +65,8 @@ def _lacks_self(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return not arguments or uses_self or arguments[0].annotation is not None
 
 
-def _with_self(text: str, method: ast.FunctionDef | ast.AsyncFunctionDef) -> Edit | None:
-    line = line_at(text, method.lineno)
+def _build_self_edit(text: str, method: ast.FunctionDef | ast.AsyncFunctionDef) -> Edit | None:
+    line = get_line(text, method.lineno)
     opened = re.search(rf"\bdef\s+{re.escape(method.name)}\s*\(", line or "")
     if line is None or opened is None:
         return None
@@ -79,7 +79,7 @@ def _with_self(text: str, method: ast.FunctionDef | ast.AsyncFunctionDef) -> Edi
     )
 
 
-def last_name(node: ast.expr) -> str:
+def get_last_name(node: ast.expr) -> str:
     """Return the last name in an expression such as ``client.get`` or ``os.environ["KEY"]``, or ""."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):

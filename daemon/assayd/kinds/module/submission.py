@@ -34,8 +34,11 @@ def read_files(files: Mapping[str, bytes], options: FileOptions) -> dict[str, ob
         problem = f"both {' and '.join(found)}" if found else "no manifest.json, nor manifest.yaml"
         message = f"a module needs one manifest, an adapter and tests; the folder has {problem}"
         raise RequestError("request.files", message, field="payload.manifest")
-    manifest = _read_manifest(found[0], _text(found[0], kept.pop(found[0])))
-    return {"manifest": manifest, "files": {name: _text(name, content) for name, content in kept.items()}}
+    manifest = _read_manifest(found[0], _decode_text(found[0], kept.pop(found[0])))
+    return {
+        "manifest": manifest,
+        "files": {name: _decode_text(name, content) for name, content in kept.items()},
+    }
 
 
 def _is_ignored(name: str) -> bool:
@@ -43,7 +46,7 @@ def _is_ignored(name: str) -> bool:
     return any(part == "__pycache__" or part.startswith(".") for part in parts)
 
 
-def _text(name: str, content: bytes) -> str:
+def _decode_text(name: str, content: bytes) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as problem:

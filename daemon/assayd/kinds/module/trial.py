@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from assayd.findings.source_text import snippet
+from assayd.findings.source_text import get_snippet
 from assayd.kinds.module import pytest_unit
 from assayd.kinds.module.coverage import merge_lines_run
 from assayd.kinds.module.expected_tests import ExpectedTests, PreparedModule
 from assayd.kinds.module.mutants import Mutant
 from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.run import RunResult, RunSpec, Unit, UnitEnd, UnitResult
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 
 RULES = (
     Rule(
@@ -41,7 +41,7 @@ _MOST_BYTES = 8 * 2**20
 """Maximum bytes of all changed texts sent to the container; further changes aren't tried."""
 
 
-def plan(
+def plan_trial(
     spec: RunSpec, payload: PreparedModule, adapter: str, tests: Mapping[str, UnitResult]
 ) -> RunSpec | None:
     """Plan a unit for each change and test file; return None if the tests execute no changed line.
@@ -72,7 +72,7 @@ def plan(
     return replace(spec, units=tuple(units)) if units else None
 
 
-def judge(
+def judge_trial(
     payload: PreparedModule, adapter: str, tests: Mapping[str, UnitResult], trial: RunResult | None
 ) -> list[Finding]:
     """Return the finding about detected changes; ignore changes in executed lines that weren't tried."""
@@ -120,7 +120,7 @@ def _mutants_finding(
         layer=Layer.RUNTIME,
         file=adapter,
         line=line,
-        snippet=snippet(text, line),
+        snippet=get_snippet(text, line),
         suggestion=_describe_unnoticed(unnoticed),
         context=f"unnoticed: {'; '.join(told)}" if told else None,
     )
@@ -137,4 +137,4 @@ def _describe_unnoticed(unnoticed: Sequence[Mutant]) -> str | None:
 
 
 def _format_code(code: str) -> str:
-    return f"`{shorten(' '.join(code.split()), _SHOWN_CHARS)}`" if code.strip() else "nothing"
+    return f"`{shorten_text(' '.join(code.split()), _SHOWN_CHARS)}`" if code.strip() else "nothing"

@@ -16,9 +16,14 @@ from itertools import islice
 from types import MappingProxyType
 
 from assayd.findings import runs as run_findings
-from assayd.findings.briefing import usual
-from assayd.findings.corrections import with_correction
-from assayd.findings.retry_context import errors_of, is_unreadable, needs_allowances, repair_context
+from assayd.findings.briefing import reduce_to_usual_imports
+from assayd.findings.corrections import add_correction
+from assayd.findings.retry_context import (
+    build_repair_context,
+    depends_on_allowances,
+    is_unreadable,
+    list_errors,
+)
 from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.kinds.module import adapter_unit, generating, pytest_unit, self_parameter
 from assayd.kinds.module import assertions as module_assertions
@@ -42,12 +47,12 @@ from assayd.kinds.module.files import (
     module_name,
 )
 from assayd.kinds.module.generating import ModuleContext
-from assayd.kinds.module.imports import OwnModules, check_module_imports
-from assayd.kinds.module.instructions import MANIFEST, TESTS_STAY, instructions
+from assayd.kinds.module.imports import ImportableModules, check_module_imports
+from assayd.kinds.module.instructions import MANIFEST, TESTS_STAY, build_instructions
 from assayd.kinds.module.mutants import generate_mutants
 from assayd.kinds.module.places import ModuleFiles
 from assayd.kinds.module.samples import SAMPLES
-from assayd.model.finding import Finding, Layer, Rule, has_errors, keyed
+from assayd.model.finding import Finding, Layer, Rule, add_profile_keys, has_errors
 from assayd.model.policy import AdapterContract, ExecutionPolicy, NetworkMode, RuleLevel
 from assayd.model.prompting import Document, PromptContext, PromptParts, Proposal, RepairContext, SourcePart
 from assayd.model.report import CaseStatus, Judgement
@@ -58,7 +63,7 @@ from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import source as python_source
 from assayd.static.python.safe_fixes import CompileBudget
 from assayd.static.python.scopes import build_scoped_tree
-from assayd.static.python.source import normal_form as python_normal_form
+from assayd.static.python.source import normalize_source as python_normal_form
 
 CONTRACT_UNIT = "contract"
 
@@ -89,7 +94,7 @@ _RULES = (
     *module_mistakes.RULES,
     *(rule for rule in python_imports.RULES if rule.id.startswith("import.")),
     *module_forbidden.RULES,
-    *keyed(
+    *add_profile_keys(
         (
             Rule(
                 id="attribute.dynamic",
@@ -128,7 +133,7 @@ _OTHER_FORMS = ('Or, to change several files: {"files": {"<name>": "<whole text>
 _OF_MANIFEST = ("manifest.", "contract.", "tests.contradicted")
 
 
-class Module(Kind[ModulePayload, PreparedModule]):
+class ModuleKind(Kind[ModulePayload, PreparedModule]):
     """The validator of the kind `module`."""
 
     name = "module"
@@ -169,11 +174,11 @@ class Module(Kind[ModulePayload, PreparedModule]):
 
     def prepare(self, payload: ModulePayload) -> PreparedModule:
         """Return the payload with normalized file texts and the tests that they contain."""
-        texts = _normalized_texts(payload)
+        texts = _normalize_texts(payload)
         trees = _parse_files(payload)
-        expected = {file: module_tests.expected_tests(file, trees) for file in list_test_files(trees)}
+        expected = {file: module_tests.find_expected_tests(file, trees) for file in list_test_files(trees)}
         files = {**payload.files, **texts}
-        adapter = trees.get(_adapter(payload))
+        adapter = trees.get(_adapter_file(payload))
         methods = module_coverage.find_methods(adapter) if adapter is not None else {}
         return PreparedModule(manifest=payload.manifest, files=files, expected=expected, methods=methods)
 
@@ -187,7 +192,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
             "base_classes": list(contract.base_classes),
         }
         own = list_own_modules(payload.files) | {
-            name for one in contract.modules for name in _parent_packages(one)
+            name for one in contract.modules for name in _iter_parent_packages(one)
         }
         return RunSpec(
             image=self.image_of(policy),
@@ -205,7 +210,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
         """Judge the adapter and every test file; at least one test must have been executed."""
         texts = ModuleFiles({name: text for name, text in payload.files.items() if is_python(name)})
         contract = adapter_unit.judge_adapter(
-            _adapter(payload), _find_unit(result, 0, CONTRACT_UNIT), texts, policy.adapter
+            _adapter_file(payload), _find_unit(result, 0, CONTRACT_UNIT), texts, policy.adapter
         )
         files = list_test_files(payload.files)
         tested = [
@@ -222,13 +227,13 @@ class Module(Kind[ModulePayload, PreparedModule]):
         if not has_errors(found) and result.outcome.completed:
             if not any(case.status is CaseStatus.PASSED for case in cases):
                 found.append(pytest_unit.no_tests_ran_finding(cases, files))
-            file = _adapter(payload)
+            file = _adapter_file(payload)
             covered = [one.coverage for one in tested if one.coverage is not None]
             found += module_coverage.judge_coverage(
                 file, texts.get(file, ""), payload.methods, policy.adapter.methods, covered
             )
         found = add_file_hints(found, payload.files)
-        found = [with_correction(one, payload.files.get(one.file or "", "")) for one in found]
+        found = [add_correction(one, payload.files.get(one.file or "", "")) for one in found]
         disagreeing = tuple(f for f in found if f.rule == run_findings.NOT_COMPILED_RULE.id)
         others = tuple(f for f in found if f not in disagreeing)
         return Judgement(
@@ -238,7 +243,7 @@ class Module(Kind[ModulePayload, PreparedModule]):
 
     def prepare_trial(self, payload: PreparedModule, policy: ExecutionPolicy) -> PreparedModule:
         """Return the module with the changes to its adapter that the policy requests."""
-        text = payload.files.get(_adapter(payload))
+        text = payload.files.get(_adapter_file(payload))
         if text is None or not _tries_mutants(policy):
             return payload
         return payload.model_copy(update={"mutants": generate_mutants(text, policy.quality.mutants)})
@@ -250,37 +255,39 @@ class Module(Kind[ModulePayload, PreparedModule]):
         if not payload.mutants:
             return None
         spec = self.plan(payload, policy, limits)
-        return module_trial.plan(spec, payload, _adapter(payload), _match_test_units(payload, result))
+        return module_trial.plan_trial(
+            spec, payload, _adapter_file(payload), _match_test_units(payload, result)
+        )
 
     def judge_trial(
         self, payload: PreparedModule, policy: ExecutionPolicy, result: RunResult, trial: RunResult | None
     ) -> Mapping[str, Sequence[Finding]]:
         """Return the findings about the number of changes that the tests detect."""
         tests = _match_test_units(payload, result)
-        return {"sandbox": module_trial.judge(payload, _adapter(payload), tests, trial)}
+        return {"sandbox": module_trial.judge_trial(payload, _adapter_file(payload), tests, trial)}
 
     def rules_for(self, policy: ExecutionPolicy | None) -> tuple[str, ...]:
         """Return the requirements for a module, and the policy's permissions for its files."""
-        return instructions(policy)
+        return build_instructions(policy)
 
     def context(
         self, payload: ModulePayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
         """Return the request to fix the file at fault, with the report's content and the other files."""
-        errors = errors_of(report)
-        name = module_blame.find_faulty_file(errors, payload.files, _adapter(payload))
+        errors = list_errors(report)
+        name = module_blame.find_faulty_file(errors, payload.files, _adapter_file(payload))
         tested, unreadable = module_blame.has_failed_test(errors), is_unreadable(report)
-        told = None if policy is None else usual(policy)
-        rules = instructions(told, tests=is_test(name), allowed=needs_allowances(report, ()))
-        return repair_context(
-            SourcePart(name=name, language="python", text=_normalized_texts(payload).get(name, "")),
+        told = None if policy is None else reduce_to_usual_imports(policy)
+        rules = build_instructions(told, tests=is_test(name), allowed=depends_on_allowances(report, ()))
+        return build_repair_context(
+            SourcePart(name=name, language="python", text=_normalize_texts(payload).get(name, "")),
             report,
             instructions=(*(() if unreadable else rules), *([TESTS_STAY] if tested else [])),
             runtime_stages=self.runtime_stages,
             other_forms=() if unreadable else _OTHER_FORMS,
-            surroundings=() if unreadable else tuple(_repair_context(payload, name, errors)),
+            surroundings=() if unreadable else tuple(_iter_repair_context(payload, name, errors)),
             about=lambda hint: hint.get("file") in {None, name},
-            others=() if tested else _other_files(payload, name),
+            others=() if tested else _list_other_files(payload, name),
         )
 
     def patch(self, payload: ModulePayload, passage: str, code: str) -> Document:
@@ -290,34 +297,34 @@ class Module(Kind[ModulePayload, PreparedModule]):
 
     def normal_form(self, payload: ModulePayload) -> bytes:
         """Return the syntax trees of all files."""
-        texts = sorted(_normalized_texts(payload).items())
+        texts = sorted(_normalize_texts(payload).items())
         return b"\n".join(name.encode() + b"\t" + python_normal_form(text) for name, text in texts)
 
     def brief(self, context: ModuleContext, policy: ExecutionPolicy) -> PromptParts:
         """Return the kind's part of the prompt."""
-        rules = instructions(usual(policy), tests=not generating.has_tests(context))
+        rules = build_instructions(reduce_to_usual_imports(policy), tests=not generating.has_tests(context))
         manifest = () if context.manifest is not None else (MANIFEST,)
         return replace(
             super().brief(context, policy),
             task=generating.describe_task(context),
             rules=(*rules, *manifest),
-            example=generating.select_example(context),
+            example=generating.build_example(context),
         )
 
     def around(self, context: ModuleContext) -> Sequence[PromptContext]:
         """Return the manifest and the files of the request."""
-        return generating.around(context)
+        return generating.describe_request_context(context)
 
     def base(self, context: ModuleContext) -> Document:
         """Return the payload without the parts that the answer supplies."""
-        return generating.base_of(context)
+        return generating.build_base_payload(context)
 
     def answered(self, base: Document, proposal: Proposal) -> Document:
         """Return a payload with the proposed files."""
-        return generating.answered(base, proposal)
+        return generating.add_proposal(base, proposal)
 
 
-def _repair_context(
+def _iter_repair_context(
     payload: ModulePayload, name: str, errors: Sequence[Mapping[str, object]]
 ) -> Iterator[PromptContext]:
     """Yield the context of a file's fix: the manifest, if an error concerns it, and the other files.
@@ -336,7 +343,7 @@ def _repair_context(
         yield PromptContext(title="other files", text=", ".join(others))
 
 
-def _other_files(
+def _list_other_files(
     payload: ModulePayload, name: str
 ) -> list[tuple[SourcePart, Callable[[Mapping[str, object]], bool]]]:
     """Return the other files, each with a predicate that decides whether a hint concerns the file."""
@@ -345,12 +352,12 @@ def _other_files(
             SourcePart(name=other, language="python", text=text),
             partial(lambda file, hint: hint.get("file") == file, other),
         )
-        for other, text in _normalized_texts(payload).items()
+        for other, text in _normalize_texts(payload).items()
         if other != name
     ]
 
 
-def _normalized_texts(payload: ModulePayload) -> dict[str, str]:
+def _normalize_texts(payload: ModulePayload) -> dict[str, str]:
     """Return the Python files in normalized form: LF line ends, no byte order mark."""
     return {
         name: text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
@@ -360,11 +367,11 @@ def _normalized_texts(payload: ModulePayload) -> dict[str, str]:
 
 
 def _parse_files(payload: ModulePayload) -> dict[str, ast.Module]:
-    parsed = {name: python_source.parse(text).tree for name, text in _normalized_texts(payload).items()}
+    parsed = {name: python_source.parse_source(text).tree for name, text in _normalize_texts(payload).items()}
     return {name: tree for name, tree in parsed.items() if tree is not None}
 
 
-def _adapter(payload: ModulePayload) -> str:
+def _adapter_file(payload: ModulePayload) -> str:
     return find_adapter_file(payload.files, payload.manifest.get("entrypoint")) or "adapter.py"
 
 
@@ -378,14 +385,14 @@ def _limit_findings(check: Check) -> Callable[[ModulePayload, ExecutionPolicy], 
 def _check_syntax(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[Finding]:
     """Check syntax: ``class Weather`` -> syntax.missing_colon; ``re.match(…)`` -> name.not_imported."""
     trees = _parse_files(payload)
-    own = module_mistakes.own_names(trees)
-    texts = _normalized_texts(payload)
+    own = module_mistakes.list_own_names(trees)
+    texts = _normalize_texts(payload)
     misspelt = {
         name: list(module_mistakes.check_own_names(name, texts[name], tree, own))
         for name, tree in trees.items()
     }
-    for name, text in _normalized_texts(payload).items():
-        source = python_source.parse(text)
+    for name, text in _normalize_texts(payload).items():
+        source = python_source.parse_source(text)
         for finding in (*source.findings, *python_meant.check_undefined_names(source, policy.imports)):
             if finding.rule == "source.empty" and name.rpartition("/")[2] == "__init__.py":
                 continue
@@ -399,14 +406,16 @@ def _check_syntax(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[F
 
 def _is_misspelt_import(finding: Finding, misspelt: list[Finding]) -> bool:
     """Return whether a finding concerns a name that a misspelt import should have bound."""
-    return any(finding.message.startswith(f"'{one}' ") for one in module_mistakes.find_meant_names(misspelt))
+    return any(
+        finding.message.startswith(f"'{one}' ") for one in module_mistakes.find_intended_names(misspelt)
+    )
 
 
 def _check_contract(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[Finding]:
     """Check the contract: a class without get_schema -> contract.missing_method."""
-    texts, trees = _normalized_texts(payload), _parse_files(payload)
+    texts, trees = _normalize_texts(payload), _parse_files(payload)
     contract, modules = policy.adapter, list_own_modules(payload.files)
-    own = OwnModules(modules=modules, provided=frozenset(contract.modules))
+    own = ImportableModules(modules=modules, provided=frozenset(contract.modules))
     denied = policy.imports.denied if policy.imports.enforce_forbidden else frozenset()
     budget = CompileBudget.for_texts(texts[name] for name in trees)
     used = module_assertions.find_used_names(trees.values())
@@ -423,13 +432,13 @@ def _check_contract(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator
                 yield from module_mistakes.check_decorator(
                     name, texts[name], node, payload.manifest, contract
                 )
-                yield from module_mistakes.check_base(name, texts[name], tree, node, contract)
+                yield from module_mistakes.check_base_class(name, texts[name], tree, node, contract)
         yield from formed.values()
         yield from module_mistakes.check_calls(name, texts[name], tree)
         yield from module_mistakes.check_secrets(name, texts[name], tree)
         yield from module_mistakes.check_dropped_results(name, texts[name], tree, budget)
         yield from module_mistakes.check_generators(name, texts[name], tree, contract)
-        yield from module_mistakes.check_raised(name, texts[name], tree)
+        yield from module_mistakes.check_raised_strings(name, texts[name], tree)
         yield from module_mistakes.check_import_time(name, texts[name], tree)
         yield from check_module_imports(name, texts[name], walked, policy.imports, own)
         yield from module_forbidden.check_forbidden(
@@ -448,15 +457,15 @@ def _check_tests(
     """Check the tests: no ``test_*.py`` file, or no test in these files -> tests.none_found."""
     files = list_test_files(payload.files)
     unread = any(file not in trees for file in files)
-    found = [module_tests.expected_tests(file, trees) for file in files if file in trees]
+    found = [module_tests.find_expected_tests(file, trees) for file in files if file in trees]
     if not unread and not any(one.certain or one.possible for one in found):
-        yield module_tests.none_found(files, contract.methods)
+        yield module_tests.no_tests_finding(files, contract.methods)
 
 
 def _check_manifest(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[Finding]:
     """Check the manifest: ``{"version": "1.0"}`` -> manifest.value."""
     yield from module_manifest.check_manifest(payload.manifest)
-    entrypoint, adapter = payload.manifest.get("entrypoint"), _adapter(payload)
+    entrypoint, adapter = payload.manifest.get("entrypoint"), _adapter_file(payload)
     tree = _parse_files(payload).get(adapter)
     if isinstance(entrypoint, str) and tree is not None:
         classes = [
@@ -481,13 +490,13 @@ def _check_paths(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[Fi
 def _plan_units(
     payload: ModulePayload, policy: ExecutionPolicy, modules: Mapping[str, object], limits: Limits
 ) -> Iterator[Unit]:
-    adapter, contract = _adapter(payload), policy.adapter
+    adapter, contract = _adapter_file(payload), policy.adapter
     covered = {} if policy.quality.is_off else {"covered": adapter}
     yield Unit(
         name=CONTRACT_UNIT,
         program=Program.PYTHON,
         arguments={
-            "source": adapter_unit.probe(module_name(adapter), contract),
+            "source": adapter_unit.build_probe(module_name(adapter), contract),
             "filename": adapter_unit.FILENAME,
             "namespace": {"methods": list(contract.methods)},
             "results": [adapter_unit.RESULT],
@@ -533,11 +542,11 @@ def _omit_repeated(contract: Iterable[Finding], others: Iterable[Finding]) -> It
             yield finding
 
 
-def _parent_packages(module: str) -> Iterator[str]:
+def _iter_parent_packages(module: str) -> Iterator[str]:
     """Yield a dotted name, followed by its parent packages."""
     while module:
         yield module
         module = module.rpartition(".")[0]
 
 
-validator = Module()
+validator = ModuleKind()

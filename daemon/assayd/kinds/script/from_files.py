@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from assayd.errors import RequestError
 from assayd.kinds.script.command_line import command_line
-from assayd.ports.command_line import SUFFIXES, FileOptions, single_file_text, to_payload
+from assayd.ports.command_line import SUFFIXES, FileOptions, encode_payload_value, read_single_file
 
 RUN_BY = {".bash": ("bash", "shell"), ".js": ("node", "javascript"), ".sh": ("bash", "shell")}
 """The program and the shipped profile for a file, by its suffix."""
@@ -37,7 +37,7 @@ def _build_program(files: Mapping[str, bytes], argv: str | None) -> dict[str, ob
         try:
             return {
                 "argv": shlex.split(argv),
-                "files": {name: to_payload(c) for name, c in files.items()},
+                "files": {name: encode_payload_value(c) for name, c in files.items()},
             }
         except ValueError as problem:
             raise RequestError("request.options", f"--option argv: {problem}", field="payload.argv") from None
@@ -47,4 +47,4 @@ def _build_program(files: Mapping[str, bytes], argv: str | None) -> dict[str, ob
             options = f"--policy {profile} --option argv='{program} {name}'"
             message = f"{name} isn't Python; name the program that runs it: {options}"
             raise RequestError("request.files", message, field=name)
-    return {"code": single_file_text(files, what="a script without --option argv")}
+    return {"code": read_single_file(files, what="a script without --option argv")}

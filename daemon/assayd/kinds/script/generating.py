@@ -46,7 +46,7 @@ class ScriptContext(BaseModel):
     cases: Annotated[tuple[ScriptCase, ...], Field(max_length=CASES)] = ()
 
 
-def around(context: ScriptContext) -> list[PromptContext]:
+def describe_request_context(context: ScriptContext) -> list[PromptContext]:
     """Return the context that the generated script must fit."""
     found = []
     for path, given in sorted(context.files.items()):

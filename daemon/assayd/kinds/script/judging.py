@@ -7,22 +7,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from assayd.findings.call_unit import Tried
+from assayd.findings.call_unit import JudgedUnit
 from assayd.findings.exec_unit import judge_exec
-from assayd.findings.expected import judge_output, together
+from assayd.findings.expected import judge_expected_output, merge_findings
 from assayd.findings.python_failures import ExceptionContext
-from assayd.findings.python_unit import judge_end, never_started
-from assayd.findings.runs import unfinished
+from assayd.findings.python_unit import build_not_started_result, judge_python_unit
+from assayd.findings.runs import unfinished_findings
 from assayd.kinds.script.payload import ScriptCase, ScriptPayload
 from assayd.model.finding import Finding, Layer, has_errors
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import ContainerFacts, RunResult, UnitResult
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 
 UNIT = "script"
 
 
-def runs_of(submitted: ScriptPayload) -> Iterator[tuple[str, str, ScriptCase | None]]:
+def iter_runs(submitted: ScriptPayload) -> Iterator[tuple[str, str, ScriptCase | None]]:
     """Yield the name, the standard input and the case (or None) of each run."""
     for case in submitted.cases:
         yield case.name, case.stdin, case
@@ -34,22 +34,22 @@ def judge_runs(submitted: ScriptPayload, result: RunResult) -> Judgement:
     """Judge every run's end and every case's output; if all pass, also judge the last run's files."""
     tries = [
         _judge_run(name, _find_unit(result, index, name), submitted, case, result.container)
-        for index, (name, _, case) in enumerate(runs_of(submitted))
+        for index, (name, _, case) in enumerate(iter_runs(submitted))
     ]
     if all(one.case.status is CaseStatus.PASSED and not has_errors(one.findings) for one in tries):
         tries[-1] = _judge_outputs(tries[-1], submitted, result)
-    found = together(tries)
+    found = merge_findings(tries)
     if not has_errors(found) and any(one.case.status is not CaseStatus.PASSED for one in tries):
-        found = (*found, *unfinished(result, "The script"))
+        found = (*found, *unfinished_findings(result, "The script"))
     return Judgement(stage_findings={"sandbox": found}, cases=tuple(one.case for one in tries))
 
 
-def _judge_outputs(tried: Tried, submitted: ScriptPayload, result: RunResult) -> Tried:
+def _judge_outputs(tried: JudgedUnit, submitted: ScriptPayload, result: RunResult) -> JudgedUnit:
     missing = tuple(judge_outputs(submitted, result))
     if not missing:
         return tried
     case = replace(tried.case, status=CaseStatus.FAILED, message=missing[0].message)
-    return Tried(case=case, findings=(*tried.findings, *missing))
+    return JudgedUnit(case=case, findings=(*tried.findings, *missing))
 
 
 def _judge_run(
@@ -58,12 +58,12 @@ def _judge_run(
     submitted: ScriptPayload,
     wanted: ScriptCase | None,
     container: ContainerFacts,
-) -> Tried:
+) -> JudgedUnit:
     tried = _judge_unit(name, unit, submitted, container)
     if wanted is None or unit is None:
         return tried
     before = tried.findings
-    judged = judge_output(tried, wanted, wanted.expected, unit.stdout)
+    judged = judge_expected_output(tried, wanted, wanted.expected, unit.stdout)
     return judged if judged.findings is before else replace(judged, findings=(*before, *judged.findings))
 
 
@@ -75,7 +75,7 @@ def _find_unit(result: RunResult, index: int, name: str) -> UnitResult | None:
 
 def _judge_unit(
     name: str, unit: UnitResult | None, submitted: ScriptPayload, container: ContainerFacts
-) -> Tried:
+) -> JudgedUnit:
     """Judge how the program ended. `unit` is None if the unit never started."""
     if submitted.code is None:
         offer = (
@@ -83,8 +83,8 @@ def _judge_unit(
         )
         return judge_exec(name, unit, program=submitted.argv[0], offer=offer)
     if unit is None:
-        return never_started(name)
-    tried = judge_end(unit, ExceptionContext(text=submitted.code), what="The script")
+        return build_not_started_result(name)
+    tried = judge_python_unit(unit, ExceptionContext(text=submitted.code), what="The script")
     return replace(
         tried, findings=tuple(_add_existing_files(finding, submitted) for finding in tried.findings)
     )
@@ -97,7 +97,7 @@ def _add_existing_files(finding: Finding, submitted: ScriptPayload) -> Finding:
         return finding
     there = ", ".join(sorted(submitted.files)) or "none"
     given = "; standard input has text: read sys.stdin" if submitted.stdin else ""
-    return replace(finding, suggestion=f"Only the submitted files exist ({shorten(there, 300)}){given}.")
+    return replace(finding, suggestion=f"Only the submitted files exist ({shorten_text(there, 300)}){given}.")
 
 
 _NO_FILE = re.compile(r"FileNotFoundError: .*No such file or directory")
@@ -109,9 +109,9 @@ def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Findi
     for path in submitted.collect:
         if path not in there:
             left = next((why for why in result.outputs_dropped if why.startswith(ascii(path))), None)
-            message = f"The declared output {shorten(left or f'{path!a} is missing', 300)}."
+            message = f"The declared output {shorten_text(left or f'{path!a} is missing', 300)}."
             remedy = "Write a regular file with this name below the start directory."
-            named = sorted(set(_similar_paths(path, submitted.code or "")) - {path})
+            named = sorted(set(_iter_similar_paths(path, submitted.code or "")) - {path})
             instead = (
                 f" The code uses {', '.join(named[:_MOST_NAMED])}: write to {path}, or list that "
                 "file in collect."
@@ -124,7 +124,7 @@ def judge_outputs(submitted: ScriptPayload, result: RunResult) -> Iterator[Findi
             yield _output_finding("collect.cut", message, "Write fewer or smaller files.")
 
 
-def _similar_paths(path: str, code: str) -> Iterator[str]:
+def _iter_similar_paths(path: str, code: str) -> Iterator[str]:
     """Yield string literals with a path's suffix, e.g. ``reports/{year}.csv`` for ``report.csv``."""
     suffix = PurePosixPath(path).suffix
     if suffix:

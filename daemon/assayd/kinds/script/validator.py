@@ -16,14 +16,14 @@ from assayd.errors import RequestError
 from assayd.findings import exec_unit, python_failures
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
-from assayd.findings.briefing import allowances
+from assayd.findings.briefing import describe_allowances
 from assayd.findings.expected import TEXTS_COMPARED, describe_cases
 from assayd.findings.python_failures import IMAGE_MODULES
-from assayd.findings.retry_context import strip_layout
+from assayd.findings.retry_context import normalize_source
 from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.kinds.script import generating
 from assayd.kinds.script.generating import ScriptContext
-from assayd.kinds.script.judging import judge_runs, runs_of
+from assayd.kinds.script.judging import iter_runs, judge_runs
 from assayd.kinds.script.payload import ScriptPayload
 from assayd.kinds.script.samples import SAMPLES
 from assayd.model.finding import Finding, Rule, Severity
@@ -36,7 +36,7 @@ from assayd.static.python import inferred_names as python_meant
 from assayd.static.python import model_answer
 from assayd.static.python import source as python_source
 from assayd.static.python.inferred_names import check_undefined_names
-from assayd.static.python.source import normal_form as python_normal_form
+from assayd.static.python.source import normalize_source as python_normal_form
 from assayd.static.work_paths import check_paths, decode_content
 
 FILENAME = "script.py"
@@ -70,7 +70,7 @@ _RULES = (
 )
 
 
-class Script(Kind[ScriptPayload]):
+class ScriptKind(Kind[ScriptPayload]):
     """The validator of the kind `script`."""
 
     name = "script"
@@ -109,7 +109,11 @@ class Script(Kind[ScriptPayload]):
     def prepare(self, payload: ScriptPayload) -> ScriptPayload:
         """Return the payload with the extracted code."""
         code = payload.code
-        return payload if code is None else payload.model_copy(update={"code": model_answer.clean(code).text})
+        return (
+            payload
+            if code is None
+            else payload.model_copy(update={"code": model_answer.extract_code(code).text})
+        )
 
     def plan(self, payload: ScriptPayload, policy: ExecutionPolicy, limits: Limits) -> RunSpec:
         """Plan the runs of the program, including one run for every case."""
@@ -117,7 +121,7 @@ class Script(Kind[ScriptPayload]):
             image=self.image_of(policy),
             limits=limits,
             units=tuple(
-                _build_unit(name, read, payload, policy, limits) for name, read, _ in runs_of(payload)
+                _build_unit(name, read, payload, policy, limits) for name, read, _ in iter_runs(payload)
             ),
             network=policy.network,
             imports=policy.imports,
@@ -133,11 +137,11 @@ class Script(Kind[ScriptPayload]):
 
     def code_of(self, answer: str) -> str:
         """Return the Python code of an answer."""
-        return model_answer.clean(answer).text
+        return model_answer.extract_code(answer).text
 
     def passage(self, payload: ScriptPayload) -> SourcePart:
         """Return the code, or the file that the program runs."""
-        name, text = _main_text(payload)
+        name, text = _select_main_text(payload)
         return SourcePart(name=name, language="python" if _is_python(payload) else "text", text=text)
 
     def surroundings(self, payload: ScriptPayload) -> Sequence[PromptContext]:
@@ -158,7 +162,7 @@ class Script(Kind[ScriptPayload]):
         context = super().context(payload, report, policy)
         if _is_python(payload):
             return context
-        return replace(context, instructions=(*allowances(policy), *self._compared(payload)))
+        return replace(context, instructions=(*describe_allowances(policy), *self._compared(payload)))
 
     def patch(self, payload: ScriptPayload, passage: str, code: str) -> Mapping[str, object]:
         """Return the payload with a new text for the code, or for the file that the program runs."""
@@ -169,18 +173,18 @@ class Script(Kind[ScriptPayload]):
 
     def normal_form(self, payload: ScriptPayload) -> bytes:
         """Return the syntax tree of Python code, or any other text without layout and comments."""
-        _, text = _main_text(payload)
-        return python_normal_form(text) if _is_python(payload) else strip_layout(text, "#")
+        _, text = _select_main_text(payload)
+        return python_normal_form(text) if _is_python(payload) else normalize_source(text, "#")
 
     def around(self, context: ScriptContext) -> Sequence[PromptContext]:
         """Return the files, the standard input and the cases of the request."""
-        return generating.around(context)
+        return generating.describe_request_context(context)
 
 
-def _main_text(submitted: ScriptPayload) -> tuple[str, str]:
+def _select_main_text(submitted: ScriptPayload) -> tuple[str, str]:
     """Return the text to repair: the code, the file that the program runs, or the first file."""
     if submitted.code is not None:
-        return "code", model_answer.clean(submitted.code).text
+        return "code", model_answer.extract_code(submitted.code).text
     named = [name for name in submitted.files if name in submitted.argv]
     name = (named or sorted(submitted.files) or [""])[0]
     content = decode_content(submitted.files[name]) if name else b""
@@ -188,7 +192,7 @@ def _main_text(submitted: ScriptPayload) -> tuple[str, str]:
 
 
 def _is_python(submitted: ScriptPayload) -> bool:
-    return submitted.code is not None or _main_text(submitted)[0].endswith(".py")
+    return submitted.code is not None or _select_main_text(submitted)[0].endswith(".py")
 
 
 def _check_syntax(payload: ScriptPayload, policy: ExecutionPolicy) -> Sequence[Finding]:
@@ -199,8 +203,8 @@ def _check_syntax(payload: ScriptPayload, policy: ExecutionPolicy) -> Sequence[F
     )
     if payload.code is None:
         return paths
-    answer = model_answer.clean(payload.code)
-    source = python_source.parse(answer.text)
+    answer = model_answer.extract_code(payload.code)
+    source = python_source.parse_source(answer.text)
     meant = check_undefined_names(source, policy.imports, offered=IMAGE_MODULES, severity=Severity.WARNING)
     return (*answer.findings, *source.findings, *meant, *paths)
 
@@ -223,16 +227,16 @@ def _build_unit(
         deadline_s=limits.unit_timeout_s,
         stdin=stdin.encode("utf-8"),
         # A program may read its own source: open(__file__), inspect.getsource.
-        files=_program_file(submitted),
+        files=_build_program_file(submitted),
         status_decides=policy.imports.mode is ImportMode.OBSERVE,
     )
 
 
-def _program_file(submitted: ScriptPayload) -> Mapping[str, bytes]:
+def _build_program_file(submitted: ScriptPayload) -> Mapping[str, bytes]:
     """Return the program as a file, unless a submitted file has the same name."""
     if submitted.code is None or FILENAME in submitted.files:
         return {}
     return {FILENAME: submitted.code.encode("utf-8")}
 
 
-validator = Script()
+validator = ScriptKind()

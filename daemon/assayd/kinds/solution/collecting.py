@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 from assayd.kinds.solution.payload import MOST_TESTS, HiddenTest, SolutionPayload
-from assayd.static.python.source import mentioned_modules
+from assayd.static.python.source import find_mentioned_modules
 
 CHECK = "check"
 _CASE_CLASS = "TestCase"
@@ -32,7 +32,7 @@ _LOADED_FIRST = (
 )  # fmt: skip
 
 
-def collect(payload: SolutionPayload, tree: ast.Module | None) -> tuple[HiddenTest, ...]:
+def collect_tests(payload: SolutionPayload, tree: ast.Module | None) -> tuple[HiddenTest, ...]:
     """Return a payload's tests in order. `tree` is the tests' syntax tree, or None for cases and lists."""
     if payload.cases:
         return tuple(
@@ -47,7 +47,7 @@ def collect(payload: SolutionPayload, tree: ast.Module | None) -> tuple[HiddenTe
 
 
 def _find_tests(tree: ast.Module) -> Iterator[HiddenTest]:
-    found = [*_find_test_methods(tree), *_functions(tree)]
+    found = [*_find_test_methods(tree), *_iter_function_tests(tree)]
     if found:
         yield from found
     elif any(isinstance(node, ast.FunctionDef) and node.name == CHECK for node in tree.body):
@@ -71,10 +71,10 @@ def _find_assertions(tree: ast.Module) -> Iterator[HiddenTest]:
         yield HiddenTest(name=f"assert_line_{node.lineno}", do="assert", details={"index": index})
 
 
-def _functions(tree: ast.Module) -> Iterator[HiddenTest]:
+def _iter_function_tests(tree: ast.Module) -> Iterator[HiddenTest]:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
-            yield from _tests_of_function(node, "")
+            yield from _iter_tests_of_function(node, "")
         elif (
             isinstance(node, ast.ClassDef)
             and node.name.startswith("Test")
@@ -82,10 +82,10 @@ def _functions(tree: ast.Module) -> Iterator[HiddenTest]:
         ):
             for inner in node.body:
                 if isinstance(inner, ast.FunctionDef) and inner.name.startswith("test"):
-                    yield from _tests_of_function(inner, node.name)
+                    yield from _iter_tests_of_function(inner, node.name)
 
 
-def _tests_of_function(node: ast.FunctionDef | ast.AsyncFunctionDef, kind: str) -> Iterator[HiddenTest]:
+def _iter_tests_of_function(node: ast.FunctionDef | ast.AsyncFunctionDef, kind: str) -> Iterator[HiddenTest]:
     name = f"{kind}.{node.name}" if kind else node.name
     details: dict[str, object] = {"name": node.name, "class": kind}
     count = _count_parameter_sets(node)
@@ -116,13 +116,13 @@ def _find_test_methods(tree: ast.Module) -> Iterator[HiddenTest]:
     for name, node in classes.items():
         if not _is_test_case_class(node, tree):
             continue
-        for method in dict.fromkeys(_test_method_names(node, classes)):
+        for method in dict.fromkeys(_iter_test_method_names(node, classes)):
             yield HiddenTest(
                 name=f"{name}.{method}", do="unittest", details={"class": name, "method": method}
             )
 
 
-def _test_method_names(
+def _iter_test_method_names(
     node: ast.ClassDef, classes: Mapping[str, ast.ClassDef], deep: int = 0
 ) -> Iterator[str]:
     for inner in node.body:
@@ -130,7 +130,7 @@ def _test_method_names(
             yield inner.name
     for base in node.bases:
         if isinstance(base, ast.Name) and base.id in classes and deep < len(classes):
-            yield from _test_method_names(classes[base.id], classes, deep + 1)
+            yield from _iter_test_method_names(classes[base.id], classes, deep + 1)
 
 
 def _is_test_case_class(node: ast.ClassDef, tree: ast.Module, deep: int = 0) -> bool:
@@ -180,4 +180,4 @@ def find_solution_modules(trees: Sequence[ast.Module]) -> tuple[str, ...]:
 def find_preload_modules(*texts: str) -> tuple[str, ...]:
     """Return the modules that the texts import and that should be preloaded for all processes."""
     imports = "\n".join(line for text in texts for line in text.splitlines() if "import" in line)
-    return mentioned_modules(_LOADED_FIRST, imports)
+    return find_mentioned_modules(_LOADED_FIRST, imports)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from assayd.errors import RequestError
-from assayd.ports.command_line import FileOptions, single_file_text
+from assayd.ports.command_line import FileOptions, read_single_file
 
 _FLAGS = {"true": True, "false": False}
 
@@ -19,7 +19,7 @@ def from_files(files: Mapping[str, bytes], options: FileOptions) -> Mapping[str,
         raise RequestError(
             "request.options", "a solution needs --tests or --cases, and doesn't accept --sample-path"
         )
-    payload: dict[str, object] = {**(options.input or {}), "code": single_file_text(files, what="a solution")}
+    payload: dict[str, object] = {**(options.input or {}), "code": read_single_file(files, what="a solution")}
     extra = dict(options.extra)
     for option, field in (
         ("entry", "entry_point"),

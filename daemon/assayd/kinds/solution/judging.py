@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from assayd.findings.call_unit import case_of
-from assayd.findings.expected import difference
-from assayd.findings.python_failures import ExceptionContext, failure_finding
-from assayd.findings.runs import cause_finding, limit_details, unfinished
+from assayd.findings.call_unit import build_case
+from assayd.findings.expected import find_difference
+from assayd.findings.python_failures import ExceptionContext, build_failure_finding
+from assayd.findings.runs import cause_finding, describe_limit, unfinished_findings
 from assayd.findings.source_text import SplitText
-from assayd.guest_results.record import GuestJsonError, Raised, decode
+from assayd.guest_results.record import GuestJsonError, RaisedException, decode_guest_json
 from assayd.kinds.solution.payload import PreparedSolution, RevealLevel, SolutionCase
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, RunResult, UnitResult
 from assayd.model.submission import JsonValue
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 
 FAILED_RULE = Rule(
     id="solution.test_failed",
@@ -65,9 +65,9 @@ def judge_tests(payload: PreparedSolution, result: RunResult) -> Judgement:
     ]
     counted = [one for one in outcomes if not _is_skipped_by_test(one.case)]
     passed = sum(one.case.status is CaseStatus.PASSED for one in counted)
-    findings = tuple(_revealed_findings(outcomes, payload, passed, len(counted)))
+    findings = tuple(_iter_revealed_findings(outcomes, payload, passed, len(counted)))
     if not findings and passed < max(len(counted), 1):
-        started = unfinished(result, "The solution") if counted else ()
+        started = unfinished_findings(result, "The solution") if counted else ()
         findings = started or (_summary_finding(passed, len(counted)),)
     return Judgement(
         stage_findings={"sandbox": findings},
@@ -88,7 +88,7 @@ def _judge_test(
         return TestOutcome(case=case)
     record = _read_record(unit)
     if record is None:
-        finding = cause_finding(_find_cause(unit), f"The test {name!r}", limit_details(unit))
+        finding = cause_finding(_determine_cause(unit), f"The test {name!r}", describe_limit(unit))
         return _failed_outcome(unit, finding, CaseStatus.ERROR)
     return _judge_record(unit, record, payload, wanted)
 
@@ -102,13 +102,13 @@ def _judge_record(
     if (fault := record.get("fault")) is not None:
         return _fault_outcome(unit, record, fault)
     if record.get("status") == "skipped" and unit.outcome.cause in _TELLING:
-        return TestOutcome(case=case_of(unit, CaseStatus.SKIPPED, str(record.get("message") or "skipped")))
+        return TestOutcome(case=build_case(unit, CaseStatus.SKIPPED, str(record.get("message") or "skipped")))
     if record.get("status") == "returned" and unit.outcome.completed:
         return _returned_outcome(unit, record, wanted)
     return _raised_outcome(unit, record, payload)
 
 
-def _find_cause(unit: UnitResult) -> Cause:
+def _determine_cause(unit: UnitResult) -> Cause:
     return Cause.PROTOCOL_VIOLATION if unit.outcome.completed else unit.outcome.cause
 
 
@@ -119,7 +119,7 @@ def _read_record(unit: UnitResult) -> Fields | None:
     if len(unit.results) != 1 or unit.malformed is not None:
         return None
     try:
-        fields = decode(unit.results[0])
+        fields = decode_guest_json(unit.results[0])
     except GuestJsonError:
         return None
     return fields if isinstance(fields, dict) and isinstance(fields.get("status"), str) else None
@@ -128,12 +128,12 @@ def _read_record(unit: UnitResult) -> Fields | None:
 def _failed_outcome(
     unit: UnitResult, finding: Finding, status: CaseStatus = CaseStatus.FAILED, told: JsonValue = None
 ) -> TestOutcome:
-    case = case_of(unit, status, finding.message)
+    case = build_case(unit, status, finding.message)
     if isinstance(told, dict):
         case = replace(
             case,
-            error_type=_text(told, "error_type"),
-            traceback=_text(told, "traceback"),
+            error_type=_get_text(told, "error_type"),
+            traceback=_get_text(told, "traceback"),
             line=_get_line(told),
         )
     return TestOutcome(case=case, finding=finding)
@@ -145,15 +145,17 @@ def _import_failure_outcome(unit: UnitResult, record: Fields, payload: PreparedS
     raised = _parse_raised(told, "import") if isinstance(told, dict) else None
     if raised is None:
         message = "The solution's process ended while the code was imported."
-        return replace(_failed_outcome(unit, _finding(ENDED_RULE, message)), broken=True)
-    finding = failure_finding(raised, ExceptionContext(text=payload.code))
+        return replace(_failed_outcome(unit, _test_finding(ENDED_RULE, message)), broken=True)
+    finding = build_failure_finding(raised, ExceptionContext(text=payload.code))
     return replace(_failed_outcome(unit, finding, told=told), broken=True)
 
 
 def _fault_outcome(unit: UnitResult, record: Fields, fault: JsonValue) -> TestOutcome:
     kind, message = (fault.get("kind"), fault.get("message")) if isinstance(fault, dict) else (None, None)
     ended = kind == "ended"
-    finding = _finding(ENDED_RULE if ended else FAULT_RULE, _failure_message(unit.name, str(message)))
+    finding = _test_finding(
+        ENDED_RULE if ended else FAULT_RULE, _format_failure_message(unit.name, str(message))
+    )
     return _failed_outcome(
         unit, finding, CaseStatus.ERROR if ended else CaseStatus.FAILED, record.get("test")
     )
@@ -161,13 +163,13 @@ def _fault_outcome(unit: UnitResult, record: Fields, fault: JsonValue) -> TestOu
 
 def _returned_outcome(unit: UnitResult, record: Fields, wanted: SolutionCase | None) -> TestOutcome:
     """Return the outcome of a test that returned; for a case, compare the returned value."""
-    passed = case_of(unit, CaseStatus.PASSED, None)
+    passed = build_case(unit, CaseStatus.PASSED, None)
     if wanted is None:
         return TestOutcome(case=passed)
     value = record.get("value")
     found = value.get("value") if isinstance(value, dict) else None
     passed = replace(passed, result=found, expected=wanted.expected)  # type: ignore[arg-type]  # read as JSON
-    differs = difference(wanted.expected, found, wanted.compare)
+    differs = find_difference(wanted.expected, found, wanted.compare)
     complete = isinstance(value, dict) and value.get("complete") is True
     if differs is None and complete:
         return TestOutcome(case=passed)
@@ -175,9 +177,10 @@ def _returned_outcome(unit: UnitResult, record: Fields, wanted: SolutionCase | N
     message = (
         "the value is too large to compare"
         if differs is None
-        else f"expected{at} {shorten(differs.expected, 200)}, received {shorten(differs.received, 200)}"
+        else f"expected{at} {shorten_text(differs.expected, 200)}, "
+        f"received {shorten_text(differs.received, 200)}"
     )
-    finding = _finding(FAILED_RULE, _failure_message(unit.name, message))
+    finding = _test_finding(FAILED_RULE, _format_failure_message(unit.name, message))
     return TestOutcome(
         case=replace(passed, status=CaseStatus.FAILED, message=finding.message), finding=finding
     )
@@ -188,20 +191,20 @@ def _raised_outcome(unit: UnitResult, record: Fields, payload: PreparedSolution)
     own, test = record.get("solution"), record.get("test")
     raised = _parse_raised(own, "call") if isinstance(own, dict) else None
     if raised is not None:
-        finding = failure_finding(raised, ExceptionContext(text=payload.code))
+        finding = build_failure_finding(raised, ExceptionContext(text=payload.code))
         return _failed_outcome(unit, finding, told=own)
     told = test if isinstance(test, dict) else {}
     said = f"{told.get('error_type')}: {told.get('message')}".removesuffix(": ")
-    assertion = _assertion_source(told)
+    assertion = _get_assertion_source(told)
     last = record.get("last_call")
     calls = f"; the last call: {payload.entry_point}{last}" if isinstance(last, str) and last else ""
-    message = _failure_message(
-        unit.name, f"{shorten(assertion or said, _MESSAGE_CHARS)}{shorten(calls, _MESSAGE_CHARS)}"
+    message = _format_failure_message(
+        unit.name, f"{shorten_text(assertion or said, _MESSAGE_CHARS)}{shorten_text(calls, _MESSAGE_CHARS)}"
     )
-    return _failed_outcome(unit, _finding(FAILED_RULE, message), told=test)
+    return _failed_outcome(unit, _test_finding(FAILED_RULE, message), told=test)
 
 
-def _assertion_source(told: Fields) -> str:
+def _get_assertion_source(told: Fields) -> str:
     """Return the source line of an assertion without message, which is clearer than the exception type."""
     if told.get("error_type") != "AssertionError" or told.get("message"):
         return ""
@@ -209,22 +212,22 @@ def _assertion_source(told: Fields) -> str:
     return lines[-2].strip() if len(lines) > 1 else ""
 
 
-def _parse_raised(told: Fields, phase: str) -> Raised | None:
+def _parse_raised(told: Fields, phase: str) -> RaisedException | None:
     error, message = told.get("error_type"), told.get("message")
     if not isinstance(error, str) or not isinstance(message, str):
         return None
     where = told.get("where")
-    return Raised(
+    return RaisedException(
         error_type=error[:200],
         message=message,
         line=_get_line(told),
-        traceback=_text(told, "traceback") or "",
+        traceback=_get_text(told, "traceback") or "",
         where=where if isinstance(where, str) else None,
         phase=phase,
     )
 
 
-def _text(fields: Fields, name: str) -> str | None:
+def _get_text(fields: Fields, name: str) -> str | None:
     value = fields.get(name)
     return value if isinstance(value, str) else None
 
@@ -234,15 +237,15 @@ def _get_line(fields: Fields) -> int | None:
     return line if type(line) is int and 0 < line < 10**7 else None
 
 
-def _failure_message(name: str, message: str) -> str:
-    return f"The test {shorten(name, 100)!r} failed: {message.rstrip('.')}."
+def _format_failure_message(name: str, message: str) -> str:
+    return f"The test {shorten_text(name, 100)!r} failed: {message.rstrip('.')}."
 
 
-def _finding(rule: Rule, message: str) -> Finding:
+def _test_finding(rule: Rule, message: str) -> Finding:
     return Finding(
         rule=rule.id,
         category="tests",
-        message=shorten(message, 1000),
+        message=shorten_text(message, 1000),
         layer=Layer.RUNTIME,
         suggestion=_REMEDIES[rule.id],
     )
@@ -255,7 +258,7 @@ _REMEDIES = {
 }
 
 
-def _revealed_findings(
+def _iter_revealed_findings(
     outcomes: list[TestOutcome], payload: PreparedSolution, passed: int, counted: int
 ) -> Iterator[Finding]:
     """Yield the findings about faults that the request permits to reveal."""
@@ -265,20 +268,20 @@ def _revealed_findings(
     if all(one.broken for one in failed) and (first := failed[0].finding) is not None:
         yield first
         return
-    if payload.reveal.shows(RevealLevel.MESSAGES):
+    if payload.reveal.includes(RevealLevel.MESSAGES):
         found = [one.finding for one in failed if one.finding is not None]
         yield from dict.fromkeys(found)
         if found:
             return
-    names = [one.case.name for one in failed] if payload.reveal.shows(RevealLevel.NAMES) else []
+    names = [one.case.name for one in failed] if payload.reveal.includes(RevealLevel.NAMES) else []
     yield _summary_finding(passed, counted, names)
 
 
 def _summary_finding(passed: int, counted: int, names: list[str] | None = None) -> Finding:
     if not counted:
-        return _finding(FAILED_RULE, "Every hidden test skipped itself")
-    named = f": {shorten(', '.join(names), 300)}" if names else ""
-    return _finding(FAILED_RULE, f"{counted - passed} of {counted} hidden tests failed{named}")
+        return _test_finding(FAILED_RULE, "Every hidden test skipped itself")
+    named = f": {shorten_text(', '.join(names), 300)}" if names else ""
+    return _test_finding(FAILED_RULE, f"{counted - passed} of {counted} hidden tests failed{named}")
 
 
 def _redact_case(case: Case, reveal: RevealLevel) -> Case:
@@ -289,6 +292,6 @@ def _redact_case(case: Case, reveal: RevealLevel) -> Case:
     shown = Case(
         name=case.name, status=case.status, cause=case.cause, duration_s=case.duration_s, message=message
     )
-    if reveal.shows(RevealLevel.MESSAGES):
+    if reveal.includes(RevealLevel.MESSAGES):
         return replace(shown, message=case.message, error_type=case.error_type, line=case.line)
     return shown

@@ -26,7 +26,7 @@ class RevealLevel(StrEnum):
     ALL = "all"
     """Everything, the tests' text and what the solution printed included."""
 
-    def shows(self, other: RevealLevel) -> bool:
+    def includes(self, other: RevealLevel) -> bool:
         """Return whether this level reveals at least as much as another level."""
         order = list(RevealLevel)
         return order.index(self) >= order.index(other)

@@ -9,7 +9,7 @@ _CHECK = "def check(candidate):\n    assert candidate([1, 2]) == [2, 4]\n    ass
 _CASES = [{"name": "two", "args": [[1, 2]], "expected": [2, 4]}]
 
 
-def _sample(
+def _build_sample(
     name: str, *rules: str, code: str = _GOOD, verdict: str = "failed", runs: bool = True, **more: object
 ) -> Sample:
     tests = {} if "cases" in more else {"tests": _CHECK}
@@ -24,23 +24,25 @@ def _sample(
 
 
 SAMPLES = (
-    _sample("good", verdict="validated"),
-    _sample("asserts", tests=["assert double([3]) == [6]", "assert double([]) == []"], verdict="validated"),
-    _sample("cases", cases=_CASES, verdict="validated"),
-    _sample("wrong", "solution.test_failed", code="def double(values):\n    return values\n"),
-    _sample(
+    _build_sample("good", verdict="validated"),
+    _build_sample(
+        "asserts", tests=["assert double([3]) == [6]", "assert double([]) == []"], verdict="validated"
+    ),
+    _build_sample("cases", cases=_CASES, verdict="validated"),
+    _build_sample("wrong", "solution.test_failed", code="def double(values):\n    return values\n"),
+    _build_sample(
         "equals_everything",
         "solution.test_failed",
         code="class All:\n    def __eq__(self, _): return True\n\ndef double(values):\n    return All()\n",
     ),
-    _sample("leaves", "solution.test_failed", code="import os\ndef double(values):\n    os._exit(0)\n"),
-    _sample("endless", "solution.test_failed", code="def double(values):\n    while True: pass\n"),
-    _sample("raises", "sandbox.raised", code="raise RuntimeError('no')\ndef double(values): ...\n"),
-    _sample(
+    _build_sample("leaves", "solution.test_failed", code="import os\ndef double(values):\n    os._exit(0)\n"),
+    _build_sample("endless", "solution.test_failed", code="def double(values):\n    while True: pass\n"),
+    _build_sample("raises", "sandbox.raised", code="raise RuntimeError('no')\ndef double(values): ...\n"),
+    _build_sample(
         "revealed", "solution.not_comparable", code="def double(values):\n    return object()\n", reveal="all"
     ),
-    _sample("no_entry", "entry_point.missing", code="def triple(values): ...\n", runs=False),
-    _sample("syntax", "syntax.missing_colon", code="def double(values)\n    return 1\n", runs=False),
-    _sample("tests_syntax", "tests.syntax", tests="assert double([1]) = [2]", runs=False),
-    _sample("no_tests", "tests.missing", tests="limit = 3\n", runs=False),
+    _build_sample("no_entry", "entry_point.missing", code="def triple(values): ...\n", runs=False),
+    _build_sample("syntax", "syntax.missing_colon", code="def double(values)\n    return 1\n", runs=False),
+    _build_sample("tests_syntax", "tests.syntax", tests="assert double([1]) = [2]", runs=False),
+    _build_sample("no_tests", "tests.missing", tests="limit = 3\n", runs=False),
 )

@@ -18,7 +18,7 @@ from assayd.findings.expected import VALUES_COMPARED
 from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.kinds.solution import judging
 from assayd.kinds.solution.collecting import (
-    collect,
+    collect_tests,
     find_preload_modules,
     find_solution_modules,
     find_used_names,
@@ -39,7 +39,7 @@ from assayd.model.report import Judgement
 from assayd.model.run import Limits, PairedArguments, Program, RunResult, RunSpec, Unit
 from assayd.static.python import model_answer
 from assayd.static.python import source as python_source
-from assayd.static.python.source import normal_form as python_normal_form
+from assayd.static.python.source import normalize_source as python_normal_form
 
 _SHOWN_CHARS = 8000
 _HEADLINES: Mapping[str, str] = {
@@ -74,7 +74,7 @@ _RULES = (
 )
 
 
-class Solution(Kind[SolutionPayload, PreparedSolution]):
+class SolutionKind(Kind[SolutionPayload, PreparedSolution]):
     """The validator of the kind `solution`."""
 
     name = "solution"
@@ -108,13 +108,13 @@ class Solution(Kind[SolutionPayload, PreparedSolution]):
 
     def prepare(self, payload: SolutionPayload) -> PreparedSolution:
         """Return the payload with the code extracted from the answer, and the tests by name."""
-        code = model_answer.clean(payload.code).text
+        code = model_answer.extract_code(payload.code).text
         trees = _parse_test_texts(payload)
         text = isinstance(payload.tests, str)
         return PreparedSolution.model_construct(
             **{**dict(payload), "code": code},
             hidden=_apply_visible_names(
-                collect(payload, trees[0] if text and trees else None), payload.reveal
+                collect_tests(payload, trees[0] if text and trees else None), payload.reveal
             ),
             names=find_used_names(trees),
             modules=find_solution_modules(trees),
@@ -156,7 +156,7 @@ class Solution(Kind[SolutionPayload, PreparedSolution]):
 
     def code_of(self, answer: str) -> str:
         """Return the Python code of an answer."""
-        return model_answer.clean(answer).text
+        return model_answer.extract_code(answer).text
 
     def passage(self, payload: SolutionPayload) -> SourcePart:
         """Return the code extracted from the answer."""
@@ -181,7 +181,7 @@ class Solution(Kind[SolutionPayload, PreparedSolution]):
 
     def normal_form(self, payload: SolutionPayload) -> bytes:
         """Return the syntax tree of the code."""
-        return python_normal_form(model_answer.clean(payload.code).text)
+        return python_normal_form(model_answer.extract_code(payload.code).text)
 
 
 def _pair_arguments(payload: PreparedSolution) -> PairedArguments:
@@ -203,7 +203,7 @@ def _pair_arguments(payload: PreparedSolution) -> PairedArguments:
 
 def _apply_visible_names(tests: tuple[HiddenTest, ...], reveal: RevealLevel) -> tuple[HiddenTest, ...]:
     """Return the tests under names that can be shown in reports, events and logs."""
-    if reveal.shows(RevealLevel.NAMES):
+    if reveal.includes(RevealLevel.NAMES):
         return tests
     return tuple(test.model_copy(update={"name": f"test {n}"}) for n, test in enumerate(tests, 1))
 
@@ -215,14 +215,14 @@ def _list_test_texts(payload: SolutionPayload) -> list[str]:
 
 
 def _parse_test_texts(payload: SolutionPayload) -> list[ast.Module]:
-    parsed = (python_source.parse(text).tree for text in _list_test_texts(payload))
+    parsed = (python_source.parse_source(text).tree for text in _list_test_texts(payload))
     return [tree for tree in parsed if tree is not None]
 
 
 def _check_syntax(payload: SolutionPayload, _: ExecutionPolicy) -> Sequence[Finding]:
     """Check syntax and entry point: ``def total(values) return 1`` -> syntax.missing_colon."""
-    answer = model_answer.clean(payload.code)
-    source = python_source.parse(answer.text)
+    answer = model_answer.extract_code(payload.code)
+    source = python_source.parse_source(answer.text)
     found = (*answer.findings, *source.findings)
     if source.tree is None or _may_bind(source.tree, payload.entry_point):
         return found
@@ -263,12 +263,12 @@ def _check_tests(payload: SolutionPayload, _: ExecutionPolicy) -> Sequence[Findi
     """Check tests: ``assert f(1) = 2`` -> tests.syntax; ``x = 1`` -> a single test; none -> tests.missing."""
     found = []
     for text in (*_list_test_texts(payload), payload.context):
-        source = python_source.parse(text)
+        source = python_source.parse_source(text)
         if source.tree is None and source.findings[0].rule != "source.empty":
             problem = source.findings[0].message
             shown = (
                 f": {problem}"
-                if payload.reveal.shows(RevealLevel.MESSAGES) or text is payload.context
+                if payload.reveal.includes(RevealLevel.MESSAGES) or text is payload.context
                 else ""
             )
             found.append(
@@ -276,7 +276,7 @@ def _check_tests(payload: SolutionPayload, _: ExecutionPolicy) -> Sequence[Findi
             )
     if found:
         return found
-    count = len(collect(payload, next(iter(_parse_test_texts(payload)), None)))
+    count = len(collect_tests(payload, next(iter(_parse_test_texts(payload)), None)))
     if count == 0:
         return [_tests_finding("tests.missing", "The tests contain no test.")]
     if count > MOST_TESTS:
@@ -293,4 +293,4 @@ def _tests_finding(rule: str, message: str) -> Finding:
     )
 
 
-validator = Solution()
+validator = SolutionKind()

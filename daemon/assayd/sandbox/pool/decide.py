@@ -48,7 +48,7 @@ _parts_of = attrgetter(*(each.name for each in fields(PoolKey)))
 _KNOWN: WeakValueDictionary[tuple[object, ...], PoolKey] = WeakValueDictionary()
 
 
-def known(key: PoolKey) -> PoolKey:
+def intern_key(key: PoolKey) -> PoolKey:
     """Return an equal key that is already in use, or otherwise this key."""
     return _KNOWN.setdefault(_parts_of(key), key)
 
@@ -86,7 +86,7 @@ Flow = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lessee:
+class LeaseHolder:
     """A run that waits for a container or has leased one."""
 
     key: PoolKey
@@ -94,7 +94,7 @@ class Lessee:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Idle:
+class IdleContainer:
     """An idle container. `ahead` is true if it was created for the reserve instead of a waiting run."""
 
     ulid: str
@@ -117,12 +117,12 @@ class PoolState:
     created before `blocked_until`, because the engine has failed recently.
     """
 
-    waiting: tuple[Lessee, ...] = ()
-    idle: tuple[Idle, ...] = ()
+    waiting: tuple[LeaseHolder, ...] = ()
+    idle: tuple[IdleContainer, ...] = ()
     starting: Mapping[PoolKey, int] = field(default_factory=dict)
     refilling: Mapping[PoolKey, int] = field(default_factory=dict)
     since_refill: int = STARTS_BETWEEN
-    leased: tuple[Lessee, ...] = ()
+    leased: tuple[LeaseHolder, ...] = ()
     removing: int = 0
     stuck: int = 0
     busy: int = 0
@@ -133,10 +133,10 @@ class PoolState:
     @property
     def containers(self) -> int:
         """Return the number of containers that exist or are being created."""
-        return len(self.idle) + self.coming + len(self.leased) + self.removing + self.stuck
+        return len(self.idle) + self.creating + len(self.leased) + self.removing + self.stuck
 
     @property
-    def coming(self) -> int:
+    def creating(self) -> int:
         """Return the number of creations in progress."""
         return sum(self.starting.values()) + sum(self.refilling.values())
 
@@ -147,7 +147,7 @@ class PoolState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assign:
+class AssignContainer:
     """The action to assign an idle container to the waiting run at this index of `waiting`."""
 
     waiter: int
@@ -155,7 +155,7 @@ class Assign:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remove:
+class RemoveContainer:
     """The action to remove an idle container."""
 
     ulid: str
@@ -163,25 +163,25 @@ class Remove:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Create:
+class CreateContainer:
     """The action to create a container of a key for a waiting run or, if `ahead`, for the reserve."""
 
     key: PoolKey
     ahead: bool = False
 
 
-Action = Assign | Remove | Create
+Action = AssignContainer | RemoveContainer | CreateContainer
 
 
-def decide(state: PoolState, now: float) -> list[Action]:
+def decide_actions(state: PoolState, now: float) -> list[Action]:
     """Return the next actions in order: remove unfit containers, assign, remove surplus, evict, create."""
     unfit = list(_remove_unfit(state, now))
-    state = _after_removals(state, unfit)
+    state = _apply_removals(state, unfit)
     assigned = _assign(state, may_create=now >= state.blocked_until)
-    state = _after_assignments(state, assigned)
+    state = _apply_assignments(state, assigned)
     surplus = list(_remove_surplus(state))
-    state = _after_removals(state, surplus)
-    startable = _startable_keys(state)
+    state = _apply_removals(state, surplus)
+    startable = _list_startable_keys(state)
     evicted = list(_evict_idle(state, len(startable)))
     creations = [] if now < state.blocked_until else list(_create(state, startable))
     return [*unfit, *assigned, *surplus, *evicted, *creations]
@@ -197,26 +197,26 @@ def find_spare(state: PoolState, key: PoolKey, *, quick: bool) -> str | None:
     return None if busy or len(fitting) <= (0 if quick else RESERVED) else fitting[0]
 
 
-def _remove_unfit(state: PoolState, now: float) -> Iterator[Remove]:
+def _remove_unfit(state: PoolState, now: float) -> Iterator[RemoveContainer]:
     """Yield removals of idle containers that must not be leased because they are dead or too old."""
     for idle in state.idle:
         if not idle.alive:
-            yield Remove(ulid=idle.ulid, reason="died")
+            yield RemoveContainer(ulid=idle.ulid, reason="died")
         elif now - idle.born_at > state.limits.max_idle_s:
-            yield Remove(ulid=idle.ulid, reason="age")
+            yield RemoveContainer(ulid=idle.ulid, reason="age")
 
 
-def _assign(state: PoolState, *, may_create: bool) -> list[Assign]:
+def _assign(state: PoolState, *, may_create: bool) -> list[AssignContainer]:
     """Yield assignments in turn; while creations are possible, reserved containers only for idle flows."""
     if not state.waiting or not state.idle:
         return []
     sparingly = list(_assign_in_turn(state, reserved=RESERVED))
-    if may_create and len(_startable_keys(_after_assignments(state, sparingly))) <= state.room:
+    if may_create and len(_list_startable_keys(_apply_assignments(state, sparingly))) <= state.room:
         return sparingly
     return list(_assign_in_turn(state, reserved=0))
 
 
-def _assign_in_turn(state: PoolState, *, reserved: int) -> Iterator[Assign]:
+def _assign_in_turn(state: PoolState, *, reserved: int) -> Iterator[AssignContainer]:
     """Yield, for each waiter in turn, an assignment of the oldest container with the waiter's key.
 
     Of the containers created for the reserve, the last `reserved` ones are kept for idle flows, which have
@@ -230,10 +230,10 @@ def _assign_in_turn(state: PoolState, *, reserved: int) -> Iterator[Assign]:
         chosen = next((idle for idle in fitting if idle not in kept), None)
         if chosen is not None:
             free.remove(chosen)
-            yield Assign(waiter=place, ulid=chosen.ulid)
+            yield AssignContainer(waiter=place, ulid=chosen.ulid)
 
 
-def _after_removals(state: PoolState, removed: Sequence[Remove]) -> PoolState:
+def _apply_removals(state: PoolState, removed: Sequence[RemoveContainer]) -> PoolState:
     """Return the state of the pool after these removals have begun."""
     if not removed:
         return state
@@ -242,7 +242,7 @@ def _after_removals(state: PoolState, removed: Sequence[Remove]) -> PoolState:
     return replace(state, idle=idle, removing=state.removing + len(gone))
 
 
-def _after_assignments(state: PoolState, assigned: Sequence[Assign]) -> PoolState:
+def _apply_assignments(state: PoolState, assigned: Sequence[AssignContainer]) -> PoolState:
     """Return the state of the pool after these assignments."""
     if not assigned:
         return state
@@ -256,25 +256,25 @@ def _after_assignments(state: PoolState, assigned: Sequence[Assign]) -> PoolStat
     )
 
 
-def _remove_surplus(state: PoolState) -> Iterator[Remove]:
+def _remove_surplus(state: PoolState) -> Iterator[RemoveContainer]:
     """Yield removals of the oldest idle containers that exceed the number limit or memory limit."""
     wanted = dict(state.targets)
     memory = 0
     for idle in reversed(state.idle):
         if wanted.get(idle.key, 0) <= 0:
-            yield Remove(ulid=idle.ulid, reason="surplus")
+            yield RemoveContainer(ulid=idle.ulid, reason="surplus")
         elif memory + idle.memory_bytes > state.limits.idle_memory_bytes:
-            yield Remove(ulid=idle.ulid, reason="memory")
+            yield RemoveContainer(ulid=idle.ulid, reason="memory")
         else:
             wanted[idle.key] -= 1
             memory += idle.memory_bytes
 
 
-def _unserved_keys(state: PoolState) -> list[PoolKey]:
+def _list_unserved_keys(state: PoolState) -> list[PoolKey]:
     """Return, in order of service, the keys of waiters for which no container is being created."""
     coming = Counter(state.starting)
     if state.refilling:
-        short = _shortages(state)
+        short = _count_shortages(state)
         for key, count in state.refilling.items():  # Containers beyond the reserve are for waiters.
             coming[key] += max(0, count - short.get(key, 0))
     unserved = []
@@ -286,7 +286,7 @@ def _unserved_keys(state: PoolState) -> list[PoolKey]:
     return unserved
 
 
-def _shortages(state: PoolState) -> dict[PoolKey, int]:
+def _count_shortages(state: PoolState) -> dict[PoolKey, int]:
     """Return the number of containers that each key's reserve lacks; omit keys that lack none.
 
     This function is called several times per attempt with tens of keys; therefore, it avoids function calls
@@ -301,15 +301,15 @@ def _shortages(state: PoolState) -> dict[PoolKey, int]:
     return short
 
 
-def _startable_keys(state: PoolState) -> list[PoolKey]:
+def _list_startable_keys(state: PoolState) -> list[PoolKey]:
     """Return the keys of waiters for which containers could be started now if capacity is available."""
     if not state.waiting:
         return []
-    starts = state.limits.start_concurrency - state.coming - len(_due_reserve_key(state))
-    return _unserved_keys(state)[: max(starts, 0)]
+    starts = state.limits.start_concurrency - state.creating - len(_find_due_reserve_key(state))
+    return _list_unserved_keys(state)[: max(starts, 0)]
 
 
-def _due_reserve_key(state: PoolState) -> list[PoolKey]:
+def _find_due_reserve_key(state: PoolState) -> list[PoolKey]:
     """Return a list with the key whose reserve is due for a start although runs wait, or an empty list.
 
     One of several starts is for a reserve, so that a container is soon available for an idle flow again;
@@ -318,7 +318,7 @@ def _due_reserve_key(state: PoolState) -> list[PoolKey]:
     few = state.limits.start_concurrency < 2 or state.since_refill < STARTS_BETWEEN
     if not state.waiting or few:
         return []
-    lacks = {key: short - state.refilling.get(key, 0) for key, short in _shortages(state).items()}
+    lacks = {key: short - state.refilling.get(key, 0) for key, short in _count_shortages(state).items()}
     key = max(lacks, key=lambda key: lacks[key], default=None)
     return (
         [create.key for create in _create_within_memory(state, [key])]
@@ -327,26 +327,26 @@ def _due_reserve_key(state: PoolState) -> list[PoolKey]:
     )
 
 
-def _evict_idle(state: PoolState, starts: int) -> Iterator[Remove]:
+def _evict_idle(state: PoolState, starts: int) -> Iterator[RemoveContainer]:
     """Yield removals of other keys' idle containers that occupy capacity that waiters need."""
     if not state.waiting:
         return
     missing = starts - state.room - state.removing
     for idle in state.idle[: max(missing, 0)]:
-        yield Remove(ulid=idle.ulid, reason="room")
+        yield RemoveContainer(ulid=idle.ulid, reason="room")
 
 
-def _create(state: PoolState, startable: Sequence[PoolKey]) -> Iterator[Create]:
+def _create(state: PoolState, startable: Sequence[PoolKey]) -> Iterator[CreateContainer]:
     """Yield creations for waiters and due reserves or, if no run waits, for all reserves."""
     wanted = startable[: max(state.room, 0)]
-    yield from (Create(key=key) for key in wanted)
+    yield from (CreateContainer(key=key) for key in wanted)
     if not state.waiting:
         yield from _refill_idle(state)
-    elif state.room > len(wanted) and state.coming < state.limits.start_concurrency:
-        yield from (Create(key=key, ahead=True) for key in _due_reserve_key(state))
+    elif state.room > len(wanted) and state.creating < state.limits.start_concurrency:
+        yield from (CreateContainer(key=key, ahead=True) for key in _find_due_reserve_key(state))
 
 
-def _refill_idle(state: PoolState) -> Iterator[Create]:
+def _refill_idle(state: PoolState) -> Iterator[CreateContainer]:
     """Yield creations for reserves; while attempts run, only for keys with few containers.
 
     One removal can run concurrently, because the engine must alternate between creations and removals under
@@ -355,21 +355,21 @@ def _refill_idle(state: PoolState) -> Iterator[Create]:
     idle = Counter(map(_key_of, state.idle))
     low = {key for key, wanted in state.targets.items() if 4 * idle[key] <= wanted}
     at_once = state.limits.refill_concurrency + bool(low)
-    room = min(state.room, at_once - state.coming - max(state.removing - 1, 0))
+    room = min(state.room, at_once - state.creating - max(state.removing - 1, 0))
     if room > 0:
-        due = [key for key in _missing_keys(state) if not state.busy or key in low]
+        due = [key for key in _list_missing_keys(state) if not state.busy or key in low]
         yield from _create_within_memory(state, due[:room])
 
 
-def _create_within_memory(state: PoolState, keys: Sequence[PoolKey]) -> Iterator[Create]:
+def _create_within_memory(state: PoolState, keys: Sequence[PoolKey]) -> Iterator[CreateContainer]:
     """Yield the creations for which the idle containers leave enough memory."""
     memory = state.limits.idle_memory_bytes - sum(map(_memory_of, state.idle))
     for key in keys:
         if memory > max((i.memory_bytes for i in state.idle if i.key == key), default=0):
-            yield Create(key=key, ahead=True)
+            yield CreateContainer(key=key, ahead=True)
 
 
-def _missing_keys(state: PoolState) -> list[PoolKey]:
+def _list_missing_keys(state: PoolState) -> list[PoolKey]:
     """Return each key once per missing container; begin with the lowest ratio of containers to target."""
     have = Counter(map(_key_of, state.idle))
     for coming in (state.starting, state.refilling):
@@ -380,7 +380,7 @@ def _missing_keys(state: PoolState) -> list[PoolKey]:
     return [key for key in order for _ in range(lacks[key])]
 
 
-def target(base: int, *, rate_per_s: float, refill_s: float, most: int) -> int:
+def compute_idle_target(base: int, *, rate_per_s: float, refill_s: float, most: int) -> int:
     """Return the target number of idle containers of a key for this rate of leases.
 
     While one container is created, `rate_per_s * refill_s` others are leased on average. Because requests
@@ -479,7 +479,9 @@ class PoolDemand:
     def _compute_target(self, key: PoolKey, now: float) -> int:
         rate = self._rates[key].per_s(now) if key in self._rates else 0.0
         refill_s = self._refill_s.get(key, TYPICAL_REFILL_S)
-        return target(self._minimum_idle(key, now), rate_per_s=rate, refill_s=refill_s, most=self._most)
+        return compute_idle_target(
+            self._minimum_idle(key, now), rate_per_s=rate, refill_s=refill_s, most=self._most
+        )
 
     def _minimum_idle(self, key: PoolKey, now: float) -> int:
         """Return the number of idle containers to keep regardless of the rate."""

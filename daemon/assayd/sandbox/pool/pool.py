@@ -18,24 +18,24 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from assayd.aio import back_off_s, finish, pause, task_group
+from assayd.aio import back_off_s, pause, run_cleanup, task_group
 from assayd.errors import EngineError
 from assayd.fair_queue import FairQueue
-from assayd.ports.clock import Clock, Ids
+from assayd.ports.clock import Clock, IdSource
 from assayd.ports.engine import LABEL_CONTAINER, ContainerRef, Engine, OwnedContainer
 from assayd.sandbox.container import REMOVE_TIMEOUT_S, Container, ContainerOrigin, open_container
 from assayd.sandbox.pool.decide import (
     STARTS_BETWEEN,
-    Assign,
-    Create,
-    Idle,
-    Lessee,
+    AssignContainer,
+    CreateContainer,
+    IdleContainer,
+    LeaseHolder,
     PoolDemand,
     PoolKey,
     PoolLimits,
     PoolState,
-    Remove,
-    decide,
+    RemoveContainer,
+    decide_actions,
     find_spare,
 )
 
@@ -59,11 +59,11 @@ class _Waiter:
     """A run that waits for a container."""
 
     name: str
-    lessee: Lessee
+    lessee: LeaseHolder
     future: asyncio.Future[tuple[Container, asyncio.Task[None] | None]]
 
 
-class Pool:
+class ContainerPool:
     """A pool that manages all containers, whether starting, idle, leased or being removed.
 
     The pool is used as an async context manager; at the exit, every container is removed.
@@ -75,7 +75,7 @@ class Pool:
         engine: Engine,
         origin: ContainerOrigin,
         clock: Clock,
-        ids: Ids,
+        ids: IdSource,
         limits: PoolLimits,
         demand: PoolDemand,
     ) -> None:
@@ -86,12 +86,12 @@ class Pool:
         self._limits = limits
         self.demand = demand
         self._waiting: FairQueue[_Waiter] = FairQueue()
-        self._idle: dict[str, tuple[Container, Idle, asyncio.Task[None] | None]] = {}
+        self._idle: dict[str, tuple[Container, IdleContainer, asyncio.Task[None] | None]] = {}
         self._starting: Counter[PoolKey] = Counter()
         self._refilling: Counter[PoolKey] = Counter()
         self._since_refill = STARTS_BETWEEN
         self._opening: set[str] = set()
-        self._leased: dict[str, Lessee] = {}
+        self._leased: dict[str, LeaseHolder] = {}
         self._removing: set[str] = set()
         self.stuck: dict[str, Container] = {}
         self._stuck_again_at = 0.0
@@ -104,7 +104,7 @@ class Pool:
         self._calm = asyncio.Event()
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Pool]:
+    async def running(self) -> AsyncIterator[ContainerPool]:
         """Run the pool for the duration of the `with` block; remove every container at its end."""
         async with task_group() as self._tasks:
             self._open = True
@@ -126,7 +126,7 @@ class Pool:
 
     def state(self) -> PoolState:
         """Return a snapshot of the pool, which is used for decisions and for display."""
-        return self._snapshot(self._waiting.in_turn())
+        return self._snapshot(self._waiting.list_in_order())
 
     def _snapshot(self, waiting: Sequence[_Waiter]) -> PoolState:
         now = self._clock.monotonic()
@@ -145,7 +145,7 @@ class Pool:
             blocked_until=self._blocked_until,
         )
 
-    def live(self) -> frozenset[str]:
+    def live_containers(self) -> frozenset[str]:
         """Return the ULIDs of containers that the pool creates, uses or removes (ignored by the reaper)."""
         return frozenset({*self._opening, *self._idle, *self._leased, *self._removing})
 
@@ -170,7 +170,7 @@ class Pool:
 
         Raises: EngineError, if no container is available.
         """
-        waiter = self._enqueue(Lessee(key=key, flow=(user, flow)))
+        waiter = self._enqueue(LeaseHolder(key=key, flow=(user, flow)))
         self.demand.asked(key, self._clock.monotonic())
         self._update()
         warm = waiter.future.done()
@@ -185,11 +185,11 @@ class Pool:
 
     async def acquire_spare(self, key: PoolKey, user: int = 0, flow: str = "") -> Container | None:
         """Lease a second container to a run, without waiting; return None if none can be spared."""
-        ulid = find_spare(self._snapshot(self._waiting.in_turn()), key, quick=self._is_quick)
+        ulid = find_spare(self._snapshot(self._waiting.list_in_order()), key, quick=self._is_quick)
         if ulid is None:
             return None
         container, watch = self._take_idle(ulid)
-        self._leased[ulid] = Lessee(key=key, flow=(user, flow))
+        self._leased[ulid] = LeaseHolder(key=key, flow=(user, flow))
         self._update()
         try:
             if watch is not None:
@@ -203,7 +203,7 @@ class Pool:
     def _is_quick(self) -> bool:
         return self._engine.capabilities().quick
 
-    def _enqueue(self, lessee: Lessee) -> _Waiter:
+    def _enqueue(self, lessee: LeaseHolder) -> _Waiter:
         waiter = _Waiter(self._ids.new(), lessee, asyncio.get_running_loop().create_future())
         self._waiting.put(*lessee.flow, waiter.name, waiter)
         return waiter
@@ -222,7 +222,7 @@ class Pool:
         self._start_removal(container)
         self._update()
 
-    def poke(self) -> None:
+    def update_soon(self) -> None:
         """Determine and execute the next actions."""
         self._update()
 
@@ -238,13 +238,13 @@ class Pool:
 
     def _execute_actions(self) -> None:
         waiting = self._drop_cancelled_waiters()
-        for action in decide(self._snapshot(waiting), self._clock.monotonic()):
+        for action in decide_actions(self._snapshot(waiting), self._clock.monotonic()):
             match action:
-                case Assign(waiter=place, ulid=ulid):
+                case AssignContainer(waiter=place, ulid=ulid):
                     self._assign_container(waiting[place], ulid)
-                case Remove(ulid=ulid, reason=reason):
+                case RemoveContainer(ulid=ulid, reason=reason):
                     self._retire_idle(ulid, reason)
-                case Create(key=key, ahead=ahead):
+                case CreateContainer(key=key, ahead=ahead):
                     (self._refilling if ahead else self._starting)[key] += 1
                     self._since_refill = 0 if ahead else self._since_refill + 1
                     self._create_task(self._create_container(key, ahead), "pool-create")
@@ -257,7 +257,7 @@ class Pool:
         """Drop waiters that were cancelled but not yet removed; return the others in order."""
         if not self._waiting:
             return []
-        waiting = self._waiting.in_turn()
+        waiting = self._waiting.list_in_order()
         for waiter in waiting:
             if waiter.future.done():
                 self._waiting.remove(waiter.name)
@@ -268,7 +268,7 @@ class Pool:
 
     def _assign_container(self, waiter: _Waiter, ulid: str) -> None:
         container, watch = self._take_idle(ulid)
-        self._waiting.serve(waiter.name)
+        self._waiting.pop_item(waiter.name)
         self._leased[ulid] = waiter.lessee
         waiter.future.set_result((container, watch))
 
@@ -302,7 +302,7 @@ class Pool:
 
     def _add_idle(self, container: Container, ahead: bool) -> None:
         """Add a new container to the idle containers; unless it is leased immediately, watch it."""
-        idle = Idle(
+        idle = IdleContainer(
             ulid=container.ref.ulid,
             key=container.key,
             born_at=self._clock.monotonic(),
@@ -346,7 +346,7 @@ class Pool:
             self.circuit_open.set()
         log.error("container.create_failed", code=problem.code, failures=self.failures)
         self._update()
-        for waiter in [w for w in self._waiting.in_turn() if w.lessee.key == key]:
+        for waiter in [w for w in self._waiting.list_in_order() if w.lessee.key == key]:
             self._waiting.remove(waiter.name)
             if not waiter.future.done():
                 waiter.future.set_exception(problem)
@@ -370,7 +370,7 @@ class Pool:
         ulid = container.ref.ulid
         await pause(QUICK_YIELD_S if self._is_quick else YIELD_S, unless=self._calm)
         try:
-            await finish(container.remove(), timeout_s=REMOVE_TIMEOUT_S)
+            await run_cleanup(container.remove(), timeout_s=REMOVE_TIMEOUT_S)
         except Exception as problem:
             self.stuck[ulid] = container
             self._stuck_again_at = self._clock.monotonic() + STUCK_AGAIN_S

@@ -19,18 +19,18 @@ from dataclasses import dataclass
 
 from assayd.documents import canonical
 from assayd.guest import frames
-from assayd.guest.frames import MAX_BODY, PROTOCOL, chunks, encode
+from assayd.guest.frames import MAX_BODY, PROTOCOL, encode_frame, split_into_bodies
 from assayd.model.policy import NetworkMode
 from assayd.model.run import RunSpec, Unit
 from assayd.ports.egress import EgressLimits
-from assayd.ports.engine import Duplex
+from assayd.ports.engine import RunnerStreams
 
 Header = frames.Header
 
 FRAMES_PER_TURN = 64
 
 
-class GuestFault(Exception):
+class GuestProtocolViolation(Exception):
     """A protocol violation by the guest. `sandbox` always converts this exception to the run's end."""
 
 
@@ -38,12 +38,12 @@ class StreamEnded(Exception):
     """The end of the guest's stream. `sandbox` always converts this exception to the run's end."""
 
 
-class Channel:
+class RunnerChannel:
     """The framed connection to one runner."""
 
-    def __init__(self, duplex: Duplex) -> None:
+    def __init__(self, duplex: RunnerStreams) -> None:
         self.duplex = duplex
-        self._decoder = frames.Decoder()
+        self._decoder = frames.FrameDecoder()
         self._coming: Iterator[tuple[Header, bytes]] = iter(())
         self._given = 0
 
@@ -74,47 +74,47 @@ class Channel:
         try:
             return next(self._coming, None)
         except frames.FrameError as problem:
-            raise GuestFault(str(problem)) from None
+            raise GuestProtocolViolation(str(problem)) from None
 
     async def close(self) -> None:
         """Close the streams; must be called before the container is killed."""
         await self.duplex.close()
 
 
-def integer(header: Header, field: str, *, most: int = 2**53) -> int:
+def get_integer(header: Header, field: str, *, most: int = 2**53) -> int:
     """Return a header field. Raises: GuestFault, if it isn't a non-negative integer."""
     value = header.get(field)
     if type(value) is not int or not 0 <= value <= most:
-        raise GuestFault(f"{header['type']}.{field} is not an integer in range")
+        raise GuestProtocolViolation(f"{header['type']}.{field} is not an integer in range")
     return value
 
 
-def number(header: Header, field: str) -> float:
+def get_number(header: Header, field: str) -> float:
     """Return a header field. Raises: GuestFault, if it isn't a non-negative finite number."""
     value = header.get(field)
     if type(value) not in (int, float) or not 0 <= value < 1e12:  # type: ignore[operator]
-        raise GuestFault(f"{header['type']}.{field} is not a number in range")
+        raise GuestProtocolViolation(f"{header['type']}.{field} is not a number in range")
     return float(value)  # type: ignore[arg-type]
 
 
-def text(header: Header, field: str, *, most: int = 4096) -> str:
+def get_text(header: Header, field: str, *, most: int = 4096) -> str:
     """Return a header field. Raises: GuestFault, if it isn't a string."""
     value = header.get(field)
     if type(value) is not str or len(value) > most:
-        raise GuestFault(f"{header['type']}.{field} is not a string of at most {most} characters")
+        raise GuestProtocolViolation(f"{header['type']}.{field} is not a string of at most {most} characters")
     return value
 
 
-def boolean(header: Header, field: str) -> bool:
+def get_boolean(header: Header, field: str) -> bool:
     """Return a header field. Raises: GuestFault, if it isn't a boolean."""
     value = header.get(field)
     if type(value) is not bool:
-        raise GuestFault(f"{header['type']}.{field} is not a boolean")
+        raise GuestProtocolViolation(f"{header['type']}.{field} is not a boolean")
     return value
 
 
-FINISH = encode({"type": "finish"})
-LEAVE = encode({"type": "leave"})
+FINISH = encode_frame({"type": "finish"})
+LEAVE = encode_frame({"type": "leave"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,31 +127,31 @@ class Ready:
     not_preloaded: tuple[str, ...] = ()
 
 
-async def greet(channel: Channel, preload: Sequence[str]) -> Ready:
+async def wait_until_ready(channel: RunnerChannel, preload: Sequence[str]) -> Ready:
     """Open the conversation, and wait for the runner's report that it is ready.
 
     Raises: GuestFault, if the answer violates the protocol; StreamEnded.
     """
-    await channel.send(encode({"type": "hello", "protocol": PROTOCOL, "preload": list(preload)}))
+    await channel.send(encode_frame({"type": "hello", "protocol": PROTOCOL, "preload": list(preload)}))
     header, _ = await channel.receive()
     if header["type"] == "fault":
-        raise GuestFault(f"the runner can't start: {text(header, 'message')}")
+        raise GuestProtocolViolation(f"the runner can't start: {get_text(header, 'message')}")
     if header["type"] != "ready" or header.get("protocol") != PROTOCOL:
-        raise GuestFault("the runner speaks another protocol; rebuild the image")
+        raise GuestProtocolViolation("the runner speaks another protocol; rebuild the image")
     return Ready(
-        python=text(header, "python", most=32),
-        memory_bytes=integer(header, "memory_bytes"),
-        cgroup=integer(header, "cgroup", most=2),
-        not_preloaded=_confirmed_modules(preload, header.get("preload_failed")),
+        python=get_text(header, "python", most=32),
+        memory_bytes=get_integer(header, "memory_bytes"),
+        cgroup=get_integer(header, "cgroup", most=2),
+        not_preloaded=_list_confirmed_modules(preload, header.get("preload_failed")),
     )
 
 
-def _confirmed_modules(preload: Sequence[str], named: object) -> tuple[str, ...]:
+def _list_confirmed_modules(preload: Sequence[str], named: object) -> tuple[str, ...]:
     """Return the preloaded modules that the runner has confirmed."""
     return tuple(name for name in preload if name in named) if isinstance(named, list) else ()
 
 
-def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
+def build_begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
     """Return the frame that begins an attempt and contains its rules.
 
     The frame contains no submitted code and starts no unit.
@@ -161,7 +161,7 @@ def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
         relay: the relay's limits, or None if the policy has no allowlist. The allowlist itself isn't sent.
     """
     limits, imports = spec.limits, spec.imports
-    return encode(
+    return encode_frame(
         {
             "type": "begin",
             "limits": {
@@ -194,35 +194,35 @@ def begin_frame(spec: RunSpec, relay: EgressLimits | None = None) -> bytes:
     )
 
 
-def content_frames(spec: RunSpec) -> Iterator[bytes]:
+def iter_content_frames(spec: RunSpec) -> Iterator[bytes]:
     """Yield the frames with the content for all units: solution, tests, files and database."""
     if spec.paired is not None:
         # First, because the solution's processes must not hold any of its tests.
-        yield encode({"type": "solution"}, canonical(spec.paired.solution))
-        for part in chunks(canonical(spec.paired.tests)):
-            yield encode({"type": "common"}, part)
-    yield from file_frames(spec.files)
-    for part in chunks(spec.database) if spec.database else ():
-        yield encode({"type": "database"}, part)
+        yield encode_frame({"type": "solution"}, canonical(spec.paired.solution))
+        for part in split_into_bodies(canonical(spec.paired.tests)):
+            yield encode_frame({"type": "common"}, part)
+    yield from iter_file_frames(spec.files)
+    for part in split_into_bodies(spec.database) if spec.database else ():
+        yield encode_frame({"type": "database"}, part)
 
 
-def file_frames(files: Mapping[str, bytes]) -> Iterator[bytes]:
+def iter_file_frames(files: Mapping[str, bytes]) -> Iterator[bytes]:
     """Yield the frames that stage files."""
     for path, content in files.items():
-        for index, part in enumerate(chunks(content)):
-            yield encode({"type": "file", "path": path, "append": index > 0}, part)
+        for index, part in enumerate(split_into_bodies(content)):
+            yield encode_frame({"type": "file", "path": path, "append": index > 0}, part)
 
 
-def unit_frames(index: int, unit: Unit, *, more: bool) -> Iterator[bytes]:
+def iter_unit_frames(index: int, unit: Unit, *, more: bool) -> Iterator[bytes]:
     """Yield a unit's frames; the last frame starts the unit. `more` is true if another unit follows."""
-    yield from file_frames(unit.files)
-    for part in chunks(unit.stdin) if unit.stdin else ():
-        yield encode({"type": "stdin"}, part)
+    yield from iter_file_frames(unit.files)
+    for part in split_into_bodies(unit.stdin) if unit.stdin else ():
+        yield encode_frame({"type": "stdin"}, part)
     arguments = canonical(unit.arguments)
     whole, last = divmod(max(len(arguments) - 1, 0), MAX_BODY)
-    for part in list(chunks(arguments))[:whole]:
-        yield encode({"type": "arguments"}, part)
-    yield encode(
+    for part in list(split_into_bodies(arguments))[:whole]:
+        yield encode_frame({"type": "arguments"}, part)
+    yield encode_frame(
         {
             "type": "unit",
             "unit": index,
@@ -254,7 +254,7 @@ class SendAheadWindow:
         self._next: bytes | None = next(self._frames, None)
         self._under_way: deque[int] = deque()
 
-    def due(self) -> bytes:
+    def take_due_frames(self) -> bytes:
         """Return the frames to send now: at least the next unit's frames, unless they were already sent."""
         portion = []
         while self._next is not None and self._can_send(self._next):
@@ -279,6 +279,6 @@ class SendAheadWindow:
     def _all_frames(self) -> Iterator[bytes]:
         last = len(self._spec.units) - 1
         for index, unit in enumerate(self._spec.units):
-            yield b"".join(unit_frames(index, unit, more=index < last))
+            yield b"".join(iter_unit_frames(index, unit, more=index < last))
         if not self._alone and not any(unit.without_check for unit in self._spec.units[-1:]):
             yield FINISH

@@ -13,12 +13,12 @@ import structlog
 
 from assayd.aio import Deadline
 from assayd.errors import EngineError
-from assayd.findings.network_rules import WORDINGS, hook_rule
+from assayd.findings.network_rules import WORDINGS, select_hook_rule
 from assayd.model.policy import ImportMode
 from assayd.model.run import (
     Limits,
     NetworkEvent,
-    Output,
+    OutputFile,
     PolicyEvent,
     RunEnd,
     RunSpec,
@@ -28,24 +28,24 @@ from assayd.model.run import (
     to_policy_event,
 )
 from assayd.ports.egress import EgressSession
-from assayd.sandbox.outcome import unit_outcome
+from assayd.sandbox.outcome import determine_unit_outcome
 from assayd.sandbox.session.channel import (
-    Channel,
-    GuestFault,
+    GuestProtocolViolation,
     Header,
+    RunnerChannel,
     SendAheadWindow,
     StreamEnded,
-    begin_frame,
-    boolean,
-    content_frames,
-    file_frames,
-    integer,
-    number,
-    text,
-    unit_frames,
+    build_begin_frame,
+    get_boolean,
+    get_integer,
+    get_number,
+    get_text,
+    iter_content_frames,
+    iter_file_frames,
+    iter_unit_frames,
 )
 from assayd.sandbox.session.streams import StreamSet, open_streams
-from assayd.sandbox.session.unit_log import Transcript
+from assayd.sandbox.session.unit_log import UnitTranscript
 
 log = structlog.get_logger()
 
@@ -100,13 +100,13 @@ class AttemptBudget:
 class Conversation:
     """One attempt on one channel. The received results are kept even if the conversation fails."""
 
-    def __init__(self, channel: Channel, spec: RunSpec, egress: EgressSession | None = None) -> None:
+    def __init__(self, channel: RunnerChannel, spec: RunSpec, egress: EgressSession | None = None) -> None:
         self._channel = channel
         self._spec = spec
         self._observer = RunObserver()
         self._egress = egress
         self._streams: StreamSet | None = None
-        self._current: Transcript | None = None
+        self._current: UnitTranscript | None = None
         self._deadline: Deadline | None = None
         self._between_s = 0.0
         self._units_starved_s = 0.0
@@ -119,9 +119,9 @@ class Conversation:
 
     async def begin(self) -> None:
         """Send the rules, so that the runner can prepare for the first unit. Raises: EngineError."""
-        await self._channel.send(begin_frame(self._spec, self._egress.limits if self._egress else None))
+        await self._channel.send(build_begin_frame(self._spec, self._egress.limits if self._egress else None))
 
-    async def hold(self, deadline: Deadline, observer: RunObserver | None = None) -> tuple[RunEnd, str]:
+    async def run(self, deadline: Deadline, observer: RunObserver | None = None) -> tuple[RunEnd, str]:
         """Run the conversation; return the kind of its end and a detail as evidence. Call `begin` first."""
         self._observer, self._deadline = observer or RunObserver(), deadline
         try:
@@ -130,7 +130,7 @@ class Conversation:
             return RunEnd.FINISHED, ""
         except TimeoutError:
             return (RunEnd.CANCELLED, "") if deadline.cancelled else (RunEnd.DEADLINE, "")
-        except GuestFault as fault:
+        except GuestProtocolViolation as fault:
             return RunEnd.PROTOCOL, str(fault)
         except StreamEnded:
             return RunEnd.LOST, "the runner's stream ended early"
@@ -139,14 +139,14 @@ class Conversation:
         finally:
             if self._current is not None:
                 asked = self._egress.events(len(self.units)) if self._egress is not None else ()
-                self._keep_result(self._add_network_events(self._current.interrupted(), asked))
+                self._keep_result(self._add_network_events(self._current.finish_interrupted(), asked))
 
     async def _run_units(self) -> None:
-        opening, ahead = list(content_frames(self._spec)), SendAheadWindow(self._spec)
+        opening, ahead = list(iter_content_frames(self._spec)), SendAheadWindow(self._spec)
         for index, unit in enumerate(self._spec.units):
-            await self._channel.send(*opening, ahead.due())
+            await self._channel.send(*opening, ahead.take_due_frames())
             opening = []
-            self._current = Transcript(unit.name, self._spec.limits)
+            self._current = UnitTranscript(unit.name, self._spec.limits)
             await self._follow_unit(index, self._current)
             ahead.ended()
             if self._spec.stop_on_failure and not self.units[index].outcome.completed:
@@ -163,17 +163,17 @@ class Conversation:
             return
         self.units.pop()
         again = replace(unit, arguments=unit.without_check, without_check=None)
-        await self._channel.send(*unit_frames(index, again, more=False))
-        self._current = Transcript(unit.name, self._spec.limits)
+        await self._channel.send(*iter_unit_frames(index, again, more=False))
+        self._current = UnitTranscript(unit.name, self._spec.limits)
         await self._follow_unit(index, self._current)
 
-    async def _follow_unit(self, index: int, transcript: Transcript) -> None:
+    async def _follow_unit(self, index: int, transcript: UnitTranscript) -> None:
         """Read the frames of one unit up to its end."""
         while True:
-            header, body = await self._receive_of_unit(index)
+            header, body = await self._receive_unit_frame(index)
             kind = header["type"]
             if kind == "started":
-                self._between_s += number(header, "starved_s")
+                self._between_s += get_number(header, "starved_s")
                 self._exclude_starved_time(0.0)
                 self._observer.unit_started(index)
             elif kind == "output":
@@ -190,24 +190,24 @@ class Conversation:
                 result = self._add_network_events(transcript.end(header), asked)
                 return self._finish_unit(index, result)
             elif self._streams is not None:
-                self._streams.take(index, header, body)
+                self._streams.process_frame(index, header, body)
             else:
-                raise GuestFault(f"unexpected frame {str(kind)[:40]!r}")
+                raise GuestProtocolViolation(f"unexpected frame {str(kind)[:40]!r}")
 
-    async def _receive_of_unit(self, index: int) -> tuple[Header, bytes]:
+    async def _receive_unit_frame(self, index: int) -> tuple[Header, bytes]:
         """Return the next frame of a unit. Raises: GuestFault if the frame belongs to another unit."""
         header, body = await self._receive_frame()
-        if integer(header, "unit", most=10**6) != index:
-            raise GuestFault("a frame of another unit")
+        if get_integer(header, "unit", most=10**6) != index:
+            raise GuestProtocolViolation("a frame of another unit")
         return header, body
 
     async def _receive_frame(self) -> tuple[Header, bytes]:
         """Return the next frame. Raises: GuestFault if the runner reports a fault."""
         header, body = await self._channel.receive()
         if header["type"] == "fault":
-            raise GuestFault(f"the runner gave up: {text(header, 'message')}")
+            raise GuestProtocolViolation(f"the runner gave up: {get_text(header, 'message')}")
         if header["type"] == "unconfined":
-            log.error("child.unconfined", said=text(header, "message"))
+            log.error("child.unconfined", said=get_text(header, "message"))
             raise EngineError("engine.unconfined", "a child couldn't be confined", retryable=True)
         return header, body
 
@@ -229,13 +229,13 @@ class Conversation:
         """Add the rule by which the guest's hook denied a network access."""
         if event.kind != "network" or event.allowed:
             return event
-        rule = hook_rule(self._spec.network.mode)
+        rule = select_hook_rule(self._spec.network.mode)
         return replace(event, rule=rule.value, reason=WORDINGS[rule].reason)
 
     def _finish_unit(self, index: int, result: UnitResult) -> None:
         self._current = None
         result = self._budget.limit_results(result)
-        result = replace(result, outcome=unit_outcome(result, self._spec.units[index]))
+        result = replace(result, outcome=determine_unit_outcome(result, self._spec.units[index]))
         self._keep_result(result)
         self._exclude_starved_time(0.0)
         self._observer.unit_ended(index, result)
@@ -251,30 +251,30 @@ class Conversation:
             header, body = await self._receive_frame()
             if header["type"] == "bye":
                 # The runner reads 0 if the kernel doesn't count, as before Linux 5.19.
-                self.peak_memory_bytes = integer(header, "peak_memory_bytes") or None
+                self.peak_memory_bytes = get_integer(header, "peak_memory_bytes") or None
                 self.outputs_dropped = _read_dropped_outputs(header)
                 return
             if header["type"] != "collected":
-                raise GuestFault(f"unexpected frame {str(header['type'])[:40]!r}")
+                raise GuestProtocolViolation(f"unexpected frame {str(header['type'])[:40]!r}")
             self._append_output(header, body)
 
     def _append_output(self, header: Header, body: bytes) -> None:
-        path = text(header, "path", most=1024)
-        if boolean(header, "append") != (path in self.outputs):
-            raise GuestFault("declared outputs out of order")
+        path = get_text(header, "path", most=1024)
+        if get_boolean(header, "append") != (path in self.outputs):
+            raise GuestProtocolViolation("declared outputs out of order")
         self.outputs.setdefault(path, bytearray()).extend(body)
-        if boolean(header, "truncated"):
+        if get_boolean(header, "truncated"):
             self.truncated.add(path)
         limits = self._spec.limits
         if len(self.outputs) > limits.outputs_files:
-            raise GuestFault("more declared outputs than the runner may pass on")
+            raise GuestProtocolViolation("more declared outputs than the runner may pass on")
         if sum(map(len, self.outputs.values())) > limits.outputs_bytes:
-            raise GuestFault("larger declared outputs than the runner may pass on")
+            raise GuestProtocolViolation("larger declared outputs than the runner may pass on")
 
-    def collected(self) -> tuple[Output, ...]:
+    def collected(self) -> tuple[OutputFile, ...]:
         """Return the received outputs."""
         return tuple(
-            Output(name=name, content=bytes(content), truncated=name in self.truncated)
+            OutputFile(name=name, content=bytes(content), truncated=name in self.truncated)
             for name, content in self.outputs.items()
         )
 
@@ -288,11 +288,11 @@ def _log_frames(unit: Unit, result: UnitResult) -> Iterator[bytes]:
     """Yield the frames that stage a unit's output as files for later units."""
     if unit.log is not None:
         out, err = result.stdout.text().encode(), result.stderr.text().encode()
-        yield from file_frames({f"{unit.log}.out": out, f"{unit.log}.err": err})
+        yield from iter_file_frames({f"{unit.log}.out": out, f"{unit.log}.err": err})
 
 
 def _read_dropped_outputs(header: Header) -> tuple[str, ...]:
     reasons = header.get("outputs_dropped")
     if type(reasons) is not list or len(reasons) > MAX_DROPPED:
-        raise GuestFault("bye.outputs_dropped is not a short list")
-    return tuple(text({"type": "bye", "reason": r}, "reason") for r in reasons)
+        raise GuestProtocolViolation("bye.outputs_dropped is not a short list")
+    return tuple(get_text({"type": "bye", "reason": r}, "reason") for r in reasons)

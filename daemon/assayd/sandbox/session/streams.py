@@ -16,10 +16,10 @@ import structlog
 
 from assayd.aio import task_group
 from assayd.errors import EngineError
-from assayd.guest.frames import WINDOW, Header, cost, encode
+from assayd.guest.frames import WINDOW, Header, encode_frame, window_cost
 from assayd.model.run import NetworkEvent
 from assayd.ports.egress import EgressSession
-from assayd.sandbox.session.channel import Channel, GuestFault, integer
+from assayd.sandbox.session.channel import GuestProtocolViolation, RunnerChannel, get_integer
 
 log = structlog.get_logger()
 
@@ -28,10 +28,10 @@ _PIECE_BYTES = 32 * 1024
 _MOST_STREAMS = 2**31
 
 
-class Stream:
+class RelayedStream:
     """One connection of guest code; implements `ports.egress.GuestStream`."""
 
-    def __init__(self, channel: Channel, number: int) -> None:
+    def __init__(self, channel: RunnerChannel, number: int) -> None:
         self._channel = channel
         self.number = number
         self._arrived: deque[bytes] = deque()
@@ -50,8 +50,8 @@ class Stream:
                 return b""
             await self._wait_for_change()
         piece = self._arrived.popleft()
-        self._held -= cost(piece)
-        self._taken += cost(piece)
+        self._held -= window_cost(piece)
+        self._taken += window_cost(piece)
         if self._taken >= _GRANT_BYTES and not self._guest_ended:
             taken, self._taken = self._taken, 0
             await self._send_frame("stream_credit", credit=taken)
@@ -79,19 +79,19 @@ class Stream:
     async def reset(self) -> None:
         """Reset the connection."""
         if not self._gone:
-            self.lose()
+            self.record_closed()
             await self._send_frame("stream_reset")
 
-    def arrive(self, piece: bytes) -> None:
+    def add_data(self, piece: bytes) -> None:
         """Add received data. Raises: GuestFault if it exceeds the guest's credit."""
         if self._gone:
             return
         if self._guest_ended:
-            raise GuestFault("a relayed stream goes on after its end")
-        self._held += cost(piece)
+            raise GuestProtocolViolation("a relayed stream goes on after its end")
+        self._held += window_cost(piece)
         # Received bytes that aren't granted yet aren't credit either.
         if self._held + self._taken > WINDOW:
-            raise GuestFault("a relayed stream has sent more than it has credit for")
+            raise GuestProtocolViolation("a relayed stream has sent more than it has credit for")
         self._arrived.append(piece)
         self._changed.set()
 
@@ -100,7 +100,7 @@ class Stream:
         self._guest_ended = True
         self._changed.set()
 
-    def lose(self) -> None:
+    def record_closed(self) -> None:
         """Record that the connection is closed."""
         self._gone = True
         self._arrived.clear()
@@ -109,12 +109,12 @@ class Stream:
     def grant(self, count: int) -> None:
         """Add credit. Raises: GuestFault if the credit is zero or exceeds the bytes sent."""
         if not count:
-            raise GuestFault("credit for nothing")
+            raise GuestProtocolViolation("credit for nothing")
         if self._gone:
             return
         self._credit += count
         if self._credit > WINDOW:
-            raise GuestFault("credit for more than was sent")
+            raise GuestProtocolViolation("credit for more than was sent")
         self._changed.set()
 
     async def _wait_for_change(self) -> None:
@@ -122,28 +122,28 @@ class Stream:
         await self._changed.wait()
 
     async def _send_frame(self, kind: str, body: bytes = b"", **more: object) -> None:
-        await self._channel.send(encode({"type": kind, "stream": self.number, **more}, body))
+        await self._channel.send(encode_frame({"type": kind, "stream": self.number, **more}, body))
 
 
 class StreamSet:
     """All streams of an attempt; only the streams of one unit are open at a time."""
 
-    def __init__(self, channel: Channel, session: EgressSession, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, channel: RunnerChannel, session: EgressSession, tasks: asyncio.TaskGroup) -> None:
         self._channel = channel
         self._session = session
         self._tasks = tasks
-        self._open: dict[int, tuple[Stream, asyncio.Task[None]]] = {}
+        self._open: dict[int, tuple[RelayedStream, asyncio.Task[None]]] = {}
         self._next = 0
 
-    def take(self, unit: int, header: Header, body: bytes) -> None:
+    def process_frame(self, unit: int, header: Header, body: bytes) -> None:
         """Process a frame from the runner. Raises: GuestFault."""
         match header["type"]:
             case "stream_open":
-                self._begin_stream(unit, integer(header, "stream", most=_MOST_STREAMS))
+                self._begin_stream(unit, get_integer(header, "stream", most=_MOST_STREAMS))
             case "stream_limit":
                 self._session.used_up(unit)
             case kind:
-                stream = self._get_stream(integer(header, "stream", most=_MOST_STREAMS))
+                stream = self._get_stream(get_integer(header, "stream", most=_MOST_STREAMS))
                 if stream is not None:
                     _deliver_frame(stream, str(kind), header, body)
 
@@ -157,61 +157,63 @@ class StreamSet:
     def stop(self) -> None:
         """End all streams immediately."""
         for stream, task in self._open.values():
-            stream.lose()
+            stream.record_closed()
             task.cancel()
 
     def _begin_stream(self, unit: int, number: int) -> None:
         limits = self._session.limits
         if number != self._next or number >= limits.connections:
-            raise GuestFault("a relayed stream out of order")
+            raise GuestProtocolViolation("a relayed stream out of order")
         self._next += 1
-        stream = Stream(self._channel, number)
+        stream = RelayedStream(self._channel, number)
         task = self._tasks.create_task(self._serve_stream(stream, unit), name=f"stream-{number}")
         self._open[number] = (stream, task)
         task.add_done_callback(lambda _: self._open.pop(number))
 
-    def _get_stream(self, number: int) -> Stream | None:
+    def _get_stream(self, number: int) -> RelayedStream | None:
         """Return an open stream, or None if the stream was already closed. Raises: GuestFault."""
         if number >= self._next:
-            raise GuestFault("a relayed stream that was never opened")
+            raise GuestProtocolViolation("a relayed stream that was never opened")
         return self._open[number][0] if number in self._open else None
 
-    async def _serve_stream(self, stream: Stream, unit: int) -> None:
+    async def _serve_stream(self, stream: RelayedStream, unit: int) -> None:
         try:
             await self._session.serve(stream, unit)
             await stream.end()
         except EngineError:
             # The container's streams are gone, which their readers notice too.
-            stream.lose()
+            stream.record_closed()
         except Exception as problem:
             # An internal error ends only this connection, not the attempt: code that triggers it must not be
             # able to choose its verdict.
             log.exception("egress.broken", problem=type(problem).__name__)
             await self._reset_stream(stream)
 
-    async def _reset_stream(self, stream: Stream) -> None:
+    async def _reset_stream(self, stream: RelayedStream) -> None:
         try:
             await stream.reset()
         except EngineError:
-            stream.lose()
+            stream.record_closed()
 
 
-def _deliver_frame(stream: Stream, kind: str, header: Header, body: bytes) -> None:
+def _deliver_frame(stream: RelayedStream, kind: str, header: Header, body: bytes) -> None:
     match kind:
         case "stream_data":
-            stream.arrive(body)
+            stream.add_data(body)
         case "stream_end":
             stream.finish()
         case "stream_reset":
-            stream.lose()
+            stream.record_closed()
         case "stream_credit":
-            stream.grant(integer(header, "credit", most=WINDOW))
+            stream.grant(get_integer(header, "credit", most=WINDOW))
         case _:
-            raise GuestFault(f"unexpected frame {kind[:40]!r}")
+            raise GuestProtocolViolation(f"unexpected frame {kind[:40]!r}")
 
 
 @asynccontextmanager
-async def open_streams(channel: Channel, session: EgressSession | None) -> AsyncIterator[StreamSet | None]:
+async def open_streams(
+    channel: RunnerChannel, session: EgressSession | None
+) -> AsyncIterator[StreamSet | None]:
     """Yield the streams of an attempt for the `with` block, or None if the policy has no allowlist."""
     if session is None:
         yield None

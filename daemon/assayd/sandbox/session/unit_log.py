@@ -8,13 +8,20 @@ from __future__ import annotations
 import os
 
 from assayd.model.run import CapturedOutput, Limits, PolicyEvent, ResourceUsage, UnitEnd, UnitResult
-from assayd.sandbox.session.channel import GuestFault, Header, boolean, integer, number, text
+from assayd.sandbox.session.channel import (
+    GuestProtocolViolation,
+    Header,
+    get_boolean,
+    get_integer,
+    get_number,
+    get_text,
+)
 
 MAX_EVENTS = 200
 MAX_RECORDS = 8
 
 
-class Transcript:
+class UnitTranscript:
     """A collector of one unit's frames, which converts them to a `UnitResult` at the unit's end."""
 
     def __init__(self, name: str, limits: Limits) -> None:
@@ -30,56 +37,56 @@ class Transcript:
 
     def output(self, header: Header, body: bytes) -> tuple[str, bytes]:
         """Add a piece of output; return its stream and bytes. Raises: GuestFault."""
-        stream, part = text(header, "stream"), text(header, "part")
+        stream, part = get_text(header, "stream"), get_text(header, "part")
         if stream not in ("stdout", "stderr") or part not in ("head", "tail"):
-            raise GuestFault("output of an unknown stream")
+            raise GuestProtocolViolation("output of an unknown stream")
         kept = self._parts.setdefault((stream, part), bytearray())
         kept += body
         if len(kept) > self._limits.output_kept_bytes // 2:
-            raise GuestFault("more output than the runner may pass on")
+            raise GuestProtocolViolation("more output than the runner may pass on")
         return stream, body
 
     def event(self, header: Header) -> PolicyEvent:
         """Add a policy event. Raises: GuestFault."""
         if len(self._events) >= MAX_EVENTS:
-            raise GuestFault("more policy events than the runner may pass on")
+            raise GuestProtocolViolation("more policy events than the runner may pass on")
         file, line = header.get("file"), header.get("line")
         event = PolicyEvent(
-            kind=text(header, "kind", most=64),
-            detail=text(header, "detail", most=1024),
-            allowed=boolean(header, "allowed"),
-            enforced=boolean(header, "enforced"),
-            file=None if file is None else text(header, "file", most=256),
-            line=None if line is None else integer(header, "line", most=10**7),
+            kind=get_text(header, "kind", most=64),
+            detail=get_text(header, "detail", most=1024),
+            allowed=get_boolean(header, "allowed"),
+            enforced=get_boolean(header, "enforced"),
+            file=None if file is None else get_text(header, "file", most=256),
+            line=None if line is None else get_integer(header, "line", most=10**7),
         )
         self._events.append(event)
         return event
 
     def result(self, header: Header, body: bytes) -> None:
         """Add a part of a result record. Raises: GuestFault."""
-        index, last = integer(header, "index", most=MAX_RECORDS), boolean(header, "last")
+        index, last = get_integer(header, "index", most=MAX_RECORDS), get_boolean(header, "last")
         if index != len(self._records) - self._open:
-            raise GuestFault("result records out of order")
+            raise GuestProtocolViolation("result records out of order")
         if not self._open:
             self._records.append(bytearray())
         self._records[-1] += body
         self._open = not last
         self._result_bytes += len(body)
         if self._result_bytes > self._limits.unit_result_bytes:
-            raise GuestFault("a result larger than its cap")
+            raise GuestProtocolViolation("a result larger than its cap")
 
     def clock(self, header: Header) -> None:
         """Update the resource usage."""
         self.spent = ResourceUsage(
-            wall_s=number(header, "wall_s"),
-            cpu_s=number(header, "cpu_s"),
-            starved_s=number(header, "starved_s"),
+            wall_s=get_number(header, "wall_s"),
+            cpu_s=get_number(header, "cpu_s"),
+            starved_s=get_number(header, "starved_s"),
         )
 
     def end(self, header: Header) -> UnitResult:
         """Return the unit's result, given the runner's final frame for the unit. Raises: GuestFault."""
         if self._open:
-            raise GuestFault("a result record without its end")
+            raise GuestProtocolViolation("a result record without its end")
         self.clock(header)
         malformed = header.get("malformed")
         return UnitResult(
@@ -87,63 +94,63 @@ class Transcript:
             wait_status=_read_wait_status(header),
             end=_read_unit_end(header),
             results=tuple(bytes(r) for r in self._records),
-            malformed=None if malformed is None else text(header, "malformed"),
-            stdout=self._captured_output("stdout", integer(header, "stdout_bytes")),
-            stderr=self._captured_output("stderr", integer(header, "stderr_bytes")),
+            malformed=None if malformed is None else get_text(header, "malformed"),
+            stdout=self._build_captured_output("stdout", get_integer(header, "stdout_bytes")),
+            stderr=self._build_captured_output("stderr", get_integer(header, "stderr_bytes")),
             usage=_read_usage(header),
-            left_processes=integer(header, "left_processes", most=10**6),
+            left_processes=get_integer(header, "left_processes", most=10**6),
             events=tuple(self._events),
-            events_dropped=integer(header, "events_dropped"),
+            events_dropped=get_integer(header, "events_dropped"),
         )
 
-    def interrupted(self) -> UnitResult:
+    def finish_interrupted(self) -> UnitResult:
         """Return the known results of a unit whose run ended before the unit did."""
         return UnitResult(
             name=self._name,
             wait_status=None,
             end=UnitEnd.INTERRUPTED,
             results=tuple(bytes(r) for r in self._records),
-            stdout=self._captured_output("stdout", None),
-            stderr=self._captured_output("stderr", None),
+            stdout=self._build_captured_output("stdout", None),
+            stderr=self._build_captured_output("stderr", None),
             usage=self.spent,
             events=tuple(self._events),
         )
 
-    def _captured_output(self, stream: str, total: int | None) -> CapturedOutput:
+    def _build_captured_output(self, stream: str, total: int | None) -> CapturedOutput:
         head, tail = (bytes(self._parts.get((stream, part), b"")) for part in ("head", "tail"))
         held = len(head) + len(tail)
         if total is not None and total < held:
-            raise GuestFault(f"{stream} holds more bytes than were counted")
+            raise GuestProtocolViolation(f"{stream} holds more bytes than were counted")
         return CapturedOutput(head=head, tail=tail, total_bytes=held if total is None else total)
 
 
 def _read_wait_status(header: Header) -> int:
     """Parse the wait status of an ended process (exit or signal). Raises: GuestFault."""
-    status = integer(header, "wait_status", most=0xFFFF)
+    status = get_integer(header, "wait_status", most=0xFFFF)
     if not (os.WIFEXITED(status) or os.WIFSIGNALED(status)):
-        raise GuestFault("unit_end.wait_status is not that of an end")
+        raise GuestProtocolViolation("unit_end.wait_status is not that of an end")
     return status
 
 
 def _read_unit_end(header: Header) -> UnitEnd:
     try:
-        end = UnitEnd(text(header, "end"))
+        end = UnitEnd(get_text(header, "end"))
     except ValueError:
-        raise GuestFault("unit_end.end is unknown") from None
+        raise GuestProtocolViolation("unit_end.end is unknown") from None
     if end is UnitEnd.INTERRUPTED:
-        raise GuestFault("only the daemon interrupts")
+        raise GuestProtocolViolation("only the daemon interrupts")
     return end
 
 
 def _read_usage(header: Header) -> ResourceUsage:
     return ResourceUsage(
-        wall_s=number(header, "wall_s"),
-        cpu_s=number(header, "cpu_s"),
-        starved_s=number(header, "starved_s"),
-        peak_memory_bytes=integer(header, "peak_memory_bytes"),
-        oom_kills=integer(header, "oom_kills"),
-        pids_refused=integer(header, "pids_refused"),
-        work_bytes=integer(header, "work_bytes"),
-        work_files=integer(header, "work_files"),
-        work_full=boolean(header, "work_full"),
+        wall_s=get_number(header, "wall_s"),
+        cpu_s=get_number(header, "cpu_s"),
+        starved_s=get_number(header, "starved_s"),
+        peak_memory_bytes=get_integer(header, "peak_memory_bytes"),
+        oom_kills=get_integer(header, "oom_kills"),
+        pids_refused=get_integer(header, "pids_refused"),
+        work_bytes=get_integer(header, "work_bytes"),
+        work_files=get_integer(header, "work_files"),
+        work_full=get_boolean(header, "work_full"),
     )

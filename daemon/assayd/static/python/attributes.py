@@ -8,10 +8,10 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from string import Formatter
 
-from assayd.findings.source_text import line_at
-from assayd.guest.near import nearest
+from assayd.findings.source_text import get_line
+from assayd.guest.near import find_nearest
 from assayd.model.finding import Edit, Finding, Severity
-from assayd.static.python.imports import finding_at, name_suggestion
+from assayd.static.python.imports import finding_at, suggest_name
 from assayd.static.python.names import (
     BY_NAME,
     ENVIRONMENT_FUNCTIONS,
@@ -24,17 +24,19 @@ from assayd.static.python.names import (
     STREAM_PARTS,
     can_read_own,
     is_dunder,
-    normal,
+    normalize_name,
 )
 from assayd.static.python.scopes import NodeSite
-from assayd.static.python.view import View, has_known_fields, is_path
+from assayd.static.python.view import SecurityView, has_known_fields, is_path
 
 FORMAT_METHODS = frozenset({"format", "format_map", "vformat"})
 _ATTRIBUTE = re.compile(r"\.([^.\[\]]+)")
 _MAX_DEPTH = 3
 
 
-def format_template(node: ast.Attribute, parent: ast.AST | None, constants: Mapping[str, str]) -> str | None:
+def find_format_template(
+    node: ast.Attribute, parent: ast.AST | None, constants: Mapping[str, str]
+) -> str | None:
     """Return the template of ``….format``: a literal, or a name that is bound only once, to a literal."""
     value: ast.expr = node.value
     if isinstance(value, ast.Name) and value.id == "str":
@@ -50,7 +52,7 @@ def format_template(node: ast.Attribute, parent: ast.AST | None, constants: Mapp
             return None
 
 
-def template_attributes(text: str, depth: int = 0) -> Iterator[str]:
+def iter_template_attributes(text: str, depth: int = 0) -> Iterator[str]:
     """Yield the attributes that a template accesses, including those in nested format specs."""
     try:
         fields = list(Formatter().parse(text))
@@ -59,7 +61,7 @@ def template_attributes(text: str, depth: int = 0) -> Iterator[str]:
     for _, field, spec, _ in fields:
         yield from _ATTRIBUTE.findall(field or "")
         if spec and depth < _MAX_DEPTH:
-            yield from template_attributes(spec, depth + 1)
+            yield from iter_template_attributes(spec, depth + 1)
 
 
 _KEPT = frozenset({"__class__", "__match_args__"})
@@ -79,7 +81,9 @@ _INSTEAD_OF_DUNDER = {
 }
 
 
-def refused_attribute(name: str, uses_paths: bool, own: Container[str] = ()) -> tuple[str, str, str] | None:
+def explain_refused_attribute(
+    name: str, uses_paths: bool, own: Container[str] = ()
+) -> tuple[str, str, str] | None:
     """Return rule, message and suggestion if an attribute of an unknown value isn't allowed, or None.
 
     Args:
@@ -87,11 +91,11 @@ def refused_attribute(name: str, uses_paths: bool, own: Container[str] = ()) -> 
         uses_paths: whether the value may be a path.
         own: the attributes that the source itself defines.
     """
-    name = normal(name)
+    name = normalize_name(name)
     if is_dunder(name) and name not in OPERATOR_METHODS | READABLE_DUNDERS:
         if name in own and can_read_own(name):
             return None
-        near = nearest(name, sorted(OPERATOR_METHODS | READABLE_DUNDERS))
+        near = find_nearest(name, sorted(OPERATOR_METHODS | READABLE_DUNDERS))
         meant = f"Did you mean '{near[0]}'?" if near is not None and near[1] else None
         suggestion = _INSTEAD_OF_DUNDER.get(name, meant or "Remove the special attribute.")
         return "attribute.dunder", f"The special attribute {name!r} isn't allowed.", suggestion
@@ -108,20 +112,20 @@ def refused_attribute(name: str, uses_paths: bool, own: Container[str] = ()) -> 
     return None
 
 
-def check_attribute(view: View, site: NodeSite) -> Iterator[Finding]:
+def check_attribute(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
     """Report ``fnmatch.os`` as attribute.not_allowed, and ``x.__globals__`` as attribute.dunder."""
     node = site.node
     if not isinstance(node, ast.Attribute):
         return
-    owners = view.modules_of(node.value, site.scope)
+    owners = view.resolve_modules(node.value, site.scope)
     for module in sorted(owners):
         yield from _check_module_attribute(view, node, module)
-    if any(view.restricts(module) for module in owners):
+    if any(view.is_restricted(module) for module in owners):
         return
     own_method = node.attr in view.own and not is_path(node.value, view.paths)
     of_path = view.uses_paths and not owners and not own_method
     fine = _is_frozen_setattr(view, node, site) or _is_super_call(view, node, site)
-    refused = None if fine else refused_attribute(node.attr, of_path, view.own)
+    refused = None if fine else explain_refused_attribute(node.attr, of_path, view.own)
     if refused is None and node.attr in _KEPT and not isinstance(node.ctx, ast.Load):
         message = f"{node.attr!r} of an object is replaced."
         refused = ("attribute.dunder", message, "Create an object of another class.")
@@ -130,12 +134,14 @@ def check_attribute(view: View, site: NodeSite) -> Iterator[Finding]:
         refused = ("attribute.file_access", message, "Write to the stream.")
     if refused is not None:
         found = view.error(node, *refused)
-        yield replace(found, edit=_vars_edit(view, node)) if node.attr == "__dict__" else found
+        yield replace(found, edit=_build_vars_edit(view, node)) if node.attr == "__dict__" else found
     elif not owners:
-        yield from _method(view, node, site, of_path)
+        yield from _check_method(view, node, site, of_path)
 
 
-def _method(view: View, node: ast.Attribute, site: NodeSite, of_path: bool) -> Iterator[Finding]:
+def _check_method(
+    view: SecurityView, node: ast.Attribute, site: NodeSite, of_path: bool
+) -> Iterator[Finding]:
     """Report ``path.replace(…)`` (attribute.file_access) and ``s.format(x)`` (format.dynamic_template)."""
     if of_path and node.attr in ENVIRONMENT_METHODS:
         yield _environment_finding(view, node, node.attr)
@@ -146,14 +152,14 @@ def _method(view: View, node: ast.Attribute, site: NodeSite, of_path: bool) -> I
         yield from _check_format(view, node, site)
 
 
-def _check_module_attribute(view: View, node: ast.Attribute, module: str) -> Iterator[Finding]:
+def _check_module_attribute(view: SecurityView, node: ast.Attribute, module: str) -> Iterator[Finding]:
     dotted = f"{module}.{node.attr}"
     if not view.checks_uses(module):
         return
     if not view.modules.allows_name(module, node.attr):
         message = f"{dotted} isn't allowed."
         yield view.error(
-            node, "attribute.not_allowed", message, name_suggestion(module, view.modules, node.attr)
+            node, "attribute.not_allowed", message, suggest_name(module, view.modules, node.attr)
         )
     elif not isinstance(node.ctx, ast.Load):
         yield view.error(
@@ -163,7 +169,7 @@ def _check_module_attribute(view: View, node: ast.Attribute, module: str) -> Ite
         yield _environment_finding(view, node, dotted)
 
 
-def _environment_finding(view: View, node: ast.Attribute, name: str) -> Finding:
+def _environment_finding(view: SecurityView, node: ast.Attribute, name: str) -> Finding:
     """Return the warning attribute.environment, e.g. for ``os.path.abspath(p)``."""
     return finding_at(
         node,
@@ -175,21 +181,21 @@ def _environment_finding(view: View, node: ast.Attribute, name: str) -> Finding:
     )
 
 
-def check_module_value(view: View, site: NodeSite) -> Iterator[Finding]:
+def check_module_value(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
     """Report ``f(re)`` as module.as_value."""
     node = site.node
     if not isinstance(getattr(node, "ctx", None), ast.Load):
         return
     if isinstance(site.parent, ast.Attribute) or _is_getattr_argument(view, site):
         return
-    for module in sorted(view.modules_of(node, site.scope)):
-        if view.restricts(module) and view.checks_uses(module):
+    for module in sorted(view.resolve_modules(node, site.scope)):
+        if view.is_restricted(module) and view.checks_uses(module):
             message = f"The module {module!r} is used as a value."
             suggestion = f"Use {module} only as in {module}.name; pass functions, not modules."
             yield view.error(node, "module.as_value", message, suggestion)
 
 
-def check_named_access(view: View, site: NodeSite) -> Iterator[Finding]:
+def check_named_access(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
     """Report ``getattr(x, "__globals__")`` as attribute.dunder; computed names are checked at run time."""
     node = site.node
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
@@ -199,10 +205,10 @@ def check_named_access(view: View, site: NodeSite) -> Iterator[Finding]:
         return
     match node.args:
         case [value, ast.Constant(value=str(name)), *_]:
-            owners = [m for m in view.modules_of(value, site.scope) if view.checks_uses(m)]
+            owners = [m for m in view.resolve_modules(value, site.scope) if view.checks_uses(m)]
             for module in (m for m in sorted(owners) if not view.modules.allows_name(m, name)):
                 message = f"{module}.{name} isn't allowed."
-                instead = name_suggestion(module, view.modules, name)
+                instead = suggest_name(module, view.modules, name)
                 found = view.error(node, "attribute.not_allowed", message, instead)
                 yield replace(found, subject=f"{module}.{name}")
             if not owners:
@@ -211,7 +217,7 @@ def check_named_access(view: View, site: NodeSite) -> Iterator[Finding]:
             return
 
 
-def check_match_class(view: View, site: NodeSite) -> Iterator[Finding]:
+def check_match_class(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
     """Report ``C(__dict__=c)`` (attribute.dunder), and ``C(x)`` if C is computed (attribute.dynamic)."""
     if not isinstance(site.node, ast.MatchClass):
         return
@@ -222,7 +228,7 @@ def check_match_class(view: View, site: NodeSite) -> Iterator[Finding]:
         yield view.error(site.node, "attribute.dynamic", message, "Name the fields: case Point(x=x, y=y).")
 
 
-def check_match_args(view: View, site: NodeSite) -> Iterator[Finding]:
+def check_match_args(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
     """Report ``__match_args__ = ("__globals__",)`` as attribute.dunder."""
     match site.node:
         case ast.Assign(targets=[ast.Name(id="__match_args__")], value=value):
@@ -247,18 +253,18 @@ _COMPUTED_FIELDS = "'__match_args__' is computed."
 _PLAIN_FIELDS = 'Write the names of the fields: __match_args__ = ("x", "y").'
 
 
-def _check_named(view: View, node: ast.AST, name: str) -> Iterator[Finding]:
+def _check_named(view: SecurityView, node: ast.AST, name: str) -> Iterator[Finding]:
     """Yield the finding for an attribute that is accessed by name, if its use is statically unknown."""
-    refused = refused_attribute(name, view.uses_paths, view.own)
-    if refused is None and normal(name) in _KEPT and _is_change(node):
+    refused = explain_refused_attribute(name, view.uses_paths, view.own)
+    if refused is None and normalize_name(name) in _KEPT and _is_change(node):
         message = f"{name!r} of an object is replaced."
         refused = ("attribute.dunder", message, "Create an object of another class.")
     if refused is not None:
         yield view.error(node, *refused)
-    elif view.uses_paths and normal(name) == "replace":
+    elif view.uses_paths and normalize_name(name) == "replace":
         message = "'replace' moves a file if called on a path."
         yield view.error(node, "attribute.file_access", message, "Write text.replace(old, new).")
-    elif normal(name) in FORMAT_METHODS:
+    elif normalize_name(name) in FORMAT_METHODS:
         message = f"{name!r} of a string follows the attributes that the string names."
         yield view.error(node, "format.attribute", message, 'Use an f-string: f"{value}".')
 
@@ -271,7 +277,7 @@ def _is_change(node: ast.AST) -> bool:
             return False
 
 
-def _is_getattr_argument(view: View, site: NodeSite) -> bool:
+def _is_getattr_argument(view: SecurityView, site: NodeSite) -> bool:
     """Return whether a module is the first argument of ``getattr(module, "name")`` or ``hasattr``."""
     match site.parent:
         case ast.Call(func=ast.Name(id="getattr" | "hasattr" as name) as func, args=[first, _, *_]):
@@ -280,7 +286,7 @@ def _is_getattr_argument(view: View, site: NodeSite) -> bool:
             return False
 
 
-def _is_super_call(view: View, node: ast.Attribute, site: NodeSite) -> bool:
+def _is_super_call(view: SecurityView, node: ast.Attribute, site: NodeSite) -> bool:
     """Return whether a call is ``super().__setattr__(…)`` in a class that overrides attribute access."""
     match node:
         case ast.Attribute(value=ast.Call(func=func, args=[], keywords=[]), attr=attr):
@@ -290,9 +296,9 @@ def _is_super_call(view: View, node: ast.Attribute, site: NodeSite) -> bool:
             return False
 
 
-def _vars_edit(view: View, node: ast.Attribute) -> Edit | None:
+def _build_vars_edit(view: SecurityView, node: ast.Attribute) -> Edit | None:
     """Return the edit that replaces ``x.__dict__`` by ``vars(x)``, for a plain name `x` on one line."""
-    line = line_at(view.text, node.lineno)
+    line = get_line(view.text, node.lineno)
     if line is None or node.lineno != node.end_lineno or not isinstance(node.value, ast.Name):
         return None
     if not isinstance(node.ctx, ast.Load) or not line.isascii():
@@ -307,9 +313,9 @@ def _vars_edit(view: View, node: ast.Attribute) -> Edit | None:
 _PLAIN_TEMPLATE = "Use a literal or constant template with plain fields: {0}, {name}, {0[key]}."
 
 
-def _check_format(view: View, node: ast.Attribute, site: NodeSite) -> Iterator[Finding]:
+def _check_format(view: SecurityView, node: ast.Attribute, site: NodeSite) -> Iterator[Finding]:
     """Report ``"{0.__class__}".format(x)`` as format.attribute."""
-    template = format_template(node, site.parent, view.constants)
+    template = find_format_template(node, site.parent, view.constants)
     if template is None:
         message = f"The template of .{node.attr}() is unknown before the run."
         yield finding_at(
@@ -321,27 +327,27 @@ def _check_format(view: View, node: ast.Attribute, site: NodeSite) -> Iterator[F
             severity=Severity.WARNING,
         )
         return
-    for name in template_attributes(template):
-        if refused_attribute(name, view.uses_paths) is not None:
+    for name in iter_template_attributes(template):
+        if explain_refused_attribute(name, view.uses_paths) is not None:
             message = f"The format string follows the attribute {name!r}."
             literal = isinstance(node.value, ast.Constant)
             suggestion = 'Use an f-string: f"{value}".' if literal else _PLAIN_TEMPLATE
             yield view.error(node, "format.attribute", message, suggestion)
 
 
-def _is_frozen_setattr(view: View, node: ast.Attribute, site: NodeSite) -> bool:
+def _is_frozen_setattr(view: SecurityView, node: ast.Attribute, site: NodeSite) -> bool:
     """Return whether a call is ``object.__setattr__(self, "name", value)``, as in frozen dataclasses."""
     call = site.parent
     if node.attr != "__setattr__" or not view.is_builtin(node.value, "object", site.scope):
         return False
     match call:
         case ast.Call(func=func, args=[_, ast.Constant(value=str(name)), _], keywords=[]) if func is node:
-            return name != "__class__" and refused_attribute(name, view.uses_paths) is None
+            return name != "__class__" and explain_refused_attribute(name, view.uses_paths) is None
         case _:
             return False
 
 
-def _may_replace_file(view: View, node: ast.Attribute, site: NodeSite) -> bool:
+def _may_replace_file(view: SecurityView, node: ast.Attribute, site: NodeSite) -> bool:
     """Return whether ``x.replace`` can be a path's method, based on the type of `x` and the arguments."""
     if view.is_builtin(node.value, "str", site.scope):
         return False

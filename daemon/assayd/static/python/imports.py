@@ -26,13 +26,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from assayd.did_you_mean import close_names
-from assayd.findings.source_text import column_of, line_at, snippet
+from assayd.did_you_mean import find_close_names
+from assayd.findings.source_text import byte_offset_to_column, get_line, get_snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.policy import ImportMode, ImportPolicy, SubmoduleRule
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 from assayd.static.python.names import PACKAGE_NAMES, refusal_reason
-from assayd.static.python.scopes import nodes_of
+from assayd.static.python.scopes import list_nodes
 
 RULES = (
     Rule(
@@ -73,7 +73,7 @@ class PolicyModules:
     known: frozenset[str]
 
     @classmethod
-    def of(cls, policy: ImportPolicy) -> PolicyModules:
+    def from_policy(cls, policy: ImportPolicy) -> PolicyModules:
         """Return the import rules of a policy, including the parent packages of its modules."""
         named = policy.allowed | policy.names.keys()
         packages = {
@@ -132,13 +132,13 @@ def check_imports(node: ast.Import | ast.ImportFrom, modules: PolicyModules, tex
         yield replace(found, subject=subject)
 
 
-def name_suggestion(module: str, modules: PolicyModules, name: str = "") -> str:
+def suggest_name(module: str, modules: PolicyModules, name: str = "") -> str:
     """Return the suggested replacement for a name of a module, or the list of allowed names."""
     if module in _PATHS and name in _LOOKING:
         return _BY_TEXT
     names = {*(modules.names(module) or ())}
     names |= {m.removeprefix(module + ".") for m in modules.submodules(module)}
-    return f"Use of {module} only: {shorten(', '.join(sorted(names)), 400)}."
+    return f"Use of {module} only: {shorten_text(', '.join(sorted(names)), 400)}."
 
 
 _PATHS = frozenset({"os", "os.path", "posixpath", "ntpath"})
@@ -165,16 +165,16 @@ def finding_at(
     offset: int = getattr(node, "col_offset", 0)
     if isinstance(node, ast.Attribute) and node.end_lineno and node.end_col_offset:
         line, offset = node.end_lineno, node.end_col_offset - len(node.attr.encode())
-    shown = line_at(text, line)
+    shown = get_line(text, line)
     return Finding(
         rule=rule,
         category=rule.partition(".")[0],
-        message=shorten(message),
+        message=shorten_text(message),
         severity=severity,
         line=line,
-        column=None if shown is None else column_of(shown, max(offset, 0)),
+        column=None if shown is None else byte_offset_to_column(shown, max(offset, 0)),
         end_line=getattr(node, "end_lineno", line),
-        snippet=snippet(text, line),
+        snippet=get_snippet(text, line),
         suggestion=suggestion,
     )
 
@@ -214,7 +214,7 @@ def _check_from_import(node: ast.ImportFrom, modules: PolicyModules) -> Iterator
         for alias in node.names:
             if not modules.allows_name(module, alias.name):
                 message = f"{alias.name!r} of {module!r} isn't allowed."
-                instead = name_suggestion(module, modules, alias.name)
+                instead = suggest_name(module, modules, alias.name)
                 yield "attribute.not_allowed", message, instead, f"{module}.{alias.name}"
 
 
@@ -239,10 +239,10 @@ def _not_allowed_problem(module: str, modules: PolicyModules, taking: Sequence[s
     message = f"Import of {module!r} is not allowed" + (f" ({reason})." if reason else ".")
     inside = modules.submodules(module)
     if inside and taking and module in PACKAGE_NAMES:
-        return "import.not_allowed", message, name_suggestion(module, modules), module
+        return "import.not_allowed", message, suggest_name(module, modules), module
     if inside:
         return "import.not_allowed", message, f"Import {' or '.join(inside)} instead.", module
-    return "import.not_allowed", message, import_suggestion(module, modules), module
+    return "import.not_allowed", message, suggest_import(module, modules), module
 
 
 _INSTEAD: Mapping[str, Sequence[str]] = {
@@ -286,7 +286,7 @@ _WITHOUT: Mapping[str, str] = {
 WHITELIST = "Allowed imports: "
 
 
-def import_suggestion(module: str, modules: PolicyModules) -> str:
+def suggest_import(module: str, modules: PolicyModules) -> str:
     """Return the suggested replacement for a module, or the list of allowed imports."""
     top = module.partition(".")[0]
     if top in _WITHOUT:
@@ -296,10 +296,10 @@ def import_suggestion(module: str, modules: PolicyModules) -> str:
     if others:
         return f"Use {' or '.join(others)} instead."
     allowed = sorted(modules.policy.allowed - modules.policy.denied)
-    close = close_names(module, allowed)
+    close = find_close_names(module, allowed)
     if close:
         return f"Did you mean {close[0]}? It is allowed."
-    return f"{WHITELIST}{shorten(', '.join(allowed), 600) or 'none'}."
+    return f"{WHITELIST}{shorten_text(', '.join(allowed), 600) or 'none'}."
 
 
 def list_imports_once(findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -336,7 +336,7 @@ MAIN_RULE = Rule(
 Import = ast.Import | ast.ImportFrom
 
 
-def with_import_edits(
+def add_import_edits(
     found: Iterable[Finding], tree: ast.Module, text: str, *, paths: bool
 ) -> Iterator[Finding]:
     """Add edits to findings that reject an import; for some uses of `os`, yield a warning instead.
@@ -348,12 +348,12 @@ def with_import_edits(
         paths: whether the policy allows `os.path`; an `os` that is used only for paths then gets a warning.
     """
     imports = None
-    programs = _main_blocks(tree)
+    programs = _find_main_blocks(tree)
     for finding in found:
         if finding.rule != "import.not_allowed" or finding.edit is not None:
             yield finding
             continue
-        imports = _imports_by_line(tree) if imports is None else imports
+        imports = _map_imports_by_line(tree) if imports is None else imports
         node = imports.get(finding.line or 0)
         unused = None if node is None else _removal_edit(node, tree, text)
         if unused is None and node is not None and programs:
@@ -362,20 +362,20 @@ def with_import_edits(
                 yield from (_main_block_finding(program, node, text) for program in programs)
                 programs = ()
         if paths and _is_os_import(finding) and _uses_only_paths(tree):
-            yield _package_warning(finding, unused or _path_import_edit(finding, text))
+            yield _package_warning(finding, unused or _build_path_import_edit(finding, text))
         else:
             yield replace(finding, edit=unused)
 
 
-def unused_imports(tree: ast.Module, text: str) -> Iterator[tuple[str, Edit]]:
+def iter_unused_imports(tree: ast.Module, text: str) -> Iterator[tuple[str, Edit]]:
     """Yield each module whose import is unused, and the edit that removes the import."""
-    for node in _imports_by_line(tree).values():
+    for node in _map_imports_by_line(tree).values():
         edit = _removal_edit(node, tree, text) if _module_name(node) != "__future__" else None
         if edit is not None:
             yield _module_name(node), edit
 
 
-def _imports_by_line(tree: ast.Module) -> dict[int, Import]:
+def _map_imports_by_line(tree: ast.Module) -> dict[int, Import]:
     """Return the module-level imports that import a single module and occupy whole lines, keyed by line."""
     return {
         node.lineno: node
@@ -395,12 +395,12 @@ def _removal_edit(node: Import, tree: ast.Module, text: str) -> Edit | None:
         return None
     return (
         None
-        if name in _used_names(tree)
+        if name in _find_used_names(tree)
         else Edit(start_line=node.lineno, end_line=node.lineno, replacement="")
     )
 
 
-def _main_blocks(tree: ast.Module) -> Sequence[ast.If]:
+def _find_main_blocks(tree: ast.Module) -> Sequence[ast.If]:
     """Return the blocks under ``if __name__ == "__main__":``, which run only in the main program."""
     return tuple(node for node in tree.body if isinstance(node, ast.If) and _is_main_check(node))
 
@@ -429,7 +429,7 @@ def _remove_blocks(tree: ast.Module, programs: Sequence[ast.If]) -> ast.Module:
         for node in ast.walk(program)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
-    return tree if bound & _used_names(rest) else rest
+    return tree if bound & _find_used_names(rest) else rest
 
 
 def _main_block_finding(program: ast.If, node: Import, text: str) -> Finding:
@@ -453,7 +453,7 @@ def _is_os_import(finding: Finding) -> bool:
 def _uses_only_paths(tree: ast.Module) -> bool:
     """Return whether the source uses only path functions of `os` and never rebinds `os`."""
     asked = 0
-    for node in nodes_of(tree):
+    for node in list_nodes(tree):
         match node:
             case ast.Attribute(value=ast.Name(id="os"), attr=attr, ctx=ast.Load()) if attr in _PATH_NAMES:
                 asked += 1
@@ -479,9 +479,9 @@ def _package_warning(finding: Finding, edit: Edit | None) -> Finding:
     )
 
 
-def _path_import_edit(finding: Finding, text: str) -> Edit | None:
+def _build_path_import_edit(finding: Finding, text: str) -> Edit | None:
     """Return the edit that changes ``import os`` to ``import os.path``, which also binds `os`, or None."""
-    line = line_at(text, finding.line)
+    line = get_line(text, finding.line)
     found = (
         None
         if line is None
@@ -493,13 +493,13 @@ def _path_import_edit(finding: Finding, text: str) -> Edit | None:
 
 
 def _is_whole_line(node: Import, text: str) -> bool:
-    line = line_at(text, node.lineno)
+    line = get_line(text, node.lineno)
     return line is not None and ast.unparse(node) == line.strip()
 
 
 @lru_cache(maxsize=2)
-def _used_names(tree: ast.Module) -> frozenset[str]:
+def _find_used_names(tree: ast.Module) -> frozenset[str]:
     """Return all names that the source uses, including the strings in ``__all__``."""
-    names = {node.id for node in nodes_of(tree) if isinstance(node, ast.Name)}
-    words = {node.value for node in nodes_of(tree) if isinstance(node, ast.Constant)}
+    names = {node.id for node in list_nodes(tree) if isinstance(node, ast.Name)}
+    words = {node.value for node in list_nodes(tree) if isinstance(node, ast.Constant)}
     return frozenset(names | {word for word in words if isinstance(word, str)})

@@ -30,23 +30,23 @@ import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
-from assayd.findings.python_failures import NearestName, nearest_name
-from assayd.findings.source_text import column_of, line_at, snippet
+from assayd.findings.python_failures import NearestName, find_nearest_name
+from assayd.findings.source_text import byte_offset_to_column, get_line, get_snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.policy import ImportMode, ImportPolicy
-from assayd.static.python.imports import PolicyModules, unused_imports
+from assayd.static.python.imports import PolicyModules, iter_unused_imports
 from assayd.static.python.names import PACKAGE_NAMES
 from assayd.static.python.returns import NO_VALUE_RULE, check_returns
-from assayd.static.python.safe_fixes import edit_between, parse_or_none
+from assayd.static.python.safe_fixes import build_edit, parse_or_none
 from assayd.static.python.scopes import (
     NodeSite,
     Scope,
     ScopedTree,
     ScopeKind,
-    bound_names,
     build_scoped_tree,
-    insertion_line,
-    nodes_of,
+    find_bound_names,
+    find_insertion_line,
+    list_nodes,
 )
 from assayd.static.python.source import PythonSource
 
@@ -108,16 +108,16 @@ def check_undefined(
         severity: the severity of the findings.
         leaving_out: names that another check covers.
     """
-    bound = bound_names(source.tree) if source.tree is not None else None
+    bound = find_bound_names(source.tree) if source.tree is not None else None
     if source.tree is None or bound is None:
         return
     known = {*bound, *_BUILTINS, *_OF_MODULES, *given, *leaving_out}
-    names = [n for n in nodes_of(source.tree) if isinstance(n, ast.Name)]
+    names = [n for n in list_nodes(source.tree) if isinstance(n, ast.Name)]
     unknown = {n.id for n in names if isinstance(n.ctx, ast.Load) and n.id not in known}
     if not unknown or any(n.id in _NAMESPACES - bound for n in names):
         return
     tree = build_scoped_tree(source.tree)
-    passed = _skipped_nodes(source.tree)
+    passed = _find_skipped_nodes(source.tree)
     for one in list(_find_undefined(tree, unknown, passed))[:_MOST]:
         yield _finding(one, source, tree, severity)
 
@@ -140,7 +140,7 @@ def _find_undefined(
         yield _UndefinedName(name=name, sites=tuple(sites))
 
 
-def _skipped_nodes(tree: ast.Module) -> set[ast.AST]:
+def _find_skipped_nodes(tree: ast.Module) -> set[ast.AST]:
     """Return the nodes to skip in the check, with all of their descendants."""
     late = any(
         isinstance(node, ast.ImportFrom)
@@ -149,7 +149,7 @@ def _skipped_nodes(tree: ast.Module) -> set[ast.AST]:
         for node in tree.body
     )
     passed: set[ast.AST] = set()
-    for node in nodes_of(tree):
+    for node in list_nodes(tree):
         match node:
             case ast.Try(handlers=handlers, body=body) if any(map(_catches_name_error, handlers)):
                 passed.update(body)
@@ -187,9 +187,9 @@ def _iter_scopes(scope: Scope) -> Iterator[Scope]:
 
 def _finding(one: _UndefinedName, source: PythonSource, tree: ScopedTree, severity: Severity) -> Finding:
     first = min(one.sites, key=lambda site: (_line_of(site), _column_of(site)))
-    near = _intended_name(first, tree) if len(one.name) > 2 else None
+    near = _guess_intended_name(first, tree) if len(one.name) > 2 else None
     line = _line_of(first)
-    shown = line_at(source.text, line) or ""
+    shown = get_line(source.text, line) or ""
     others = sorted({_line_of(site) for site in one.sites} - {line})
     also = f" (also in line{'s' * (len(others) > 1)} {', '.join(map(str, others[:10]))})" if others else ""
     remedy = f"Define or import '{one.name}' before it is used."
@@ -209,14 +209,14 @@ def _finding(one: _UndefinedName, source: PythonSource, tree: ScopedTree, severi
         message=f"'{one.name}' is not defined anywhere in the code{also}.",
         severity=severity,
         line=line,
-        column=column_of(shown, _column_of(first)),
-        snippet=snippet(source.text, line),
+        column=byte_offset_to_column(shown, _column_of(first)),
+        snippet=get_snippet(source.text, line),
         suggestion=remedy,
-        edit=_misspelling_edit(one, near.name, source.text) if near and near.certain else None,
+        edit=_build_misspelling_edit(one, near.name, source.text) if near and near.certain else None,
     )
 
 
-def _intended_name(site: NodeSite, tree: ScopedTree) -> NearestName | None:
+def _guess_intended_name(site: NodeSite, tree: ScopedTree) -> NearestName | None:
     """Return the name that was probably intended, from the nearest scope.
 
     For a call, only functions are considered.
@@ -237,22 +237,22 @@ def _intended_name(site: NodeSite, tree: ScopedTree) -> NearestName | None:
     every = {n for circle in circles for n in circle}
     handed_on = isinstance(site.parent, ast.Call | ast.keyword)
     plain = every - functions - (set() if handed_on else callable_builtins - _CLASSES)
-    return nearest_name(
+    return find_nearest_name(
         name, circles, (functions | callable_builtins | imported if called else plain) & every
     )
 
 
-def _misspelling_edit(one: _UndefinedName, meant: str, text: str) -> Edit | None:
+def _build_misspelling_edit(one: _UndefinedName, meant: str, text: str) -> Edit | None:
     """Return the edit that corrects a misspelled name at all of its locations."""
     lines = text.split("\n")
     for site in sorted(one.sites, key=lambda s: (_line_of(s), _column_of(s)), reverse=True):
         line = lines[_line_of(site) - 1]
-        start = column_of(line, _column_of(site)) - 1
+        start = byte_offset_to_column(line, _column_of(site)) - 1
         if line[start : start + len(one.name)] != one.name:
             return None
         lines[_line_of(site) - 1] = line[:start] + meant + line[start + len(one.name) :]
     changed = "\n".join(lines)
-    return edit_between(text, changed) if parse_or_none(changed) is not None else None
+    return build_edit(text, changed) if parse_or_none(changed) is not None else None
 
 
 def _line_of(site: NodeSite) -> int:
@@ -383,30 +383,30 @@ def check_undefined_names(
         given: names that are bound before the source runs.
         severity: the severity of an unbound name.
     """
-    bound = bound_names(source.tree) if source.tree is not None else None
+    bound = find_bound_names(source.tree) if source.tree is not None else None
     if source.tree is None or bound is None:
         return
     uses = _UndefinedUses(source.tree, bound | frozenset(given))
     known = [
         *_check_literals(uses, source.text),
-        *_check_missing_imports(uses, source, _allowed_predicate(policy, offered or (), leaving_out)),
+        *_check_missing_imports(uses, source, _build_allowed_predicate(policy, offered or (), leaving_out)),
     ]
     yield from (replace(finding, severity=severity) for finding in known)
     named = {name for name in uses.names if any(f.message.startswith(f"{name!r} ") for f in known)}
     others = {name for module in leaving_out for name in dir(importlib.import_module(module))}
     yield from check_returns(source, severity=severity)
     yield from check_undefined(source, given=given, severity=severity, leaving_out=named | others)
-    for module, edit in unused_imports(source.tree, source.text) if offered is not None else ():
+    for module, edit in iter_unused_imports(source.tree, source.text) if offered is not None else ():
         if module.partition(".")[0] not in (offered or ()):
             message = f"{module!r} is imported but never used, and the image doesn't have it."
             remedy = "Remove the line."
             yield _warning_finding("import.needless", message, edit.start_line, source.text, remedy, edit)
 
 
-def _allowed_predicate(
+def _build_allowed_predicate(
     policy: ImportPolicy, offered: Collection[str], leaving_out: Collection[str]
 ) -> Allows:
-    modules = PolicyModules.of(policy)
+    modules = PolicyModules.from_policy(policy)
 
     def allows(module: str, name: str | None) -> bool:
         if module in leaving_out:
@@ -431,7 +431,7 @@ class _UndefinedUses:
     """A record of all names that a source reads but never binds."""
 
     def __init__(self, tree: ast.Module, bound: frozenset[str]) -> None:
-        nodes = nodes_of(tree)
+        nodes = list_nodes(tree)
         self._asked = {
             id(node.value): node.attr
             for node in nodes
@@ -463,9 +463,9 @@ def _check_literals(uses: _UndefinedUses, text: str) -> Iterator[Finding]:
     found.sort(key=lambda node: (node.lineno, node.col_offset))
     for node in reversed(found):
         line = lines[node.lineno - 1]
-        start = column_of(line, node.col_offset) - 1
+        start = byte_offset_to_column(line, node.col_offset) - 1
         lines[node.lineno - 1] = line[:start] + _LITERALS[node.id] + line[start + len(node.id) :]
-    edit = edit_between(text, "\n".join(lines))
+    edit = build_edit(text, "\n".join(lines))
     for name in dict.fromkeys(node.id for node in found):
         message, remedy = f"{name!r} isn't a Python literal.", f"Write {_LITERALS[name]}."
         first = next(node.lineno for node in found if node.id == name)
@@ -477,12 +477,12 @@ def _check_missing_imports(uses: _UndefinedUses, source: PythonSource, allows: A
     statements = {}
     for name in uses.names:
         if name in _HOMES or name in _MODULES or name in _SUBMODULES or name in _OTHERS:
-            statement = _import_for(name, uses.asked(name), allows)
+            statement = _choose_import(name, uses.asked(name), allows)
             if statement is not None:
                 statements[name] = statement
     if not statements or source.tree is None:
         return
-    line = insertion_line(source.tree)
+    line = find_insertion_line(source.tree)
     added = "\n".join(sorted(set(statements.values())))
     edit = Edit(start_line=line, end_line=line - 1, replacement=added)
     for name, statement in statements.items():
@@ -493,7 +493,7 @@ def _check_missing_imports(uses: _UndefinedUses, source: PythonSource, allows: A
         )
 
 
-def _import_for(name: str, asked: _UndefinedUse, allows: Allows) -> str | None:
+def _choose_import(name: str, asked: _UndefinedUse, allows: Allows) -> str | None:
     """Return the import that binds a name, or None if several imports are possible."""
     if name in _HOMES:
         return f"from {_HOMES[name]} import {name}" if allows(_HOMES[name], name) else None
@@ -507,11 +507,11 @@ def _import_for(name: str, asked: _UndefinedUse, allows: Allows) -> str | None:
             (f"import {one}" for one in _SUBMODULES[name] if _refers_to_submodule(one, asked, allows)), None
         )
     if name == "datetime":
-        return _datetime_import(asked.attributes, allows)
-    return _plain_import(name, asked.attributes, allows)
+        return _choose_datetime_import(asked.attributes, allows)
+    return _build_plain_import(name, asked.attributes, allows)
 
 
-def _plain_import(name: str, attributes: frozenset[str], allows: Allows) -> str | None:
+def _build_plain_import(name: str, attributes: frozenset[str], allows: Allows) -> str | None:
     """Return the import of a module if it is allowed and the module has all accessed attributes."""
     if name == "os" and attributes <= _PATH_NAMES and not allows("os", None):
         return "import os.path" if allows("os.path", None) else None
@@ -525,7 +525,7 @@ def _refers_to_submodule(dotted: str, asked: _UndefinedUse, allows: Allows) -> b
     return asked.known == {dotted.split(".")[1]} and allows(dotted, None)
 
 
-def _datetime_import(attributes: frozenset[str], allows: Allows) -> str | None:
+def _choose_datetime_import(attributes: frozenset[str], allows: Allows) -> str | None:
     """Return the import of the module or of the class `datetime`, inferred from the accessed attributes."""
     of_module = all(hasattr(datetime, each) for each in attributes)
     of_class = all(hasattr(datetime.datetime, each) for each in attributes)
@@ -543,7 +543,7 @@ def _warning_finding(
         message=message,
         severity=Severity.WARNING,
         line=line,
-        snippet=snippet(text, line),
+        snippet=get_snippet(text, line),
         suggestion=remedy,
         edit=edit,
     )

@@ -20,9 +20,9 @@ import keyword
 import re
 from collections.abc import Iterator
 
-from assayd.findings.source_text import line_at
+from assayd.findings.source_text import get_line
 from assayd.model.finding import Edit
-from assayd.static.python.safe_fixes import TRIED_CHARS, edit_between, parse_or_none
+from assayd.static.python.safe_fixes import TRIED_CHARS, build_edit, parse_or_none
 
 _STRING = re.compile(r"""[bBfFrRuU]{0,2}(?:'(?:[^'\\\n]|\\.)*+'?|"(?:[^"\\\n]|\\.)*+"?)|\#[^\n]*+""")
 _LONE_EQUALS = re.compile(r"(?<![=!<>:+\-*/%&|^@])=(?!=)")
@@ -35,23 +35,27 @@ _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 _MOST_PLACES = 40
 
 
-def comparison(error: SyntaxError, text: str) -> Edit | None:
+def insert_comparison(error: SyntaxError, text: str) -> Edit | None:
     """Return the edit that turns an assignment into a comparison: ``if x = 1:`` -> ``if x == 1:``."""
-    line = line_at(text, error.lineno)
+    line = get_line(text, error.lineno)
     if line is None or error.lineno is None:
         return None
-    masked = masked_line(line)
+    masked = mask_line(line)
     places = [m.start() for m in _LONE_EQUALS.finditer(masked)][:_MOST_PLACES]
     asked = [place for place in places if _ASKS.search(masked[:place]) or _is_inside(masked[:place])]
     good = [
-        at for at in asked if _compiles(_replace_line(text, error.lineno, _double_equals(line, at)), text)
+        at
+        for at in asked
+        if _compiles(_replace_line(text, error.lineno, _replace_with_double_equals(line, at)), text)
     ]
     if len(good) != 1:
         return None
     name = re.search(r"(?<![\w.\])])([A-Za-z_]\w*)\s*$", masked[: good[0]])
     if name is not None and not _is_known(name[1], text, error.lineno):
         return None
-    return Edit(start_line=error.lineno, end_line=error.lineno, replacement=_double_equals(line, good[0]))
+    return Edit(
+        start_line=error.lineno, end_line=error.lineno, replacement=_replace_with_double_equals(line, good[0])
+    )
 
 
 def _is_inside(before: str) -> bool:
@@ -59,7 +63,7 @@ def _is_inside(before: str) -> bool:
     return len(re.findall(r"[(\[{]", before)) > len(re.findall(r"[)\]}]", before))
 
 
-def _double_equals(line: str, at: int) -> str:
+def _replace_with_double_equals(line: str, at: int) -> str:
     return f"{line[:at]}=={line[at + 1 :]}"
 
 
@@ -69,21 +73,23 @@ def _is_known(name: str, text: str, line: int) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", before) is not None
 
 
-def comma(error: SyntaxError, text: str) -> Edit | None:
+def insert_comma(error: SyntaxError, text: str) -> Edit | None:
     """Return the edit that inserts a comma between two values in brackets: ``f(a b)`` -> ``f(a, b)``."""
-    line = line_at(text, error.lineno)
+    line = get_line(text, error.lineno)
     if line is None or error.lineno is None:
         return None
-    if "forgot a comma" not in error.msg and not _SEPARATES.match(masked_line(line)):
+    if "forgot a comma" not in error.msg and not _SEPARATES.match(mask_line(line)):
         return None  # Outside brackets, x = y z isn't a tuple.
-    changed = [one for one in _with_comma(line) if _compiles(_replace_line(text, error.lineno, one), text)]
+    changed = [
+        one for one in _iter_with_comma(line) if _compiles(_replace_line(text, error.lineno, one), text)
+    ]
     if len(changed) != 1:
         return None
     return Edit(start_line=error.lineno, end_line=error.lineno, replacement=changed[0])
 
 
-def _with_comma(line: str) -> Iterator[str]:
-    masked = masked_line(line)
+def _iter_with_comma(line: str) -> Iterator[str]:
+    masked = mask_line(line)
     for place in list(_GAP.finditer(masked))[:_MOST_PLACES]:
         before = re.search(r"(\w+)$", masked[: place.start()])
         after = re.match(r"\w+", masked[place.end() :])
@@ -96,7 +102,7 @@ def _with_comma(line: str) -> Iterator[str]:
         yield f"{line.rstrip()},"
 
 
-def closed(error: SyntaxError, text: str) -> Edit | None:
+def close_open_bracket(error: SyntaxError, text: str) -> Edit | None:
     """Return the edit that closes a bracket, at the end of its line or after the lines indented below."""
     found = re.search(r"'([(\[{])' was never closed", error.msg)
     lines = text.split("\n")
@@ -104,26 +110,26 @@ def closed(error: SyntaxError, text: str) -> Edit | None:
         return None
     at = error.lineno - 1
     line, closer = lines[at], _CLOSERS[found[1]]
-    inside = masked_line(line)[error.offset :]
-    several = still_open(line)
+    inside = mask_line(line)[error.offset :]
+    several = missing_closers(line)
     if len(several) > 1:
-        return _close_brackets(lines, at, several) if not _OPERATOR.search(masked_line(line)) else None
-    last = at if inside.strip() else _last_indented(lines, at)
-    if last is None or (last == at and not _is_simple_content(masked_line(line), inside)):
+        return _close_brackets(lines, at, several) if not _OPERATOR.search(mask_line(line)) else None
+    last = at if inside.strip() else _find_last_indented(lines, at)
+    if last is None or (last == at and not _is_simple_content(mask_line(line), inside)):
         return None
     if last != at and not lines[last + 1].strip():
         # If an empty line follows, the closing bracket was on it alone: put it back there.
-        lines[last + 1] = " " * _indentation(line) + closer
+        lines[last + 1] = " " * _measure_indentation(line) + closer
     else:
         lines[last] = _append_closer(lines[last], closer)
     changed = "\n".join(lines)
-    return edit_between(text, changed) if _compiles(changed, text) else None
+    return build_edit(text, changed) if _compiles(changed, text) else None
 
 
-def still_open(line: str) -> str:
+def missing_closers(line: str) -> str:
     """Return the closing brackets that a line lacks, in the order in which they must be inserted."""
     open_: list[str] = []
-    for character in masked_line(line):
+    for character in mask_line(line):
         if character in _CLOSERS:
             open_.append(_CLOSERS[character])
         elif open_ and character == open_[-1]:
@@ -134,21 +140,21 @@ def still_open(line: str) -> str:
 def _close_brackets(lines: list[str], at: int, missing: str) -> Edit | None:
     """Return the edit that turns ``x = f(g(1`` into ``x = f(g(1))``; None if the places are uncertain."""
     text = "\n".join(lines)
-    if "," in masked_line(lines[at]) or masked_line(lines[at]).rstrip()[-1:] in _CLOSERS:
+    if "," in mask_line(lines[at]) or mask_line(lines[at]).rstrip()[-1:] in _CLOSERS:
         return None
     changed = "\n".join((*lines[:at], _append_closer(lines[at], missing), *lines[at + 1 :]))
-    return edit_between(text, changed) if _compiles(changed, text) else None
+    return build_edit(text, changed) if _compiles(changed, text) else None
 
 
 def _is_simple_content(line: str, inside: str) -> bool:
     """Return whether a bracket contains one value on its line, or the arguments of the line's only call."""
-    own = _own_level(inside)
+    own = _strip_nested_brackets(inside)
     if _OPERATOR.search(own):
         return False
     return "," not in own or _CALL_ALONE.match(line) is not None
 
 
-def _own_level(inside: str) -> str:
+def _strip_nested_brackets(inside: str) -> str:
     """Return the content of a bracket, excluding the contents of nested brackets."""
     depth, kept = 0, []
     for character in inside:
@@ -158,24 +164,24 @@ def _own_level(inside: str) -> str:
     return "".join(kept)
 
 
-def _last_indented(lines: list[str], at: int) -> int | None:
+def _find_last_indented(lines: list[str], at: int) -> int | None:
     """Return the last of the lines indented below a bracket's line, or None if the text ends with them."""
-    indent, last = _indentation(lines[at]), None
+    indent, last = _measure_indentation(lines[at]), None
     for number in range(at + 1, len(lines)):
         if not lines[number].strip():
             continue
-        if _indentation(lines[number]) <= indent:
+        if _measure_indentation(lines[number]) <= indent:
             return last if not lines[number].lstrip().startswith((")", "]", "}")) else None
         last = number
     return None  # The text ends here, so more than a bracket may be missing.
 
 
 def _append_closer(line: str, closer: str) -> str:
-    code = masked_line(line).rstrip()
+    code = mask_line(line).rstrip()
     return f"{line[: len(code)]}{closer}{line[len(code) :]}"
 
 
-def masked_line(line: str) -> str:
+def mask_line(line: str) -> str:
     """Return a line with its string contents and its comment masked without changing any column."""
 
     def blank(found: re.Match[str]) -> str:
@@ -189,7 +195,7 @@ def masked_line(line: str) -> str:
     return _STRING.sub(blank, line)
 
 
-def _indentation(line: str) -> int:
+def _measure_indentation(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 

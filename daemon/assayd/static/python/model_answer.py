@@ -21,7 +21,7 @@ from itertools import islice
 
 from assayd.model.finding import Finding, Rule, Severity
 from assayd.model.text_limits import SOURCE_BYTES
-from assayd.static.python.source import compiles, parse
+from assayd.static.python.source import is_valid_python, parse_source
 
 RULES = (
     Rule(id="answer.block_taken", title="Only the fenced block was used", severity=Severity.INFO),
@@ -58,7 +58,7 @@ class _Block:
 
 
 @lru_cache(maxsize=8)
-def clean(answer: str) -> AnswerCode:
+def extract_code(answer: str) -> AnswerCode:
     """Return the Python code of an answer. Cleaning the result again doesn't change it."""
     text = answer.lstrip(_MARK).replace("\r\n", "\n").replace("\r", "\n")
     if len(text) > SOURCE_BYTES:
@@ -83,9 +83,9 @@ def _unwrap(text: str) -> AnswerCode | None:
 def _find_block(text: str) -> tuple[_Block, Sequence[_Block]] | None:
     """Return the first Python block or, without one, the first unmarked block; None means all text."""
     first = _FENCE.search(text)
-    if first is None or _in_string(text[: first.start()]) or compiles(text):
+    if first is None or _is_in_string(text[: first.start()]) or is_valid_python(text):
         return None
-    head = _code_before_fence(text, first)
+    head = _find_code_before_fence(text, first)
     if head is not None:
         return head, (head,)
     blocks = list(islice(_iter_blocks(text), _MAX_BLOCKS))
@@ -120,22 +120,22 @@ def _find_closing_fence(text: str, opening: re.Match[str], start: int) -> tuple[
     )
     if not closers:
         return len(text), len(text)
-    fitting = (c for c in closers if compiles(textwrap.dedent(text[start : c.start()])))
+    fitting = (c for c in closers if is_valid_python(textwrap.dedent(text[start : c.start()])))
     closer = closers[0] if len(closers) == 1 else next(fitting, closers[0])
     return closer.start(), closer.end()
 
 
-def _code_before_fence(text: str, fence: re.Match[str]) -> _Block | None:
+def _find_code_before_fence(text: str, fence: re.Match[str]) -> _Block | None:
     """Return the code before a closing fence whose opening fence is missing (the prompt may contain it)."""
     if fence["info"].strip():
         return None
-    tree = parse(text[: fence.start()]).tree
+    tree = parse_source(text[: fence.start()]).tree
     if tree is None or all(isinstance(statement, ast.Expr) for statement in tree.body):
         return None
     return _Block(language="", body=text[: fence.start()].rstrip() + "\n", start=0, end=fence.end())
 
 
-def _in_string(before: str) -> bool:
+def _is_in_string(before: str) -> bool:
     """Return whether a triple-quoted string is open at the end of an answer."""
     return before.count('"""') % 2 == 1 or before.count("'''") % 2 == 1
 

@@ -176,7 +176,7 @@ ENVIRONMENT_FUNCTIONS = frozenset(
 """Functions that read these directories or the environment."""
 
 
-def normal(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Return a name in NFKC, the Unicode normalization form that the compiler uses for names."""
     return unicodedata.normalize("NFKC", name)
 

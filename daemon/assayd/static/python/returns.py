@@ -20,10 +20,10 @@ import ast
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from assayd.findings.source_text import snippet
+from assayd.findings.source_text import get_snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.safe_fixes import CompileBudget, parse_or_none
-from assayd.static.python.scopes import nodes_of
+from assayd.static.python.scopes import list_nodes
 from assayd.static.python.source import PythonSource
 
 NO_VALUE_RULE = Rule(
@@ -73,7 +73,7 @@ def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) 
     """
     if source.tree is None:
         return
-    nodes = nodes_of(source.tree)
+    nodes = list_nodes(source.tree)
     named: dict[str, list[_Function]] = {}
     for node in nodes:
         if isinstance(node, ast.FunctionDef):
@@ -83,22 +83,22 @@ def check_returns(source: PythonSource, *, severity: Severity = Severity.ERROR) 
         for name, found in named.items()
         if len(found) == 1 and not found[0].decorator_list and _never_returns(found[0])
     }
-    bound = _other_bound_names(nodes) if silent else frozenset()
+    bound = _find_other_bound_names(nodes) if silent else frozenset()
     silent = {name: one for name, one in silent.items() if name not in bound}
     budget = CompileBudget.for_texts([source.text])
-    used = _used_functions(nodes, silent)
+    used = _find_used_functions(nodes, silent)
     for name, line in list(used.items())[:_MOST]:
         yield _missing_return_finding(silent[name], line, source, severity, budget)
     said = {id(silent[name]) for name in used}
-    for function in islice(_silent_special_methods(nodes), _MOST):
+    for function in islice(_iter_silent_special_methods(nodes), _MOST):
         said.add(id(function))
         yield _silent_method_finding(function, source)
     every = (function for found in named.values() for function in found if id(function) not in said)
     for function in islice((one for one in every if _ends_in_nothing(one)), _MOST):
-        yield _idle_finding(function, source, severity, budget)
+        yield _no_effect_finding(function, source, severity, budget)
 
 
-def _silent_special_methods(nodes: Sequence[ast.AST]) -> Iterator[_Function]:
+def _iter_silent_special_methods(nodes: Sequence[ast.AST]) -> Iterator[_Function]:
     """Return the special methods that never return a value although Python requires one."""
     inside = (node for one in nodes if isinstance(one, ast.ClassDef) for node in one.body)
     methods = (node for node in inside if isinstance(node, ast.FunctionDef))
@@ -110,7 +110,7 @@ def _ends_in_constant(function: _Function) -> bool:
     """Return whether a function without `return` and `yield` ends in a bare bool or number."""
     match function.body[-1]:
         case ast.Expr(value=ast.Constant(value=bool() | int() | float())):
-            return not any(isinstance(n, ast.Return | ast.Yield) for n in _own_nodes(function))
+            return not any(isinstance(n, ast.Return | ast.Yield) for n in _iter_own_nodes(function))
         case _:
             return False
 
@@ -118,7 +118,9 @@ def _ends_in_constant(function: _Function) -> bool:
 def _silent_method_finding(function: _Function, source: PythonSource) -> Finding:
     last = function.body[-1]
     value = (
-        ast.unparse(last.value)[:200] if isinstance(last, ast.Expr) else _last_assigned_name(function) or "…"
+        ast.unparse(last.value)[:200]
+        if isinstance(last, ast.Expr)
+        else _find_last_assigned_name(function) or "…"
     )
     line = last.end_lineno or last.lineno
     return Finding(
@@ -127,14 +129,14 @@ def _silent_method_finding(function: _Function, source: PythonSource) -> Finding
         message=f"{function.name}() ends without return (line {line}), but Python requires a value.",
         severity=Severity.WARNING,
         line=line,
-        snippet=snippet(source.text, line),
+        snippet=get_snippet(source.text, line),
         suggestion=f"Write: return {value}",
     )
 
 
 def _never_returns(function: _Function) -> bool:
     """Return whether a function never returns a value and ends normally."""
-    own = list(_own_nodes(function))
+    own = list(_iter_own_nodes(function))
     if any(isinstance(n, ast.Yield | ast.YieldFrom) or (isinstance(n, ast.Return) and n.value) for n in own):
         return False
     last = function.body[-1]
@@ -151,12 +153,16 @@ def _ends_in_nothing(function: _Function) -> bool:
     if len(function.body) == 1 or any(isinstance(n, ast.Call | ast.Await) for n in ast.walk(last)):
         return False
     bound = {n.arg for n in ast.walk(function.args) if isinstance(n, ast.arg)}
-    bound |= {n.id for n in _own_nodes(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    bound |= {
+        n.id for n in _iter_own_nodes(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
     used = {n.id for n in ast.walk(last) if isinstance(n, ast.Name)}
-    return bool(used) and used <= bound and not any(isinstance(n, ast.Yield) for n in _own_nodes(function))
+    return (
+        bool(used) and used <= bound and not any(isinstance(n, ast.Yield) for n in _iter_own_nodes(function))
+    )
 
 
-def _own_nodes(function: _Function) -> Iterator[ast.AST]:
+def _iter_own_nodes(function: _Function) -> Iterator[ast.AST]:
     pending: list[ast.AST] = list(function.body)
     while pending:
         node = pending.pop()
@@ -165,7 +171,7 @@ def _own_nodes(function: _Function) -> Iterator[ast.AST]:
             pending.extend(ast.iter_child_nodes(node))
 
 
-def _other_bound_names(nodes: Sequence[ast.AST]) -> frozenset[str]:
+def _find_other_bound_names(nodes: Sequence[ast.AST]) -> frozenset[str]:
     """Return the names that something other than a function definition binds or deletes."""
     bound: set[str] = set()
     for node in nodes:
@@ -179,7 +185,7 @@ def _other_bound_names(nodes: Sequence[ast.AST]) -> frozenset[str]:
     return frozenset(bound)
 
 
-def _used_functions(nodes: Sequence[ast.AST], functions: dict[str, _Function]) -> dict[str, int]:
+def _find_used_functions(nodes: Sequence[ast.AST], functions: dict[str, _Function]) -> dict[str, int]:
     """Return the functions whose value is used, each with the line of its first use."""
     idle = {id(n.value) for n in nodes if isinstance(n, ast.Expr)}
     passed_on = {id(n.value) for n in nodes if isinstance(n, ast.Return)}
@@ -211,22 +217,22 @@ def _missing_return_finding(
     idle = isinstance(last, ast.Expr) and isinstance(last.value, _IDLE)
     name = function.name
     at = last.lineno if idle else last.end_lineno or last.lineno
-    given = _last_assigned_name(function)
+    given = _find_last_assigned_name(function)
     return Finding(
         rule=NO_VALUE_RULE.id,
         category="function",
         message=f"{name}() ends without return (line {at}), and its value, None, is used in line {line}.",
         severity=severity if idle else Severity.WARNING,
         line=at,
-        snippet=snippet(source.text, at),
+        snippet=get_snippet(source.text, at),
         suggestion=f"Write: return {ast.unparse(last.value)}"[:300]
         if idle and isinstance(last, ast.Expr)
         else f"End {name}() with: return {given or '…'}",
-        edit=return_edit(last, source.text, budget=budget) if idle else None,
+        edit=build_return_edit(last, source.text, budget=budget) if idle else None,
     )
 
 
-def _idle_finding(
+def _no_effect_finding(
     function: _Function, source: PythonSource, severity: Severity, budget: CompileBudget
 ) -> Finding:
     """Return the finding for a last statement without effect, with an edit that inserts `return`."""
@@ -238,13 +244,13 @@ def _idle_finding(
         message=f"{function.name}() ends without return (line {last.lineno}): its last value is lost.",
         severity=severity,
         line=last.lineno,
-        snippet=snippet(source.text, last.lineno),
+        snippet=get_snippet(source.text, last.lineno),
         suggestion=f"Write: return {value}",
-        edit=return_edit(last, source.text, budget=budget),
+        edit=build_return_edit(last, source.text, budget=budget),
     )
 
 
-def _last_assigned_name(function: _Function) -> str | None:
+def _find_last_assigned_name(function: _Function) -> str | None:
     """Return the name of the variable that is assigned last."""
     for statement in reversed(function.body):
         match statement:
@@ -260,7 +266,7 @@ def _last_assigned_name(function: _Function) -> str | None:
     return made[-1] if made else None
 
 
-def return_edit(
+def build_return_edit(
     last: ast.stmt, text: str, name: str | None = None, *, budget: CompileBudget | None = None
 ) -> Edit | None:
     """Return the edit that returns the last statement's value, or the variable that the statement assigns.
@@ -283,7 +289,7 @@ def return_edit(
             return None
         changed = f"{line}\n{indent}return {name}"
     lines[last.lineno - 1] = changed
-    if budget is not None and not budget.take(text):
+    if budget is not None and not budget.try_spend(text):
         return None
     if parse_or_none("\n".join(lines)) is None:
         return None

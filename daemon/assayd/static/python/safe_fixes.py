@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from assayd.findings.source_text import line_at
+from assayd.findings.source_text import get_line
 from assayd.model.finding import Edit
 from assayd.static.python.work import is_slow_to_compile
 
@@ -65,7 +65,7 @@ class CompileBudget:
         """Return the budget that some sources share; it is enough to check one edit in any of them."""
         return cls(left=max(TRIED_CHARS, max(map(len, texts), default=0)))
 
-    def take(self, text: str) -> bool:
+    def try_spend(self, text: str) -> bool:
         """Return whether the budget allows compiling `text`, and subtract its length if so."""
         allowed = len(text) <= self.left
         self.left -= len(text) if allowed else 0
@@ -90,10 +90,10 @@ def limit_explanation() -> Iterator[CompileBudget]:
 def _is_affordable(text: str) -> bool:
     """Take one pass over `text` from the budget of the explanation, if one is being made."""
     budget = _explaining.get()
-    return budget is None or budget.take(text)
+    return budget is None or budget.try_spend(text)
 
 
-def certain_edit(error: SyntaxError, text: str, proposals: tuple[Proposal, ...]) -> Edit | None:
+def find_certain_edit(error: SyntaxError, text: str, proposals: tuple[Proposal, ...]) -> Edit | None:
     """Return the change that all proposals share, if the complete text compiles with that change."""
     most = max(TRIED_CHARS // max(len(text), 1), 1)
     first: tuple[str, ast.Module] | None = None
@@ -110,7 +110,7 @@ def certain_edit(error: SyntaxError, text: str, proposals: tuple[Proposal, ...])
         meaning = meaning or ast.dump(first[1])
         if ast.dump(tree) != meaning:
             return None
-    return None if first is None else edit_between(text, first[0])
+    return None if first is None else build_edit(text, first[0])
 
 
 def parse_or_none(text: str) -> ast.Module | None:
@@ -130,7 +130,7 @@ def parse_or_none(text: str) -> ast.Module | None:
             return None
 
 
-def fails_later(text: str, number: int) -> bool:
+def fails_after_line(text: str, number: int) -> bool:
     """Return whether the parser accepts a source up to a 1-based line number, but rejects a later line."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -144,7 +144,7 @@ def fails_later(text: str, number: int) -> bool:
     return False
 
 
-def edit_between(old: str, new: str) -> Edit | None:
+def build_edit(old: str, new: str) -> Edit | None:
     """Return the edit, in whole lines, that turns one text into another, or None if the texts are equal."""
     before, after = old.split("\n"), new.split("\n")
     shorter = min(len(before), len(after))
@@ -162,9 +162,9 @@ def repeat_per_line(change: LineChange) -> Proposal:
     """Change the line of the error, and further lines as long as the next error is the same one."""
 
     def propose(error: SyntaxError, text: str) -> Iterator[str]:
-        lines, at, complaint = text.split("\n"), error.lineno, _message_pattern(error)
+        lines, at, complaint = text.split("\n"), error.lineno, _build_message_pattern(error)
         for _ in range(MOST_LINES):
-            if at is None or not 0 < at <= len(lines) or _message_pattern(error) != complaint:
+            if at is None or not 0 < at <= len(lines) or _build_message_pattern(error) != complaint:
                 return
             changed = change(lines[at - 1])
             if changed is None:
@@ -173,7 +173,7 @@ def repeat_per_line(change: LineChange) -> Proposal:
             changed = "\n".join(lines)
             if not _is_affordable(changed):
                 return
-            following = _syntax_error_of(changed)
+            following = _get_syntax_error(changed)
             if following is None:
                 yield changed
                 return
@@ -184,12 +184,12 @@ def repeat_per_line(change: LineChange) -> Proposal:
     return propose
 
 
-def _message_pattern(error: SyntaxError) -> str:
+def _build_message_pattern(error: SyntaxError) -> str:
     """Return the compiler's message without the quoted parts, which differ between sources."""
     return re.sub(r"'[^']*'|U\+\w+", "", error.msg)
 
 
-def _syntax_error_of(text: str) -> SyntaxError | None:
+def _get_syntax_error(text: str) -> SyntaxError | None:
     """Return the compiler's error for a source, or None if the source compiles."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -281,10 +281,10 @@ def _split_comment(line: str) -> tuple[str, str]:
 
 def close_bracket(error: SyntaxError, text: str) -> Iterator[str]:
     """Change ``x = int(s`` to ``x = int(s)`` by inserting the closing bracket after each word in turn."""
-    start = _offset(error, text)
+    start = _find_error_offset(error, text)
     if start is None or text[start] not in _CLOSERS:
         return
-    for place in _word_ends(text, start + 1):
+    for place in _iter_word_ends(text, start + 1):
         # A comma at the end of the statement would make it a tuple, which isn't intended.
         if not _COMMA_AT_END.match(text, place):
             yield text[:place] + _CLOSERS[text[start]] + text[place:]
@@ -292,21 +292,21 @@ def close_bracket(error: SyntaxError, text: str) -> Iterator[str]:
 
 def match_bracket(error: SyntaxError, text: str) -> Iterator[str]:
     """Change ``[1, 2)`` to ``[1, 2]``, and ``f([1, 2)`` to ``f([1, 2])``."""
-    end = _offset(error, text)
+    end = _find_error_offset(error, text)
     opener = re.search(r"does not match opening parenthesis '(.)'", error.msg)
     if end is None or opener is None or opener[1] not in _CLOSERS:
         return
     closer = _CLOSERS[opener[1]]
     yield text[:end] + closer + text[end + 1 :]
     start = text.rfind(opener[1], 0, end)
-    for place in _word_ends(text, start + 1):
+    for place in _iter_word_ends(text, start + 1):
         if place <= end:
             yield text[:place] + closer + text[place:]
 
 
 def drop_bracket(error: SyntaxError, text: str) -> Iterator[str]:
     """Change ``x = int(s))`` to ``x = int(s)`` by removing each bracket of that kind in turn."""
-    end = _offset(error, text)
+    end = _find_error_offset(error, text)
     if end is None:
         return
     start = text.rfind("\n", 0, end) + 1
@@ -316,7 +316,7 @@ def drop_bracket(error: SyntaxError, text: str) -> Iterator[str]:
 
 def close_string(error: SyntaxError, text: str) -> Iterator[str]:
     """Change ``split("/)`` to ``split("/")`` by trying each position of the line for the quote."""
-    start = _offset(error, text)
+    start = _find_error_offset(error, text)
     line_end = text.find("\n", start or 0)
     if start is None or not error.msg.startswith("unterminated string"):
         return
@@ -330,23 +330,23 @@ def close_string(error: SyntaxError, text: str) -> Iterator[str]:
 def expand_tabs(_: SyntaxError, text: str) -> Iterator[str]:
     """Yield the text with indentation tabs expanded, first with a tab size of four, then of eight."""
     for width in (4, 8):
-        lines = (_indentation_of(line) for line in text.split("\n"))
+        lines = (_split_indentation(line) for line in text.split("\n"))
         yield "\n".join(indent.expandtabs(width) + rest for indent, rest in lines)
 
 
-def _indentation_of(line: str) -> tuple[str, str]:
+def _split_indentation(line: str) -> tuple[str, str]:
     rest = line.lstrip(" \t")
     return line[: len(line) - len(rest)], rest
 
 
 def remove_fences(_: SyntaxError, text: str) -> Iterator[str]:
     """Remove the fences if they are the first and the last line and the text contains no other fence."""
-    inside = text_inside_fences(text)
+    inside = extract_fenced_text(text)
     if inside is not None:
         yield inside
 
 
-def text_inside_fences(text: str) -> str | None:
+def extract_fenced_text(text: str) -> str | None:
     """Return the text between fences on the first and last lines; None if there are other fences."""
     lines = text.strip().split("\n")
     fences = [n for n, line in enumerate(lines) if _FENCE.fullmatch(line.strip())]
@@ -355,12 +355,12 @@ def text_inside_fences(text: str) -> str | None:
     return "\n".join(lines[1:-1]) + "\n"
 
 
-def comma_after_tuple(text: str, line: int) -> Edit | None:
+def insert_comma_after_tuple(text: str, line: int) -> Edit | None:
     """Return the edit that inserts a comma between tuples on successive lines, or None."""
     tree = parse_or_none(text)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
     for call in calls:
-        shown = line_at(text, call.func.end_lineno)
+        shown = get_line(text, call.func.end_lineno)
         if call.lineno != line or not isinstance(call.func, ast.Tuple) or shown is None:
             continue
         if shown.encode()[call.func.end_col_offset :].strip():
@@ -370,9 +370,9 @@ def comma_after_tuple(text: str, line: int) -> Edit | None:
     return None
 
 
-def _offset(error: SyntaxError, text: str) -> int | None:
+def _find_error_offset(error: SyntaxError, text: str) -> int | None:
     """Return the offset in the text at which the compiler reports the error."""
-    line = line_at(text, error.lineno)
+    line = get_line(text, error.lineno)
     if line is None or error.lineno is None or not error.offset:
         return None
     start = sum(len(each) + 1 for each in text.split("\n")[: error.lineno - 1])
@@ -380,7 +380,7 @@ def _offset(error: SyntaxError, text: str) -> int | None:
     return place if place < len(text) else None
 
 
-def _word_ends(text: str, start: int) -> Iterator[int]:
+def _iter_word_ends(text: str, start: int) -> Iterator[int]:
     """Yield the offset of the end of every word, beginning at `start`."""
     yield start
     for found in _TOKEN.finditer(text, start):

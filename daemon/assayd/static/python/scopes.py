@@ -19,7 +19,7 @@ from enum import Enum
 from functools import lru_cache
 
 
-def nodes_of(tree: ast.Module) -> Sequence[ast.AST]:
+def list_nodes(tree: ast.Module) -> Sequence[ast.AST]:
     """Return the nodes below a module in the order of `ast.walk`. The tree must not be changed afterwards.
 
     The list is stored as an attribute of the tree. Because the nodes don't refer to the tree, no reference
@@ -132,7 +132,7 @@ def build_scoped_tree(tree: ast.Module) -> ScopedTree:
     return ScopedTree(sites=tuple(sites), parents={site.node: site.parent for site in sites})
 
 
-def resolve(name: str, scope: Scope) -> Resolution:
+def resolve_name(name: str, scope: Scope) -> Resolution:
     """Return all possible meanings of a name that is read in a scope."""
     name = scope.mangle(name)
     origins: set[ImportOrigin] = set()
@@ -161,13 +161,13 @@ def _iter_scopes(name: str, scope: Scope) -> Iterator[Scope]:
 def _move_declared_bindings(scope: Scope, module: Scope) -> None:
     """Copy a scope's bindings of `global` and `nonlocal` names to the scopes that own these names."""
     for name in scope.bound & (scope.declared_global | scope.declared_nonlocal):
-        owner = module if name in scope.declared_global else _nonlocal_owner(name, scope.parent)
+        owner = module if name in scope.declared_global else _find_nonlocal_owner(name, scope.parent)
         if owner is not None:
             owner.bound.add(name)
             owner.imports.setdefault(name, set()).update(scope.imports.get(name, set()))
 
 
-def _nonlocal_owner(name: str, scope: Scope | None) -> Scope | None:
+def _find_nonlocal_owner(name: str, scope: Scope | None) -> Scope | None:
     """Return the function scope that owns a `nonlocal` name."""
     while scope is not None:
         if scope.kind is ScopeKind.FUNCTION and name in scope.bound - scope.declared_nonlocal:
@@ -186,7 +186,7 @@ def _bind_names(node: ast.AST, scope: Scope) -> None:
         case ast.Nonlocal():
             scope.declared_nonlocal.update(map(scope.mangle, node.names))
         case _:
-            name = _bound_name(node)
+            name = _get_bound_name(node)
             if name is not None:
                 scope.bind(name)
 
@@ -200,7 +200,7 @@ def _bind_imports(node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
             scope.bind(alias.asname or alias.name, ImportOrigin(module=node.module, name=alias.name))
 
 
-def _bound_name(node: ast.AST) -> str | None:
+def _get_bound_name(node: ast.AST) -> str | None:
     match node:
         case ast.Name(ctx=ast.Store() | ast.Del()):
             return node.id
@@ -221,7 +221,7 @@ def _iter_children(site: NodeSite) -> Iterator[NodeSite]:
     node, scope = site.node, site.scope
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
-            yield from _function_children(node, scope)
+            yield from _iter_function_children(node, scope)
         case ast.ClassDef():
             inner = Scope(kind=ScopeKind.CLASS, parent=scope, class_name=node.name)
             yield from _split_children(node, scope, inner)
@@ -230,9 +230,9 @@ def _iter_children(site: NodeSite) -> Iterator[NodeSite]:
             for child in ast.iter_child_nodes(node):
                 yield NodeSite(child, node, inner)
         case ast.comprehension():
-            yield from _comprehension_children(node, site)
+            yield from _iter_comprehension_children(node, site)
         case ast.NamedExpr():
-            yield NodeSite(node.target, node, _outside_comprehensions(scope))
+            yield NodeSite(node.target, node, _skip_comprehensions(scope))
             yield NodeSite(node.value, node, scope)
         case ast.arguments() | ast.arg():
             return
@@ -241,7 +241,7 @@ def _iter_children(site: NodeSite) -> Iterator[NodeSite]:
                 yield NodeSite(child, node, scope)
 
 
-def _function_children(
+def _iter_function_children(
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, scope: Scope
 ) -> Iterator[NodeSite]:
     """Yield a function's children; only parameters and body belong to the inner scope."""
@@ -274,7 +274,7 @@ def _split_children(node: ast.AST, outside: Scope, inside: Scope) -> Iterator[No
                 yield NodeSite(child, node, inside if name == "body" else outside)
 
 
-def _comprehension_children(node: ast.comprehension, site: NodeSite) -> Iterator[NodeSite]:
+def _iter_comprehension_children(node: ast.comprehension, site: NodeSite) -> Iterator[NodeSite]:
     """Yield the parts of a comprehension, of which the first iterable is evaluated in the outer scope."""
     holder, outer = site.parent, site.scope.parent
     generators = getattr(holder, "generators", [])
@@ -284,7 +284,7 @@ def _comprehension_children(node: ast.comprehension, site: NodeSite) -> Iterator
         yield NodeSite(child, node, outer if outside and outer is not None else site.scope)
 
 
-def _outside_comprehensions(scope: Scope) -> Scope:
+def _skip_comprehensions(scope: Scope) -> Scope:
     while scope.kind is ScopeKind.COMPREHENSION and scope.parent is not None:
         scope = scope.parent
     return scope
@@ -293,7 +293,7 @@ def _outside_comprehensions(scope: Scope) -> Scope:
 _OTHER_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def module_statements(tree: ast.Module) -> Iterator[ast.stmt]:
+def iter_module_statements(tree: ast.Module) -> Iterator[ast.stmt]:
     """Yield the statements of the module's scope in order, including those inside nested blocks."""
     pending: list[ast.AST] = [tree]
     while pending:
@@ -306,16 +306,16 @@ def module_statements(tree: ast.Module) -> Iterator[ast.stmt]:
 
 
 @lru_cache(maxsize=2)
-def annotated(tree: ast.Module) -> tuple[tuple[str, ast.AnnAssign], ...]:
+def list_annotated_names(tree: ast.Module) -> tuple[tuple[str, ast.AnnAssign], ...]:
     """Return every annotated name of the module's scope with its annotating statement, in source order."""
     return tuple(
         (node.target.id, node)
-        for node in module_statements(tree)
+        for node in iter_module_statements(tree)
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     )
 
 
-def bound_names(tree: ast.Module, leaving_out: Collection[ast.AST] = ()) -> frozenset[str] | None:
+def find_bound_names(tree: ast.Module, leaving_out: Collection[ast.AST] = ()) -> frozenset[str] | None:
     """Return every name that the source binds, or None if a star import binds unknown names.
 
     Args:
@@ -324,7 +324,7 @@ def bound_names(tree: ast.Module, leaving_out: Collection[ast.AST] = ()) -> froz
     """
     found: set[str] = set()
     passed = {id(node) for node in leaving_out}
-    for node in nodes_of(tree):
+    for node in list_nodes(tree):
         if id(node) in passed:
             continue
         match node:
@@ -351,7 +351,7 @@ def is_variable(name: str) -> bool:
     return plain and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
 
 
-def insertion_line(tree: ast.Module) -> int:
+def find_insertion_line(tree: ast.Module) -> int:
     """Return the line number for a new import, after the docstring and the ``__future__`` imports."""
     for place, statement in enumerate(tree.body):
         docstring = (

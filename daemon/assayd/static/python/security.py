@@ -36,7 +36,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
-from assayd.model.finding import Finding, Rule, Severity, keyed
+from assayd.model.finding import Finding, Rule, Severity, add_profile_keys
 from assayd.model.policy import ImportPolicy
 from assayd.model.text_limits import FINDINGS
 from assayd.static.python import imports as python_imports
@@ -46,7 +46,7 @@ from assayd.static.python.attributes import (
     check_match_class,
     check_module_value,
     check_named_access,
-    refused_attribute,
+    explain_refused_attribute,
 )
 from assayd.static.python.imports import check_imports, list_imports_once
 from assayd.static.python.names import (
@@ -58,21 +58,21 @@ from assayd.static.python.names import (
     can_read_own,
     is_dunder,
 )
-from assayd.static.python.scopes import NodeSite, ScopeKind, resolve
+from assayd.static.python.scopes import NodeSite, ScopeKind, resolve_name
 from assayd.static.python.source import PythonSource
-from assayd.static.python.view import Check, View
+from assayd.static.python.view import Check, SecurityView
 
 _Words = tuple[str, str, str]
 _OPENING = frozenset({"filename", "filemode", "encoding", "errors", "handlers"})
 
 
-def check_restricted_use(view: View, site: NodeSite) -> Iterator[Finding]:
+def check_restricted_use(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
     """Report ``f = operator.attrgetter`` as attribute.dynamic; only certain direct calls are allowed."""
     node = site.node
     if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
         return
-    for dotted in sorted(view.dotted(node, site.scope) & _FORMS.keys()):
-        if not view.restricts(dotted.rpartition(".")[0]):
+    for dotted in sorted(view.resolve_dotted(node, site.scope) & _FORMS.keys()):
+        if not view.is_restricted(dotted.rpartition(".")[0]):
             continue
         parent = site.parent
         call = parent if isinstance(parent, ast.Call) and parent.func is node else None
@@ -81,13 +81,13 @@ def check_restricted_use(view: View, site: NodeSite) -> Iterator[Finding]:
             yield view.error(node, *refused)
 
 
-def _check_literal_names(form: str) -> Callable[[View, ast.Call | None], _Words | None]:
+def _check_literal_names(form: str) -> Callable[[SecurityView, ast.Call | None], _Words | None]:
     """Return the check of calls whose names must be literals.
 
     The finding's message shows the call as `form`.
     """
 
-    def judge(view: View, call: ast.Call | None) -> _Words | None:
+    def judge(view: SecurityView, call: ast.Call | None) -> _Words | None:
         words = (
             "attribute.dynamic",
             f"{form} is used with a name that is computed.",
@@ -100,7 +100,7 @@ def _check_literal_names(form: str) -> Callable[[View, ast.Call | None], _Words 
             if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
                 return words
             for part in name.value.split("."):
-                refused = refused_attribute(part, view.uses_paths, view.own)
+                refused = explain_refused_attribute(part, view.uses_paths, view.own)
                 if refused is not None:
                     return refused
         return None
@@ -108,7 +108,7 @@ def _check_literal_names(form: str) -> Callable[[View, ast.Call | None], _Words 
     return judge
 
 
-def _check_wraps(_: View, call: ast.Call | None) -> _Words | None:
+def _check_wraps(_: SecurityView, call: ast.Call | None) -> _Words | None:
     plain = call is not None and len(call.args) == 1 and not call.keywords
     if plain and not isinstance(call.args[0], ast.Starred):  # type: ignore[union-attr]  # it is there when plain
         return None
@@ -116,14 +116,14 @@ def _check_wraps(_: View, call: ast.Call | None) -> _Words | None:
     return "attribute.dynamic", message, "Write @functools.wraps(function)."
 
 
-def _check_basic_config(_: View, call: ast.Call | None) -> _Words | None:
+def _check_basic_config(_: SecurityView, call: ast.Call | None) -> _Words | None:
     if call is not None and not call.args and all(k.arg not in {None, *_OPENING} for k in call.keywords):
         return None
     message = "logging.basicConfig is allowed only with plain settings, because others open files."
     return "attribute.file_access", message, "Write logging.basicConfig(level=logging.INFO, format=…)."
 
 
-def _check_in_with(view: View, call: ast.Call | None) -> _Words | None:
+def _check_catch_warnings(view: SecurityView, call: ast.Call | None) -> _Words | None:
     """Reject ``catch_warnings`` outside ``with``, because the object exposes the module `warnings`."""
     if call is not None and isinstance(view.tree.parent(call), ast.withitem):
         return None
@@ -131,16 +131,16 @@ def _check_in_with(view: View, call: ast.Call | None) -> _Words | None:
     return "attribute.internal", message, "Write: with warnings.catch_warnings(): …"
 
 
-_FORMS: Mapping[str, Callable[[View, ast.Call | None], _Words | None]] = {
+_FORMS: Mapping[str, Callable[[SecurityView, ast.Call | None], _Words | None]] = {
     "functools.wraps": _check_wraps,
     "logging.basicConfig": _check_basic_config,
     "operator.attrgetter": _check_literal_names("attrgetter"),
     "operator.methodcaller": _check_literal_names("methodcaller"),
-    "warnings.catch_warnings": _check_in_with,
+    "warnings.catch_warnings": _check_catch_warnings,
 }
 
 
-def check_name(view: View, site: NodeSite) -> Iterator[Finding]:
+def check_name(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
     """Report ``run = eval`` as builtin.not_allowed, and ``__builtins__`` as name.dunder."""
     node = site.node
     if not isinstance(node, ast.Name):
@@ -152,12 +152,12 @@ def check_name(view: View, site: NodeSite) -> Iterator[Finding]:
         # A pattern could read such a field of a class without naming it.
         message = f"{node.id!r} exposes the internals of running code."
         yield view.error(node, "attribute.internal", message, "Choose another name.")
-    found = resolve(node.id, site.scope)
+    found = resolve_name(node.id, site.scope)
     if not loaded or not found.may_be_builtin or (found.shadowed and not is_dunder(node.id)):
         return
     if node.id in BUILTINS:
         message = f"{node.id!r} isn't allowed: {BUILTINS[node.id]}."
-        yield view.error(node, "builtin.not_allowed", message, _builtin_suggestion(node.id))
+        yield view.error(node, "builtin.not_allowed", message, _suggest_builtin_fix(node.id))
     elif node.id == "vars" and not _inspects_one_value(view, node):
         message = "'vars' is allowed only for the fields of one object."
         yield view.error(node, "builtin.not_allowed", message, "Write vars(x), or build the dict.")
@@ -166,7 +166,7 @@ def check_name(view: View, site: NodeSite) -> Iterator[Finding]:
         yield view.error(node, "builtin.not_allowed", message, "Write type(x), or a class statement.")
 
 
-def check_type_call(view: View, site: NodeSite) -> Iterator[Finding]:
+def check_type_call(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
     """Report ``type(x)("T", (), {})`` as builtin.not_allowed."""
     match site.node:
         case ast.Call(func=ast.Call(func=ast.Name() as maker), args=[_, ast.Tuple(), ast.Dict()]) as node:
@@ -178,7 +178,7 @@ def check_type_call(view: View, site: NodeSite) -> Iterator[Finding]:
         yield view.error(node, "builtin.not_allowed", message, "Write a class statement.")
 
 
-def _builtin_suggestion(builtin: str) -> str:
+def _suggest_builtin_fix(builtin: str) -> str:
     if builtin == "open":
         return "Use the arguments: no files can be opened."
     if builtin == "compile":
@@ -194,7 +194,7 @@ def _is_allowed_dunder(name: str, loaded: bool) -> bool:
     return readable if loaded else can_bind(name)
 
 
-def _inspects_one_value(view: View, node: ast.AST) -> bool:
+def _inspects_one_value(view: SecurityView, node: ast.AST) -> bool:
     match view.tree.parent(node):
         case ast.Call(func=func, args=[argument], keywords=[]) if func is node:
             return not isinstance(argument, ast.Starred)
@@ -202,7 +202,7 @@ def _inspects_one_value(view: View, node: ast.AST) -> bool:
             return False
 
 
-def _only_inspects_type(view: View, node: ast.Name) -> bool:
+def _only_inspects_type(view: SecurityView, node: ast.Name) -> bool:
     """Return whether ``type`` is only used to inspect a value, or in a comparison, annotation or key."""
     parent = view.tree.parent(node)
     if isinstance(parent, ast.Tuple):
@@ -284,7 +284,7 @@ _KEYS = {
     "format.attribute": "enforcement",
     "node.not_allowed": "enforcement",
 }
-RULES = keyed(_WRITTEN, _KEYS)
+RULES = add_profile_keys(_WRITTEN, _KEYS)
 
 _NODE_NAMES = """
     Add And AnnAssign Assert Assign AsyncFor AsyncFunctionDef AsyncWith Attribute AugAssign Await BinOp BitAnd
@@ -299,11 +299,11 @@ _NODE_NAMES = """
 _NODES = frozenset(_NODE_NAMES.split())
 
 
-def scan(source: PythonSource, policy: ImportPolicy) -> tuple[Finding, ...]:
+def scan_source(source: PythonSource, policy: ImportPolicy) -> tuple[Finding, ...]:
     """Return the violations in a parsed source in source order, at most `FINDINGS`."""
     if source.tree is None:
         return ()
-    view = View.of(source.text, source.tree, policy)
+    view = SecurityView.from_source(source.text, source.tree, policy)
     every = (finding for site in view.tree.sites for finding in _check_node(view, site))
     found = set(islice(every, FINDINGS))
     return tuple(
@@ -311,7 +311,7 @@ def scan(source: PythonSource, policy: ImportPolicy) -> tuple[Finding, ...]:
     )
 
 
-def _check_node(view: View, site: NodeSite) -> Iterator[Finding]:
+def _check_node(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
     kind = type(site.node)
     if kind.__name__ not in _NODES:
         message = f"{kind.__name__} is syntax that isn't allowed."
@@ -323,7 +323,7 @@ def _check_node(view: View, site: NodeSite) -> Iterator[Finding]:
             yield view.dunder_finding(site.node, name)
 
 
-def _check_imports(view: View, site: NodeSite) -> Iterator[Finding]:
+def _check_imports(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
     """Report ``import sys`` as import.not_allowed, and ``class A: import re`` as import.in_class."""
     if isinstance(site.node, ast.Import | ast.ImportFrom):
         yield from check_imports(site.node, view.modules, view.text)
@@ -332,7 +332,7 @@ def _check_imports(view: View, site: NodeSite) -> Iterator[Finding]:
             yield view.error(site.node, "import.in_class", message, "Import at the top of the file.")
 
 
-def _check_method(view: View, site: NodeSite) -> Iterator[Finding]:
+def _check_method(view: SecurityView, site: NodeSite) -> Iterator[Finding]:
     """Report ``def __getattribute__(self, name)`` as name.dunder.
 
     Classes can define other special methods.

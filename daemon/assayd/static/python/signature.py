@@ -36,18 +36,18 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from assayd.findings.source_text import line_at
+from assayd.findings.source_text import get_line
 from assayd.model.finding import Edit, Finding, Rule, Severity
-from assayd.model.text_limits import shorten
+from assayd.model.text_limits import shorten_text
 from assayd.static.python.imports import finding_at
-from assayd.static.python.scopes import nodes_of
+from assayd.static.python.scopes import list_nodes
 from assayd.static.python.source import PythonSource
 
 _UNIONS = frozenset({"Union", "Optional"})
 _WRAPPERS = frozenset({"Annotated", "Final", "ClassVar"})
 
 
-def annotation_aliases(tree: ast.Module) -> dict[str, ast.expr]:
+def find_annotation_aliases(tree: ast.Module) -> dict[str, ast.expr]:
     """Return the module-level aliases for annotations, e.g. ``Row = dict[str, str]`` or a TypedDict."""
     found: dict[str, ast.expr] = {}
     for node in tree.body:
@@ -63,7 +63,7 @@ def annotation_aliases(tree: ast.Module) -> dict[str, ast.expr]:
     return found
 
 
-def alternatives(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -> frozenset[str]:
+def list_alternatives(annotation: ast.expr, aliases: Mapping[str, ast.expr]) -> frozenset[str]:
     """Return the names of the types that an annotation allows, without parameters and modules.
 
     Each alias is followed only once, so that recursive aliases terminate.
@@ -90,7 +90,7 @@ def _read(node: ast.expr) -> tuple[list[str], list[ast.expr]]:
             return ["None"], []
         case ast.Constant(value=str(text)):
             quoted = _parse_or_none(text)
-            return ([shorten(text, 60)], []) if quoted is None else ([], [quoted])
+            return ([shorten_text(text, 60)], []) if quoted is None else ([], [quoted])
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return [name], []
         case ast.BinOp(op=ast.BitOr(), left=left, right=right):
@@ -121,12 +121,12 @@ def _parse_or_none(text: str) -> ast.expr | None:
 _WAITING = (ast.Await, ast.AsyncFor, ast.AsyncWith)
 
 
-def renamed(tree: ast.Module, text: str, name: str) -> Edit | None:
+def build_rename_edit(tree: ast.Module, text: str, name: str) -> Edit | None:
     """Return the edit that renames the only function to `name`.
 
     There is an edit only if the function takes one argument and its present name begins with `name`.
     """
-    nodes = nodes_of(tree)
+    nodes = list_nodes(tree)
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     if len(functions) != 1 or functions[0] not in tree.body or isinstance(functions[0], ast.AsyncFunctionDef):
         return None
@@ -134,18 +134,18 @@ def renamed(tree: ast.Module, text: str, name: str) -> Edit | None:
     spec = function.args
     one = len((*spec.posonlyargs, *spec.args)) == 1 and not spec.kwonlyargs
     named = any(isinstance(node, ast.Name) and node.id in {name, function.name} for node in nodes)
-    line = line_at(text, function.lineno)
+    line = get_line(text, function.lineno)
     if not one or named or line is None or not function.name.startswith(f"{name}_"):
         return None
     new = re.sub(rf"^(def\s+){function.name}\b", rf"\g<1>{name}", line)
     return Edit(start_line=function.lineno, end_line=function.lineno, replacement=new)
 
 
-def synchronous(function: ast.AsyncFunctionDef, text: str) -> Edit | None:
+def build_synchronous_edit(function: ast.AsyncFunctionDef, text: str) -> Edit | None:
     """Return the edit that removes `async` from a function that doesn't use `await`."""
     waits = any(isinstance(node, _WAITING) or getattr(node, "is_async", 0) for node in ast.walk(function))
     yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
-    line = line_at(text, function.lineno)
+    line = get_line(text, function.lineno)
     found = None if line is None else re.fullmatch(r"(\s*)async\s+(def\b.*)", line)
     if waits or yields or found is None:
         return None
@@ -211,7 +211,7 @@ def check_signature(source: PythonSource, expected: ExpectedFunction) -> tuple[F
     if source.tree is None:
         return ()
     check = _SignatureCheck(text=source.text, expected=expected)
-    bindings = _last_bindings(source.tree)
+    bindings = _find_last_bindings(source.tree)
     bound = bindings.get(expected.function)
     for _ in range(len(bindings)):
         if not isinstance(bound, ast.Name) or bound.id not in bindings:
@@ -223,12 +223,12 @@ def check_signature(source: PythonSource, expected: ExpectedFunction) -> tuple[F
                 rule="signature.missing",
                 category="signature",
                 message=f"The function {expected.function}() is missing at the top level.",
-                suggestion=_method_hint(source.tree, expected) or f"Write: {expected.template}",
-                edit=renamed(source.tree, source.text, expected.function),
+                suggestion=_build_method_hint(source.tree, expected) or f"Write: {expected.template}",
+                edit=build_rename_edit(source.tree, source.text, expected.function),
             )
             return (missing,)
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
-            return tuple(_check_function(check, bound, annotation_aliases(source.tree)))
+            return tuple(_check_function(check, bound, find_annotation_aliases(source.tree)))
         case ast.ClassDef() | ast.alias() | ast.Constant():
             message = f"{expected.function} isn't a function of this file."
             return (check.error(bound, "not_a_function", message),)
@@ -237,7 +237,7 @@ def check_signature(source: PythonSource, expected: ExpectedFunction) -> tuple[F
             return (check.warning(bound, "unchecked", message),)
 
 
-def _last_bindings(tree: ast.Module) -> dict[str, ast.AST]:
+def _find_last_bindings(tree: ast.Module) -> dict[str, ast.AST]:
     """Return the last binding of each name at module level."""
     found: dict[str, ast.AST] = {}
     for node in _iter_module_statements(tree.body):
@@ -266,10 +266,10 @@ def _iter_module_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
         yield statement
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
-        pending.extend(reversed(list(_inner_statements(statement))))
+        pending.extend(reversed(list(_iter_inner_statements(statement))))
 
 
-def _inner_statements(statement: ast.stmt) -> Iterator[ast.stmt]:
+def _iter_inner_statements(statement: ast.stmt) -> Iterator[ast.stmt]:
     for child in ast.iter_child_nodes(statement):
         if isinstance(child, ast.stmt):
             yield child
@@ -283,12 +283,14 @@ def _check_function(
     name = check.expected.function
     if isinstance(node, ast.AsyncFunctionDef):
         found = check.error(node, "async", f"{name}() is asynchronous; it would return a coroutine.")
-        yield replace(found, edit=synchronous(node, check.text))
-    elif any(isinstance(n, ast.Yield | ast.YieldFrom) for n in _own_nodes(node)):
+        yield replace(found, edit=build_synchronous_edit(node, check.text))
+    elif any(isinstance(n, ast.Yield | ast.YieldFrom) for n in _iter_own_nodes(node)):
         yield check.error(node, "generator", f"{name}() is a generator; it would return no value.")
     elif not _returns_value(node):
         found = check.error(node, "no_return", f"{name}() never returns a value.")
-        yield replace(found, suggestion=f"Add at the end of {name}(): return {_last_assigned(node) or '{…}'}")
+        yield replace(
+            found, suggestion=f"Add at the end of {name}(): return {_find_last_assigned(node) or '{…}'}"
+        )
     yield from _check_parameters(check, node)
     yield from _check_annotations(check, node, aliases)
 
@@ -326,13 +328,13 @@ def _check_annotations(
     """Report ``def extract(path) -> str`` as signature.return_annotation."""
     first = next(iter((*node.args.posonlyargs, *node.args.args)), None)
     if first is not None and first.annotation is not None:
-        named = alternatives(first.annotation, aliases)
+        named = list_alternatives(first.annotation, aliases)
         if not named & check.expected.parameter_types:
             message = f"The parameter is annotated as {', '.join(sorted(named))}; it receives a string."
             yield check.warning(first, "parameter_annotation", message)
     returns = None if isinstance(node, ast.Lambda) else node.returns
     if returns is not None:
-        named = alternatives(returns, aliases)
+        named = list_alternatives(returns, aliases)
         others = named - check.expected.return_types
         if others:
             may = "may be" if named & check.expected.return_types else "is"
@@ -340,7 +342,7 @@ def _check_annotations(
             yield check.warning(returns, "return_annotation", message)
 
 
-def _last_assigned(node: Function) -> str | None:
+def _find_last_assigned(node: Function) -> str | None:
     """Return the name to which the function's last statement assigns."""
     last = node.body[-1] if isinstance(node, ast.FunctionDef) else None
     match last:
@@ -352,7 +354,7 @@ def _last_assigned(node: Function) -> str | None:
             return None
 
 
-def _method_hint(tree: ast.Module, expected: ExpectedFunction) -> str | None:
+def _build_method_hint(tree: ast.Module, expected: ExpectedFunction) -> str | None:
     """Return a hint about how to call the function, if a class defines it as a method."""
     for owner in (node for node in tree.body if isinstance(node, ast.ClassDef)):
         if any(isinstance(one, ast.FunctionDef) and one.name == expected.function for one in owner.body):
@@ -365,11 +367,11 @@ def _returns_value(node: Function) -> bool:
     """Return whether the function itself returns a value, ignoring nested functions."""
     if isinstance(node, ast.Lambda):
         return True
-    values = (n.value for n in _own_nodes(node) if isinstance(n, ast.Return))
+    values = (n.value for n in _iter_own_nodes(node) if isinstance(n, ast.Return))
     return any(v is not None and not (isinstance(v, ast.Constant) and v.value is None) for v in values)
 
 
-def _own_nodes(node: Function) -> Iterator[ast.AST]:
+def _iter_own_nodes(node: Function) -> Iterator[ast.AST]:
     """Yield the nodes of a function's body, except those inside nested functions and classes."""
     pending: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else list(node.body)
     while pending:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from assayd.findings.source_text import line_of
+from assayd.findings.source_text import line_number_at
 from assayd.model.finding import Finding, Rule
 from assayd.model.text_limits import SOURCE_BYTES, SYNTAX_NODES
 from assayd.static.python import syntax as python_syntax
@@ -60,7 +60,7 @@ class PythonSource:
 
 
 @lru_cache(maxsize=16)
-def parse(text: str) -> PythonSource:
+def parse_source(text: str) -> PythonSource:
     """Parse and compile a source without running it. Its line endings must be LF."""
     refused = _refusal_finding(text)
     if refused is not None:
@@ -70,14 +70,16 @@ def parse(text: str) -> PythonSource:
         try:
             tree = _compile_or_finding(text)
         except SyntaxError as error:
-            return PythonSource(text=text, tree=None, findings=(python_syntax.explain(error, text),))
+            return PythonSource(
+                text=text, tree=None, findings=(python_syntax.explain_syntax_error(error, text),)
+            )
     if isinstance(tree, Finding):
         return PythonSource(text=text, tree=None, findings=(tree,))
     noted = {(w.lineno, str(w.message)) for w in caught if issubclass(w.category, _COMPILER_WARNINGS)}
-    return PythonSource(text=text, tree=tree, findings=python_syntax.remarks(sorted(noted), text))
+    return PythonSource(text=text, tree=tree, findings=python_syntax.warning_findings(sorted(noted), text))
 
 
-def compiles(text: str) -> bool:
+def is_valid_python(text: str) -> bool:
     """Return whether a source is valid Python, without determining the reason if it isn't."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -100,16 +102,18 @@ def _compile_or_finding(text: str) -> ast.Module | Finding:
     try:
         tree = ast.parse(text, FILENAME)
         if _count_nodes(tree) > SYNTAX_NODES:
-            return _finding("source.too_complex", f"The source has more than {SYNTAX_NODES} syntax nodes.")
+            return _syntax_finding(
+                "source.too_complex", f"The source has more than {SYNTAX_NODES} syntax nodes."
+            )
         if not any(_is_not_constant(statement) for statement in tree.body):
-            return _finding("source.empty", "The submission has no code.")
+            return _syntax_finding("source.empty", "The submission has no code.")
         if is_slow_to_compile(tree):
-            return _finding("source.too_complex", "Too many inner functions use too many names.")
+            return _syntax_finding("source.too_complex", "Too many inner functions use too many names.")
         compile(text, FILENAME, "exec", dont_inherit=True)
     except (RecursionError, MemoryError, OverflowError):
         return python_syntax.too_deep()
     except ValueError as error:
-        return _finding("source.not_text", f"The source can't be read: {error}")
+        return _syntax_finding("source.not_text", f"The source can't be read: {error}")
     return tree
 
 
@@ -118,15 +122,17 @@ def _refusal_finding(text: str) -> Finding | None:
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
-        line = line_of(text, error.start)
-        return _finding("source.not_text", "The source contains a lone surrogate.", line)
+        line = line_number_at(text, error.start)
+        return _syntax_finding("source.not_text", "The source contains a lone surrogate.", line)
     if size > SOURCE_BYTES:
-        return _finding("source.too_large", f"The source has {size} bytes; {SOURCE_BYTES} are allowed.")
+        return _syntax_finding(
+            "source.too_large", f"The source has {size} bytes; {SOURCE_BYTES} are allowed."
+        )
     if size > _QUICK_BYTES and is_slow_to_parse(text):
-        return _finding("source.too_complex", "An f-string has too many pieces for its length.")
+        return _syntax_finding("source.too_complex", "An f-string has too many pieces for its length.")
     if "\0" in text:
-        line = line_of(text, text.index("\0"))
-        return _finding("source.nul_byte", "The source contains a NUL byte.", line)
+        line = line_number_at(text, text.index("\0"))
+        return _syntax_finding("source.nul_byte", "The source contains a NUL byte.", line)
     return None
 
 
@@ -148,7 +154,7 @@ def _is_not_constant(statement: ast.stmt) -> bool:
     return not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
 
 
-def _finding(rule: str, message: str, line: int | None = None) -> Finding:
+def _syntax_finding(rule: str, message: str, line: int | None = None) -> Finding:
     return Finding(
         rule=rule,
         category="syntax",
@@ -167,7 +173,7 @@ _SUGGESTIONS = {
 }
 
 
-def normal_form(text: str) -> bytes:
+def normalize_source(text: str) -> bytes:
     """Return the syntax tree without positions or, for a source that isn't Python, the source's words."""
     try:
         tree = ast.dump(ast.parse(text))
@@ -179,7 +185,7 @@ def normal_form(text: str) -> bytes:
 _NO_WORD = re.compile(r"\W+")
 
 
-def mentioned_modules(modules: Iterable[str], text: str) -> tuple[str, ...]:
+def find_mentioned_modules(modules: Iterable[str], text: str) -> tuple[str, ...]:
     """Return the modules whose dotted names have all of their parts in the source as words."""
     words = frozenset(_NO_WORD.split(text))
     return tuple(module for module in modules if words.issuperset(module.split(".")))

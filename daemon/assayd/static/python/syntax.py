@@ -42,24 +42,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from assayd.findings.source_text import line_at, snippet
-from assayd.guest.near import edit_distance
+from assayd.findings.source_text import get_line, get_snippet
+from assayd.guest.near import compute_edit_distance
 from assayd.model.finding import Edit, Finding, Rule, Severity
-from assayd.model.text_limits import shorten
-from assayd.static.python.left_out import closed, comma, comparison, still_open
+from assayd.model.text_limits import shorten_text
+from assayd.static.python.left_out import close_open_bracket, insert_comma, insert_comparison, missing_closers
 from assayd.static.python.safe_fixes import (
     TRIED_CHARS,
     Proposal,
     add_colon,
+    build_edit,
     call_print,
-    certain_edit,
     close_bracket,
     close_string,
-    comma_after_tuple,
     drop_bracket,
-    edit_between,
     expand_tabs,
-    fails_later,
+    fails_after_line,
+    find_certain_edit,
+    insert_comma_after_tuple,
     join_else_if,
     limit_explanation,
     match_bracket,
@@ -78,19 +78,19 @@ _GAP = re.compile(r"(?<=[\w'\")\]}])[ \t]+(?=[\w'\"(\[{*-])")
 _MOST_PLACES = 40
 
 
-def spelling(error: SyntaxError, text: str) -> _Explanation | None:
+def explain_misspelling(error: SyntaxError, text: str) -> _Explanation | None:
     """Return the explanation of an invalid line with a misspelled keyword or a missing sign, or None."""
-    line = line_at(text, error.lineno)
+    line = get_line(text, error.lineno)
     if line is None or error.lineno is None:
         return None
-    if (raised := _raised(line, error.lineno, text)) is not None:
+    if (raised := _explain_old_raise(line, error.lineno, text)) is not None:
         return raised
     left = TRIED_CHARS // max(len(text), 1)
-    words = list(islice(_keyword_candidates(line, error.lineno, text), left + 1))
+    words = list(islice(_iter_keyword_candidates(line, error.lineno, text), left + 1))
     found = [one for one in words[:left] if parse_or_none(one.text) is not None]
     if found:
         unique = len(found) == 1 and len(words) <= left
-        return found[0].told(edit_between(text, found[0].text) if unique else None)
+        return found[0].told(build_edit(text, found[0].text) if unique else None)
     left = max(left - len(words), 0)
     changed = list(islice(_insert_commas(line, error.lineno, text), left))
     if any(parse_or_none(one) is not None for one in changed):
@@ -98,7 +98,7 @@ def spelling(error: SyntaxError, text: str) -> _Explanation | None:
             hint="Add the missing comma or operator.", cause="a comma or an operator is missing", edit=None
         )
     left -= len(changed)
-    meant = next((one for one in words[:left] if fails_later(one.text, error.lineno)), None)
+    meant = next((one for one in words[:left] if fails_after_line(one.text, error.lineno)), None)
     return meant.told(None) if meant is not None else None
 
 
@@ -125,7 +125,7 @@ class _KeywordCandidate:
         )
 
 
-def _raised(line: str, number: int, text: str) -> _Explanation | None:
+def _explain_old_raise(line: str, number: int, text: str) -> _Explanation | None:
     """Return the Python 3 form of a Python 2 statement such as ``raise ValueError, "no name"``."""
     found = _RAISE.fullmatch(line)
     if found is None:
@@ -135,21 +135,21 @@ def _raised(line: str, number: int, text: str) -> _Explanation | None:
     if parse_or_none(changed) is None:
         return None
     return _Explanation(
-        hint=f"Write `{new.strip()}`.", cause="`raise` takes one exception", edit=edit_between(text, changed)
+        hint=f"Write `{new.strip()}`.", cause="`raise` takes one exception", edit=build_edit(text, changed)
     )
 
 
 _RAISE = re.compile(r"(\s*)raise\s+([A-Za-z_][\w.]*)\s*,\s*([^,\s][^,]*)")
 
 
-def _keyword_candidates(line: str, number: int, text: str) -> Iterator[_KeywordCandidate]:
+def _iter_keyword_candidates(line: str, number: int, text: str) -> Iterator[_KeywordCandidate]:
     """Return each word of the line that is outside strings and one edit away from a keyword."""
     code = _STRING.sub(lambda one: " " * len(one[0]), line)
     for place in list(_WORD.finditer(code))[:_MOST_PLACES]:
         if keyword.iskeyword(place[0]):
             continue
         for word in _KEYWORDS:
-            if abs(len(word) - len(place[0])) <= 1 and edit_distance(place[0], word) == 1:
+            if abs(len(word) - len(place[0])) <= 1 and compute_edit_distance(place[0], word) == 1:
                 changed = _replace_line(text, number, line[: place.start()] + word + line[place.end() :])
                 yield _KeywordCandidate(word=place[0], keyword=word, text=changed)
 
@@ -189,7 +189,7 @@ class _MistakePattern:
     proposals: tuple[Proposal, ...] = ()
 
 
-def explain(error: SyntaxError, text: str) -> Finding:
+def explain_syntax_error(error: SyntaxError, text: str) -> Finding:
     """Return the finding that explains a syntax error, with limited work."""
     with limit_explanation() as budget:
         finding = _explain(error, text)
@@ -197,15 +197,19 @@ def explain(error: SyntaxError, text: str) -> Finding:
 
 
 def _explain(error: SyntaxError, text: str) -> Finding:
-    line, column = _error_position(error, text)
+    line, column = _locate_error(error, text)
     row, groups = _match_mistake(error, text, line)
     suggestion = row.suggestion.format(*groups, line=line or 1)
     told = _explain_missing_sign(error, text, row.rule) if row.rule == "syntax.unclosed_bracket" else None
-    edit = certain_edit(error, text, row.proposals) if line and (told is None or told.edit is None) else None
+    edit = (
+        find_certain_edit(error, text, row.proposals)
+        if line and (told is None or told.edit is None)
+        else None
+    )
     if told is None and edit is None:
         told = _explain_missing_sign(error, text, row.rule)
     if told is None and edit is None and row.rule in _SPELLING:
-        told = spelling(error, text)
+        told = explain_misspelling(error, text)
     if told is not None:
         suggestion, edit = told.hint or suggestion, told.edit or edit
     before = _correct_line_before(error, text) if edit is None else None
@@ -215,11 +219,11 @@ def _explain(error: SyntaxError, text: str) -> Finding:
     return Finding(
         rule=row.rule,
         category=CATEGORY,
-        message=shorten(f"Syntax error: {told.cause if told and told.cause else error.msg}"),
+        message=shorten_text(f"Syntax error: {told.cause if told and told.cause else error.msg}"),
         line=line,
         column=column,
         end_line=error.end_lineno if error.end_lineno and line and error.end_lineno >= line else line,
-        snippet=snippet(text, line),
+        snippet=get_snippet(text, line),
         suggestion=suggestion,
         edit=edit,
     )
@@ -262,9 +266,9 @@ _COMMA = "Add the missing comma."
 
 def _explain_missing_sign(error: SyntaxError, text: str, rule: str) -> _Explanation | None:
     """Return the explanation of a missing sign, with an edit if the line shows the sign's position."""
-    shown = line_at(text, error.lineno) or ""
+    shown = get_line(text, error.lineno) or ""
     if rule == "syntax.unclosed_bracket":
-        edit, missing = closed(error, text), still_open(shown)
+        edit, missing = close_open_bracket(error, text), missing_closers(shown)
         told = f"Close all {len(missing)} brackets opened in line {error.lineno}: {missing}"
         several = len(missing) > 1
         return _Explanation(hint=told if several else None, edit=edit) if edit or several else None
@@ -273,10 +277,10 @@ def _explain_missing_sign(error: SyntaxError, text: str, rule: str) -> _Explanat
         return _Explanation(hint=hint, edit=None)
     if rule not in _SPELLING and rule != "syntax.assignment":
         return None
-    edit = comparison(error, text)
+    edit = insert_comparison(error, text)
     if edit is not None:
         return _Explanation(hint=_COMPARED, edit=edit)
-    edit = comma(error, text) if rule != "syntax.assignment" else None
+    edit = insert_comma(error, text) if rule != "syntax.assignment" else None
     return None if edit is None else _Explanation(hint=_COMMA, edit=edit, cause="a comma is missing")
 
 
@@ -294,7 +298,7 @@ _ESCAPE = "invalid escape sequence"
 _MOST_LINES = 20
 
 
-def remarks(noted: Sequence[tuple[int, str]], text: str) -> tuple[Finding, ...]:
+def warning_findings(noted: Sequence[tuple[int, str]], text: str) -> tuple[Finding, ...]:
     """Return the findings for the compiler's warnings by line.
 
     All invalid escapes share one finding.
@@ -308,7 +312,7 @@ def remarks(noted: Sequence[tuple[int, str]], text: str) -> tuple[Finding, ...]:
     if len(lines) > 1:
         shown = ", ".join(map(str, lines[:_MOST_LINES]))
         more = f" and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""
-        first = replace(first, message=shorten(f"{first.message}; also in lines {shown}{more}"))
+        first = replace(first, message=shorten_text(f"{first.message}; also in lines {shown}{more}"))
     return tuple(sorted((first, *others), key=lambda finding: finding.line or 0))
 
 
@@ -318,16 +322,16 @@ def _warning_finding(message: str, line: int, text: str) -> Finding:
     return Finding(
         rule="syntax.invalid_escape" if escape else "syntax.suspicious",
         category=CATEGORY,
-        message=shorten(message),
+        message=shorten_text(message),
         severity=Severity.WARNING,
         line=line,
-        snippet=snippet(text, line),
+        snippet=get_snippet(text, line),
         suggestion='Put an r before the string: r"…".' if escape else f"Check line {line}.",
-        edit=comma_after_tuple(text, line) if "missed a comma" in message else None,
+        edit=insert_comma_after_tuple(text, line) if "missed a comma" in message else None,
     )
 
 
-def _error_position(error: SyntaxError, text: str) -> tuple[int | None, int | None]:
+def _locate_error(error: SyntaxError, text: str) -> tuple[int | None, int | None]:
     """Return the 1-based line and column of an error.
 
     The compiler reports the end of the file as an extra line.
@@ -341,7 +345,7 @@ def _error_position(error: SyntaxError, text: str) -> tuple[int | None, int | No
 def _match_mistake(
     error: SyntaxError, text: str, line: int | None
 ) -> tuple[_MistakePattern, tuple[str, ...]]:
-    shown = line_at(text, line) or ""
+    shown = get_line(text, line) or ""
     if re.match(r"\s*(```|~~~)", shown):
         return _FENCE, ()
     if isinstance(error, TabError):
@@ -353,134 +357,138 @@ def _match_mistake(
     return (_INDENTATION if isinstance(error, IndentationError) else _INVALID), ()
 
 
-def _mistake(rule: str, pattern: str, suggestion: str, *proposals: Proposal) -> _MistakePattern:
+def _build_mistake(rule: str, pattern: str, suggestion: str, *proposals: Proposal) -> _MistakePattern:
     return _MistakePattern(
         rule=f"syntax.{rule}", pattern=re.compile(pattern), suggestion=suggestion, proposals=proposals
     )
 
 
-_FENCE = _mistake(
+_FENCE = _build_mistake(
     "markdown_fence", "", "Remove the markdown fences (```), and submit only the code.", remove_fences
 )
-_TABS = _mistake("tabs", "", "Indent with spaces only: four per level.", expand_tabs)
-_INDENTATION = _mistake("indentation", "", "Check the indentation of line {line}: four spaces per level.")
-_INVALID = _mistake("invalid", "", "Check line {line}, and the end of the line before it.")
+_TABS = _build_mistake("tabs", "", "Indent with spaces only: four per level.", expand_tabs)
+_INDENTATION = _build_mistake(
+    "indentation", "", "Check the indentation of line {line}: four spaces per level."
+)
+_INVALID = _build_mistake("invalid", "", "Check line {line}, and the end of the line before it.")
 
 _ROWS: tuple[_MistakePattern, ...] = (
-    _mistake(
+    _build_mistake(
         "unterminated_string",
         r"unterminated triple-quoted",
         'Close the string with three quotes (""") after line {line}.',
     ),
-    _mistake(
+    _build_mistake(
         "unterminated_string",
         r"unterminated f?-?string",
         "Add the closing quote of the string on line {line}.",
         close_string,
     ),
-    _mistake(
+    _build_mistake(
         "f_string",
         r"^f-string.*backslash",
         "Assign the expression with the backslash to a name first, and use {{name}} in the f-string.",
         repeat_per_line(swap_inner_quotes),
     ),
-    _mistake(
+    _build_mistake(
         "f_string",
         r"^f-string",
         "Simplify the f-string: compute the value first; write {{{{ and }}}} for literal braces.",
         repeat_per_line(swap_inner_quotes),
     ),
-    _mistake(
+    _build_mistake(
         "unclosed_bracket",
         r"'(.)' was never closed",
         "Close the '{0}' opened on line {line}.",
         close_bracket,
     ),
-    _mistake(
+    _build_mistake(
         "mismatched_bracket",
         r"closing parenthesis '(.)' does not match opening parenthesis '(.)'",
         "Close '{1}' with its counterpart before '{0}'.",
         match_bracket,
     ),
-    _mistake(
+    _build_mistake(
         "mismatched_bracket",
         r"unmatched '(.)'",
         "Remove the '{0}' on line {line}, or open it first.",
         drop_bracket,
     ),
-    _mistake(
+    _build_mistake(
         "missing_colon",
         r"expected ':'",
         "Add a colon at the end of line {line}.",
         repeat_per_line(add_colon),
         repeat_per_line(join_else_if),
     ),
-    _mistake(
+    _build_mistake(
         "print_statement",
         r"Missing parentheses in call to '(\w+)'",
         "Call it: {0}(…).",
         repeat_per_line(call_print),
     ),
-    _mistake(
+    _build_mistake(
         "except_types",
         r"multiple exception types must be parenthesized",
         "Put the exception types in parentheses: except (A, B):",
         repeat_per_line(name_exceptions),
     ),
-    _mistake("missing_comma", r"Perhaps you forgot a comma", "Add the missing comma on line {line}."),
-    _mistake(
+    _build_mistake("missing_comma", r"Perhaps you forgot a comma", "Add the missing comma on line {line}."),
+    _build_mistake(
         "assignment",
         r"instead of '='|cannot assign to|cannot delete|illegal (?:target|expression)|"
         r"(?:only single target|assignment expression) .*",
         "Use == to compare; a single = assigns to a name.",
     ),
-    _mistake(
+    _build_mistake(
         "invalid_character",
         r"invalid (?:non-printable )?character",
         "Replace the character with plain ASCII (\" ' - and an ordinary space).",
         repeat_per_line(replace_lookalikes),
     ),
-    _mistake(
+    _build_mistake(
         "unicode_escape", r"unicode error", 'Put an r before the string (r"…"), or double its backslashes.'
     ),
-    _mistake(
+    _build_mistake(
         "number",
         r"invalid .*literal|leading zeros|integer string conversion",
         "Check the number on line {line}; a name can't start with a digit.",
     ),
-    _mistake(
+    _build_mistake(
         "too_deep", r"too many nested|too many statically nested|too many levels", "Flatten the nesting."
     ),
-    _mistake(
+    _build_mistake(
         "outside_function",
         r"'?(?:return|yield|await|yield from)'? outside|outside (?:async )?function",
         "Move line {line} into a function; check its indentation.",
     ),
-    _mistake("outside_loop", r"outside loop|not properly in loop", "Move line {line} into a loop."),
-    _mistake(
+    _build_mistake("outside_loop", r"outside loop|not properly in loop", "Move line {line} into a loop."),
+    _build_mistake(
         "arguments",
         r"argument|parameter|\* may appear only once|named arguments must follow",
         "Check the arguments on line {line}: plain ones first, then those with defaults or names, each once.",
     ),
-    _mistake(
+    _build_mistake(
         "indentation",
         r"expected an indented block after (.*) on line (\d+)",
         "Indent the body of the {0} on line {1} by four spaces; write pass if it is empty.",
     ),
-    _mistake(
+    _build_mistake(
         "indentation", r"unexpected indent", "Align line {line} with its block: it is indented too deeply."
     ),
-    _mistake("indentation", r"unindent does not match", "Align line {line} with its block."),
-    _mistake(
+    _build_mistake("indentation", r"unindent does not match", "Align line {line} with its block."),
+    _build_mistake(
         "continuation",
         r"line continuation|unexpected EOF|unexpected end",
         "Remove everything after the backslash at the end of the line; use parentheses for long lines.",
     ),
-    _mistake(
+    _build_mistake(
         "missing_block", r"expected 'except' or 'finally'", "Add an except or finally block to the try."
     ),
-    _mistake("future", r"from __future__|future feature", "Put known __future__ imports first in the file."),
-    _mistake(
+    _build_mistake(
+        "future", r"from __future__|future feature", "Put known __future__ imports first in the file."
+    ),
+    _build_mistake(
         "scope",
         r"is (?:used|assigned to|annotated) (?:prior to|before)|nonlocal|global declaration|no binding",
         "Declare global or nonlocal names at the start of the function.",
@@ -488,7 +496,7 @@ _ROWS: tuple[_MistakePattern, ...] = (
 )
 
 
-def _rules() -> Iterator[Rule]:
+def _iter_rules() -> Iterator[Rule]:
     seen: set[str] = set()
     for row in (_FENCE, _TABS, _INDENTATION, _INVALID, *_ROWS):
         if row.rule not in seen:
@@ -499,4 +507,4 @@ def _rules() -> Iterator[Rule]:
     yield Rule(id="syntax.suspicious", title="A compiler warning", severity=Severity.WARNING)
 
 
-RULES = tuple(_rules())
+RULES = tuple(_iter_rules())

@@ -26,7 +26,7 @@ from assayd.static.python.scopes import (
     ScopedTree,
     ScopeKind,
     build_scoped_tree,
-    resolve,
+    resolve_name,
 )
 
 _TYPE_CHECKING = ImportOrigin(module="typing", name="TYPE_CHECKING")
@@ -34,7 +34,7 @@ _PATH_CLASSES = frozenset({"Path", "PosixPath", "PurePath", "PurePosixPath", "Pu
 _KEEP_PATHS = frozenset({"parent", "joinpath", "with_name", "with_stem", "with_suffix", "relative_to"})
 
 
-def own_attributes(tree: ScopedTree) -> frozenset[str]:
+def find_own_attributes(tree: ScopedTree) -> frozenset[str]:
     """Return the attributes that the source defines in classes or assigns to objects."""
     found: set[str] = set()
     for site in tree.sites:
@@ -52,7 +52,7 @@ def own_attributes(tree: ScopedTree) -> frozenset[str]:
     return frozenset(found)
 
 
-def path_names(tree: ScopedTree) -> frozenset[str]:
+def find_path_names(tree: ScopedTree) -> frozenset[str]:
     """Return the names to which the source assigns a path anywhere, or which it annotates as a path."""
     found: set[str] = set()
     for site in tree.sites:
@@ -89,7 +89,7 @@ def is_path(node: ast.AST, named: set[str] | frozenset[str]) -> bool:
                 return False
 
 
-def run_time_nodes(tree: ScopedTree) -> tuple[NodeSite, ...]:
+def list_run_time_nodes(tree: ScopedTree) -> tuple[NodeSite, ...]:
     """Return all nodes except those in ``if TYPE_CHECKING:`` blocks, which are never executed."""
     passed: set[ast.AST] = set()
     for site in tree.sites:
@@ -116,7 +116,7 @@ def _is_type_checking(site: NodeSite, tree: ScopedTree) -> bool:
         case _:
             return False
     # Counting reads the whole tree, so only names that are this import are counted.
-    is_typing = resolve(name, site.scope).origins == {origin}
+    is_typing = resolve_name(name, site.scope).origins == {origin}
     return is_typing and sum(_binds_name(other.node, name) for other in tree.sites) == 1
 
 
@@ -175,7 +175,7 @@ def has_known_fields(node: ast.expr, scope: Scope, tree: ScopedTree) -> bool:
 def _is_module_attribute(node: ast.expr, scope: Scope) -> bool:
     while isinstance(node, ast.Attribute):
         node = node.value
-    return isinstance(node, ast.Name) and bool(resolve(node.id, scope).origins)
+    return isinstance(node, ast.Name) and bool(resolve_name(node.id, scope).origins)
 
 
 def _is_fields_decorator(decorator: ast.expr) -> bool:
@@ -186,10 +186,10 @@ def _is_fields_decorator(decorator: ast.expr) -> bool:
 def _is_namedtuple(node: ast.AST | None, scope: Scope) -> bool:
     match node:
         case ast.Assign(value=ast.Call(func=ast.Name(id=name))):
-            origins = resolve(name, scope).origins
+            origins = resolve_name(name, scope).origins
             return bool(origins) and {f"{o.module}.{o.name}" for o in origins} <= _TUPLE_MAKERS
         case ast.Assign(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr))):
-            origins = resolve(name, scope).origins
+            origins = resolve_name(name, scope).origins
             return bool(origins) and {f"{o.module}.{attr}" for o in origins} <= _TUPLE_MAKERS
         case _:
             return False
@@ -206,7 +206,7 @@ def _last_name(node: ast.AST) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class SecurityView:
     """A source with its scopes, interpreted under the rules of one policy.
 
     `uses_paths` is True if the source imports pathlib anywhere; `uses_streams` is True if it imports a
@@ -225,19 +225,19 @@ class View:
     paths: frozenset[str]
 
     @classmethod
-    def of(cls, text: str, tree: ast.Module, policy: ImportPolicy) -> View:
+    def from_source(cls, text: str, tree: ast.Module, policy: ImportPolicy) -> SecurityView:
         """Return the view of a source under a policy."""
         whole = build_scoped_tree(tree)
-        walked = replace(whole, sites=run_time_nodes(whole))
+        walked = replace(whole, sites=list_run_time_nodes(whole))
         return cls(
             text=text,
             tree=walked,
-            modules=PolicyModules.of(policy),
+            modules=PolicyModules.from_policy(policy),
             uses_paths=any(_is_import_of(site.node, {"pathlib"}) for site in walked.sites),
             uses_streams=any(_is_import_of(site.node, STREAM_MODULES) for site in walked.sites),
-            constants=_constant_texts(walked),
-            own=own_attributes(walked),
-            paths=path_names(walked),
+            constants=_find_constant_texts(walked),
+            own=find_own_attributes(walked),
+            paths=find_path_names(walked),
         )
 
     def error(self, node: ast.AST, rule: str, message: str, suggestion: str) -> Finding:
@@ -251,28 +251,28 @@ class View:
 
     def is_builtin(self, node: ast.AST, name: str, scope: Scope) -> bool:
         """Return whether an expression is the given name and may refer to the builtin of that name."""
-        return isinstance(node, ast.Name) and node.id == name and resolve(name, scope).may_be_builtin
+        return isinstance(node, ast.Name) and node.id == name and resolve_name(name, scope).may_be_builtin
 
     def checks_uses(self, module: str) -> bool:
         """Return whether uses of a module are checked. They aren't if the import itself is rejected."""
         return self.modules.policy.allows(module) or bool(self.modules.submodules(module))
 
-    def restricts(self, module: str) -> bool:
+    def is_restricted(self, module: str) -> bool:
         """Return whether only some names of a module are allowed, or its import is rejected."""
         return self.modules.names(module) is not None or not self.checks_uses(module)
 
-    def dotted(self, node: ast.AST, scope: Scope) -> frozenset[str]:
+    def resolve_dotted(self, node: ast.AST, scope: Scope) -> frozenset[str]:
         """Return the dotted names to which an expression may refer, if these begin with a module."""
         match node:
             case ast.Attribute(value=value, attr=attr):
-                return frozenset(f"{module}.{attr}" for module in self.modules_of(value, scope))
+                return frozenset(f"{module}.{attr}" for module in self.resolve_modules(value, scope))
             case ast.Name(id=name):
-                origins = resolve(name, scope).origins
+                origins = resolve_name(name, scope).origins
                 return frozenset(f"{o.module}.{o.name}" for o in origins if o.name is not None)
             case _:
                 return frozenset()
 
-    def modules_of(self, node: ast.AST, scope: Scope) -> frozenset[str]:
+    def resolve_modules(self, node: ast.AST, scope: Scope) -> frozenset[str]:
         """Return the modules to which an expression may refer."""
         names: list[str] = []
         while isinstance(node, ast.Attribute):
@@ -280,19 +280,19 @@ class View:
             node = node.value
         if not isinstance(node, ast.Name):
             return frozenset()
-        found = self._dotted_names(resolve(node.id, scope))
+        found = self._list_dotted_names(resolve_name(node.id, scope))
         for name in reversed(names):
             dotted = (f"{module}.{name}" for module in found)
             found = frozenset(d for d in dotted if self.modules.is_module(d))
         return found
 
-    def _dotted_names(self, resolution: Resolution) -> frozenset[str]:
+    def _list_dotted_names(self, resolution: Resolution) -> frozenset[str]:
         plain = {o.module for o in resolution.origins if o.name is None}
         named = {f"{o.module}.{o.name}" for o in resolution.origins if o.name is not None}
         return frozenset(plain | {dotted for dotted in named if self.modules.is_module(dotted)})
 
 
-Check = Callable[[View, NodeSite], Iterator[Finding]]
+Check = Callable[[SecurityView, NodeSite], Iterator[Finding]]
 
 
 def _is_import_of(node: ast.AST, modules: Container[str]) -> bool:
@@ -301,7 +301,7 @@ def _is_import_of(node: ast.AST, modules: Container[str]) -> bool:
     return isinstance(node, ast.ImportFrom) and node.module in modules
 
 
-def _constant_texts(tree: ScopedTree) -> dict[str, str]:
+def _find_constant_texts(tree: ScopedTree) -> dict[str, str]:
     """Return the names that are bound exactly once in the source, to a string literal."""
     bound: Counter[str] = Counter()
     texts: dict[str, str] = {}

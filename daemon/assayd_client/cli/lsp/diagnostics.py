@@ -11,7 +11,7 @@ from typing import Any
 from lsprotocol import types
 
 from assayd_client import Document
-from assayd_client.cli.report import Origin, name_end
+from assayd_client.cli.report import SubmissionOrigin, find_name_end
 from assayd_client.cli.terminal import plain, shorten
 
 TITLE_CHARS = 60
@@ -30,7 +30,7 @@ class LineMapping:
         self._tail = _common_prefix_length(old[::-1], new[::-1], most - self._head)
         self._shift = len(new) - len(old)
 
-    def by(self, first: int, after: int) -> int | None:
+    def shift_of_range(self, first: int, after: int) -> int | None:
         """Return by how many lines a range has moved, or None if the range contains a changed line."""
         inserts = first == after
         if self._same or after + inserts <= self._head:
@@ -40,20 +40,20 @@ class LineMapping:
     def edit(self, edit: Any) -> Any | None:
         """Return an edit of whole lines at its position in the later text, or None if this is uncertain."""
         first, after = edit.range.start.line, edit.range.end.line
-        by = self.by(first, after)
-        return by if by is None else types.TextEdit(whole_lines(first + by, after + by), edit.new_text)
+        by = self.shift_of_range(first, after)
+        return by if by is None else types.TextEdit(build_line_range(first + by, after + by), edit.new_text)
 
     def line(self, number: int) -> int:
         """Return the new number of a line. The number of a changed line stays the same."""
         return number + self._shift if number >= self._old - self._tail else number
 
 
-def whole_lines(first: int, after: int) -> Any:
+def build_line_range(first: int, after: int) -> Any:
     """Return the range from the start of one line to the start of another line."""
     return types.Range(start=types.Position(first, 0), end=types.Position(after, 0))
 
 
-def title(edits: Sequence[Any], now: str) -> str:
+def describe_edits(edits: Sequence[Any], now: str) -> str:
     """Describe edits in one line that fits in a menu."""
     if len(edits) > 1:
         return f"Change {len(edits)} places"
@@ -66,11 +66,11 @@ def title(edits: Sequence[Any], now: str) -> str:
         what = _quote_code(new[0]) if len(new) == 1 else f"{len(new)} lines"
         return f"Insert {what} before line {first + 1}"
     if len(old) == len(new) == 1:
-        return _change(old[0], new[0], first + 1)
+        return _describe_change(old[0], new[0], first + 1)
     return f"Replace {_format_line_range(first, after)}"
 
 
-def _change(old: str, new: str, number: int) -> str:
+def _describe_change(old: str, new: str, number: int) -> str:
     """Describe a changed line by its added or removed part, or by the complete new line."""
     head = _common_prefix_length(old, new, min(len(old), len(new)))
     tail = _common_prefix_length(old[::-1], new[::-1], min(len(old), len(new)) - head)
@@ -105,12 +105,12 @@ SEVERITIES = {
     "info": types.DiagnosticSeverity.Information,
 }
 MESSAGE_CHARS = 2000
-FIRST_LINE = whole_lines(0, 1)
+FIRST_LINE = build_line_range(0, 1)
 """For findings without a place: most editors show nothing of an empty range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class LocatedDiagnostic:
     """A diagnostic in a file, with the certain edits that fix it in the validated text."""
 
     path: Path
@@ -121,23 +121,29 @@ class Found:
     """Whether a run found it, which no static stage can repeat."""
 
 
-def found_in(report: Document, origin: Origin, main: Path, pages: Mapping[str, str]) -> list[Found]:
+def build_diagnostics(
+    report: Document, origin: SubmissionOrigin, main: Path, pages: Mapping[str, str]
+) -> list[LocatedDiagnostic]:
     """Return the findings of a report or a static check as diagnostics.
 
     Findings without a location are placed on line 1 of `main`. `pages` maps each rule to the address of its
     page.
     """
     hints = report.get("fix_hints") or []
-    return [_found(finding, hints, origin, main, pages) for finding in report.get("findings") or []]
+    return [
+        _build_diagnostic(finding, hints, origin, main, pages) for finding in report.get("findings") or []
+    ]
 
 
-def still_found(before: Sequence[Found], origin: Origin) -> list[Found]:
+def keep_unchanged_diagnostics(
+    before: Sequence[LocatedDiagnostic], origin: SubmissionOrigin
+) -> list[LocatedDiagnostic]:
     """Return the findings of an earlier run on unchanged lines, moved to the new line numbers."""
     kept = []
     for each in before:
-        place, now = each.diagnostic.range, _submitted_text(each.path, origin)
+        place, now = each.diagnostic.range, _get_submitted_text(each.path, origin)
         moved = LineMapping(each.text, now)
-        by = moved.by(place.start.line, place.end.line + (place.end.character > 0))
+        by = moved.shift_of_range(place.start.line, place.end.line + (place.end.character > 0))
         if each.ran and by is not None:
             start, end = (types.Position(at.line + by, at.character) for at in (place.start, place.end))
             edits = [moved.edit(edit) for edit in each.edits]
@@ -148,7 +154,7 @@ def still_found(before: Sequence[Found], origin: Origin) -> list[Found]:
     return kept
 
 
-def trouble(path: Path, said: str) -> Found:
+def build_warning(path: Path, said: str) -> LocatedDiagnostic:
     """Return a warning on the first line about an error that the code didn't cause."""
     diagnostic = types.Diagnostic(
         range=FIRST_LINE,
@@ -156,46 +162,52 @@ def trouble(path: Path, said: str) -> Found:
         severity=types.DiagnosticSeverity.Warning,
         source=SOURCE,
     )
-    return Found(path=path, diagnostic=diagnostic)
+    return LocatedDiagnostic(path=path, diagnostic=diagnostic)
 
 
-def _found(
-    finding: Document, hints: Sequence[Document], origin: Origin, main: Path, pages: Mapping[str, str]
-) -> Found:
-    name, number = origin.found(finding)
+def _build_diagnostic(
+    finding: Document,
+    hints: Sequence[Document],
+    origin: SubmissionOrigin,
+    main: Path,
+    pages: Mapping[str, str],
+) -> LocatedDiagnostic:
+    name, number = origin.locate_finding(finding)
     path = Path(name) if name is not None and Path(name).is_absolute() else main
-    text = _submitted_text(path, origin)
+    text = _get_submitted_text(path, origin)
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     said = finding["message"].replace("\n", "\n    ")
     if finding["suggestion"]:
         said += f"\n{finding['suggestion']}"
     page = pages.get(finding["rule"])
     diagnostic = types.Diagnostic(
-        range=_finding_range(finding, number, lines),
+        range=_find_range(finding, number, lines),
         message=plain(said)[:MESSAGE_CHARS],
         severity=SEVERITIES[finding["severity"]],
         code=finding["rule"],
         code_description=types.CodeDescription(page) if page else None,
         source=SOURCE,
     )
-    found = Found(path=path, diagnostic=diagnostic, text=text, ran=finding["layer"] == "runtime")
+    found = LocatedDiagnostic(path=path, diagnostic=diagnostic, text=text, ran=finding["layer"] == "runtime")
     if number is None or finding["line"] is None:
         return found
     moved = number - finding["line"]
-    edits = [_to_text_edit(hint["edit"], moved) for hint in hints if hint["edit"] and _same(hint, finding)]
+    edits = [
+        _to_text_edit(hint["edit"], moved) for hint in hints if hint["edit"] and _is_hint_for(hint, finding)
+    ]
     return replace(found, edits=tuple(edits))
 
 
-def _same(hint: Mapping[str, Any], finding: Mapping[str, Any]) -> bool:
+def _is_hint_for(hint: Mapping[str, Any], finding: Mapping[str, Any]) -> bool:
     return all(hint[name] == finding[name] for name in ("rule", "file", "line", "message"))
 
 
-def _submitted_text(path: Path, origin: Origin) -> str:
+def _get_submitted_text(path: Path, origin: SubmissionOrigin) -> str:
     names = [name for name, shown in origin.paths.items() if shown == str(path)]
     return origin.texts[names[0]].decode("utf-8", "replace") if names else ""
 
 
-def _finding_range(finding: Document, number: int | None, lines: Sequence[str]) -> Any:
+def _find_range(finding: Document, number: int | None, lines: Sequence[str]) -> Any:
     """Return the range of a finding, which is the name at its column or its lines without indentation."""
     if number is None or number > len(lines):
         return FIRST_LINE
@@ -204,20 +216,20 @@ def _finding_range(finding: Document, number: int | None, lines: Sequence[str]) 
     if finding["column"]:
         begin = max(
             min(finding["column"] - 1, len(text) - 1), 0
-        )  # text is missing at the end: its last letter
-        return _to_range(first, text, begin, first, min(name_end(text, begin), len(text)))
+        )  # text is missing at the end: mark the last letter
+        return _to_range(first, text, begin, first, min(find_name_end(text, begin), len(text)))
     last = min(first + max(0, (finding["end_line"] or finding["line"]) - finding["line"]), len(lines) - 1)
     return _to_range(first, text, len(text) - len(text.lstrip()), last, len(lines[last]), lines[last])
 
 
 def _to_range(first: int, text: str, begin: int, last: int, end: int, ending: str | None = None) -> Any:
     return types.Range(
-        start=types.Position(first, utf16_length(text[:begin])),
-        end=types.Position(last, utf16_length((text if ending is None else ending)[:end])),
+        start=types.Position(first, count_utf16_units(text[:begin])),
+        end=types.Position(last, count_utf16_units((text if ending is None else ending)[:end])),
     )
 
 
-def utf16_length(text: str) -> int:
+def count_utf16_units(text: str) -> int:
     """Return the length of a string in UTF-16 code units, the unit that editors use."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
@@ -226,5 +238,5 @@ def _to_text_edit(edit: Document, moved: int) -> Any:
     text = edit["replacement"]
     whole = text if not text or text.endswith("\n") else text + "\n"
     return types.TextEdit(
-        range=whole_lines(edit["start_line"] - 1 + moved, edit["end_line"] + moved), new_text=whole
+        range=build_line_range(edit["start_line"] - 1 + moved, edit["end_line"] + moved), new_text=whole
     )

@@ -25,9 +25,16 @@ from pygls.lsp.server import LanguageServer
 from assayd import __version__
 from assayd.errors import AssaydError
 from assayd_client import AsyncClient, ClientError, DaemonUnreachable, Document, Target, requests
-from assayd_client.cli.check import ReadText, find_project, is_folder, submission_of
-from assayd_client.cli.lsp.diagnostics import Found, LineMapping, found_in, still_found, title, trouble
-from assayd_client.cli.report import Origin
+from assayd_client.cli.check import ReadText, build_submission, find_project, submits_folder
+from assayd_client.cli.lsp.diagnostics import (
+    LineMapping,
+    LocatedDiagnostic,
+    build_diagnostics,
+    build_warning,
+    describe_edits,
+    keep_unchanged_diagnostics,
+)
+from assayd_client.cli.report import SubmissionOrigin
 from assayd_client.cli.terminal import plain
 
 WAIT_S = 600.0
@@ -46,10 +53,10 @@ SLOW_S = 1.0
 NONE: Mapping[str, int | None] = MappingProxyType({})
 
 
-def build(daemon: Target, pages: Path) -> Any:
+def build_server(daemon: Target, pages: Path) -> Any:
     """Return the language server, which writes the pages of rules into the folder `pages`."""
     server = LanguageServer("assayd", __version__)
-    editor = Editor(server, AsyncClient(daemon), pages)
+    editor = EditorSession(server, AsyncClient(daemon), pages)
 
     # Plain functions: pygls sets attributes on its handlers, which methods don't allow.
     async def validate(params: Any) -> None:
@@ -73,13 +80,13 @@ def build(daemon: Target, pages: Path) -> Any:
     return server
 
 
-class Editor:
+class EditorSession:
     """The open files of an editor, with their findings."""
 
     def __init__(self, server: Any, client: AsyncClient, pages: Path) -> None:
         self._server = server
         self._client = client
-        self._found: dict[str, list[Found]] = {}
+        self._found: dict[str, list[LocatedDiagnostic]] = {}
         """By the address of a file."""
         self._shown: defaultdict[Path, set[str]] = defaultdict(set)
         """The files that the last validation of something published to."""
@@ -112,16 +119,16 @@ class Editor:
         if document is None or not found:
             return []
         now = str(document.source)
-        moved = LineMapping(found[0].text, now)  # all of a file are of one validation
+        moved = LineMapping(found[0].text, now)  # all findings of a file come from one validation
         actions = []
         for each in found:
             edits = [moved.edit(edit) for edit in each.edits]
             if None not in edits and _is_overlapping(each.diagnostic.range, wanted, moved):
-                change = self._workspace_edit(uri, document.version, edits)
-                actions.append(_quick_fix(title(edits, now), each.diagnostic, change))
+                change = self._build_workspace_edit(uri, document.version, edits)
+                actions.append(_build_quick_fix(describe_edits(edits, now), each.diagnostic, change))
         return actions
 
-    def _workspace_edit(self, uri: str, version: int | None, edits: list[Any]) -> Any:
+    def _build_workspace_edit(self, uri: str, version: int | None, edits: list[Any]) -> Any:
         """Return edits with the document version that they apply to, if the editor supports versions."""
         workspace = self._server.client_capabilities.workspace
         supported = workspace and workspace.workspace_edit and workspace.workspace_edit.document_changes
@@ -157,26 +164,26 @@ class Editor:
 
     async def _validate(self, uri: str) -> None:
         texts = OpenTexts(self._server.workspace.text_documents)
-        path = subject = await asyncio.to_thread(_path_of, uri)
+        path = subject = await asyncio.to_thread(_uri_to_path, uri)
         try:
-            work = await asyncio.to_thread(_work, path, texts.read)
+            work = await asyncio.to_thread(_find_subject, path, texts.read)
             if work is None:
                 return
             subject = work.subject
             attempt = await self._run_attempt(subject, work.submission)
             if attempt is None:
                 return
-            pages = await self._pages_of(attempt["kind"])
+            pages = await self._get_rule_pages(attempt["kind"])
         except AssaydError as error:
-            self._publish_findings(subject, [trouble(path, error.message)])
+            self._publish_findings(subject, [build_warning(path, error.message)])
             if isinstance(error, DaemonUnreachable):
                 raise
             return
-        found = found_in(attempt["report"] or {}, work.origin, path, pages)
+        found = build_diagnostics(attempt["report"] or {}, work.origin, path, pages)
         if attempt["error"] is not None:
-            found.append(trouble(path, f"{attempt['error']['code']}: {attempt['error']['message']}"))
+            found.append(build_warning(path, f"{attempt['error']['code']}: {attempt['error']['message']}"))
         self._publish_findings(subject, found, texts.versions)
-        if texts.changed():
+        if texts.have_changed():
             await self.check(uri)
 
     async def check(self, uri: str) -> None:
@@ -187,13 +194,13 @@ class Editor:
         if typed != self._typed[uri] or not self._checks:
             return
         texts = OpenTexts(self._server.workspace.text_documents)
-        path = await asyncio.to_thread(_path_of, uri)
+        path = await asyncio.to_thread(_uri_to_path, uri)
         try:
-            work = await asyncio.to_thread(_work, path, texts.read)
+            work = await asyncio.to_thread(_find_subject, path, texts.read)
             if work is None:
                 return
             checked = await self._send_request(requests.check(work.submission))
-            pages = await self._pages_of(checked["kind"])
+            pages = await self._get_rule_pages(checked["kind"])
         except AssaydError as error:  # The previous findings stay; the next save shows the problem.
             if error.code in UNCHECKED and self._checks:
                 self._checks = False
@@ -202,10 +209,12 @@ class Editor:
             return
         if typed == self._typed[uri]:
             before = [each for shown in self._shown[work.subject] for each in self._found[shown]]
-            found = found_in(checked, work.origin, path, pages)
-            self._publish_findings(work.subject, [*found, *still_found(before, work.origin)], texts.versions)
+            found = build_diagnostics(checked, work.origin, path, pages)
+            self._publish_findings(
+                work.subject, [*found, *keep_unchanged_diagnostics(before, work.origin)], texts.versions
+            )
 
-    async def _pages_of(self, kind: str) -> Mapping[str, str]:
+    async def _get_rule_pages(self, kind: str) -> Mapping[str, str]:
         if kind not in self._addresses:
             rules = await self._send_request(requests.kind(kind))
             self._addresses[kind] = await asyncio.to_thread(write_rule_pages, rules, self._pages)
@@ -236,7 +245,7 @@ class Editor:
         if newest:
             self._running[subject] = attempt["id"]
         if older is not None:
-            with suppress(ClientError):  # it was finished meanwhile
+            with suppress(ClientError):  # it finished meanwhile
                 await self._send_request(requests.cancel(older))
         attempt = await self._send_request(requests.attempt(attempt["id"], wait_s=SLOW_S))
         if attempt["state"] != "finished":
@@ -250,10 +259,10 @@ class Editor:
         return document
 
     def _publish_findings(
-        self, subject: Path, found: list[Found], versions: Mapping[str, int | None] = NONE
+        self, subject: Path, found: list[LocatedDiagnostic], versions: Mapping[str, int | None] = NONE
     ) -> None:
         """Publish a submission's findings by file; clear its earlier files that have no findings now."""
-        by_file: defaultdict[str, list[Found]] = defaultdict(list)
+        by_file: defaultdict[str, list[LocatedDiagnostic]] = defaultdict(list)
         for each in found:
             by_file[uris.from_fs_path(str(each.path)) or ""].append(each)
         if subject.is_file():
@@ -262,7 +271,7 @@ class Editor:
             self._publish(uri, by_file.get(uri, []), versions.get(uri))
         self._shown[subject] = set(by_file)
 
-    def _publish(self, uri: str, found: list[Found], version: int | None = None) -> None:
+    def _publish(self, uri: str, found: list[LocatedDiagnostic], version: int | None = None) -> None:
         self._found[uri] = found
         diagnostics = [each.diagnostic for each in found]
         self._server.text_document_publish_diagnostics(
@@ -286,36 +295,38 @@ class OpenTexts:
         self.versions[uri] = document.version
         return str(document.source).encode()
 
-    def changed(self) -> bool:
+    def have_changed(self) -> bool:
         """Return whether any of the texts has changed since it was read."""
         opened = {uri: self._documents.get(uri) for uri in self.versions}
         return any(one is not None and one.version != self.versions[uri] for uri, one in opened.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class ValidationSubject:
     """The object that is validated for a file, either the file or its folder, with unsaved texts."""
 
     subject: Path
     submission: Document
-    origin: Origin
+    origin: SubmissionOrigin
 
 
-def _path_of(uri: str) -> Path:
+def _uri_to_path(uri: str) -> Path:
     return Path(uris.to_fs_path(uri) or "").resolve()
 
 
-def _work(path: Path, read: ReadText) -> Work | None:
+def _find_subject(path: Path, read: ReadText) -> ValidationSubject | None:
     """Return the object to validate for a file, or None if no project declares it.
 
     Raises: RequestError.
     """
     project = find_project(path.parent)
-    table = None if project is None else project.table_of(path)
+    table = None if project is None else project.find_table(path)
     if table is None:
         return None
-    submission, origin = submission_of(path, table, read)
-    return Work(subject=path.parent if is_folder(table) else path, submission=submission, origin=origin)
+    submission, origin = build_submission(path, table, read)
+    return ValidationSubject(
+        subject=path.parent if submits_folder(table) else path, submission=submission, origin=origin
+    )
 
 
 def _is_overlapping(found: Any, wanted: Any, moved: LineMapping) -> bool:
@@ -323,7 +334,7 @@ def _is_overlapping(found: Any, wanted: Any, moved: LineMapping) -> bool:
     return bool(first <= wanted.end.line and wanted.start.line <= last)
 
 
-def _quick_fix(said: str, diagnostic: Any, change: Any) -> Any:
+def _build_quick_fix(said: str, diagnostic: Any, change: Any) -> Any:
     return types.CodeAction(
         title=said,
         kind=types.CodeActionKind.QuickFix,

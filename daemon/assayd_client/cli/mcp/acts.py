@@ -22,11 +22,11 @@ from assayd_client.cli.mcp.answers import (
     PolicyAnswer,
     PolicyRow,
     RuleRow,
-    attempt_answer,
-    chain_answer,
-    shown,
+    build_attempt_answer,
+    build_chain_answer,
+    escape_and_truncate,
 )
-from assayd_client.cli.mcp.daemon import Course, Daemon, Tell
+from assayd_client.cli.mcp.daemon import DaemonConnection, LongOperation, Tell
 
 WAIT_S = 120.0
 CHAIN_WAIT_S = 300.0
@@ -107,49 +107,49 @@ SUBMISSION = "submission_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class ToolCall:
     """A call of a tool, with the daemon that it uses and the receiver of progress messages."""
 
-    daemon: Daemon
+    daemon: DaemonConnection
     tell: Tell
 
 
-async def validate(call: Call, arguments: ValidateArguments) -> AttemptAnswer | ChainAnswer:
+async def validate(call: ToolCall, arguments: ValidateArguments) -> AttemptAnswer | ChainAnswer:
     """Submit code and wait for the verdict and, if a repair follows, for the end of the repair."""
     wanted = arguments.model_dump(mode="json", exclude={"wait_s"}, exclude_unset=True)
     attempt = await call.daemon.begin(requests.submit(wanted))
-    attempt = await call.daemon.follow(
-        _attempt_course(attempt["id"]), tell=call.tell, wait_s=arguments.wait_s
+    attempt = await call.daemon.follow_operation(
+        _build_attempt_course(attempt["id"]), tell=call.tell, wait_s=arguments.wait_s
     )
     if arguments.repair is not None and attempt["verdict"] == "failed":
         begun = (await call.daemon.ask(requests.repairs_of(attempt["id"])))["repairs"]
         if begun:
-            return await _await_chain(call, _repair_course(begun[0]["id"]), arguments.wait_s)
-    return attempt_answer(attempt)
+            return await _await_chain(call, _build_repair_course(begun[0]["id"]), arguments.wait_s)
+    return build_attempt_answer(attempt)
 
 
-async def show(call: Call, arguments: ShowArguments) -> AttemptAnswer | PageAnswer:
+async def show(call: ToolCall, arguments: ShowArguments) -> AttemptAnswer | PageAnswer:
     """Show an attempt in summary, or one part of the attempt in full."""
     attempt = await call.daemon.ask(requests.attempt(arguments.attempt_id))
     report = attempt["report"] or {}
     match arguments.part:
         case "summary":
-            return attempt_answer(attempt)
+            return build_attempt_answer(attempt)
         case "findings":
-            return _entries_page(arguments, report.get("findings") or [])
+            return _build_entries_page(arguments, report.get("findings") or [])
         case "cases":
-            return _entries_page(arguments, (report.get("runtime_results") or {}).get("cases") or [])
+            return _build_entries_page(arguments, (report.get("runtime_results") or {}).get("cases") or [])
         case "retry_context":
-            return _text_page(
+            return _build_text_page(
                 arguments.attempt_id, arguments.part, report.get("retry_context") or "", arguments.first
             )
         case "code":
-            payload = await submitted(call.daemon, attempt)
+            payload = await load_payload(call.daemon, attempt)
             text = json.dumps(payload, ensure_ascii=False)
-            return _text_page(arguments.attempt_id, arguments.part, text, arguments.first)
+            return _build_text_page(arguments.attempt_id, arguments.part, text, arguments.first)
 
 
-async def logs(call: Call, arguments: LogsArguments) -> PageAnswer:
+async def logs(call: ToolCall, arguments: LogsArguments) -> PageAnswer:
     """Show the output of the submitted code."""
     attempt = await call.daemon.ask(requests.attempt(arguments.attempt_id))
     if attempt["state"] != "finished":
@@ -157,23 +157,23 @@ async def logs(call: Call, arguments: LogsArguments) -> PageAnswer:
             "logs.not_yet", f"{arguments.attempt_id} is {attempt['state']}; try again when it is finished"
         )
     names = [each["name"] for each in attempt["artifacts"] if each["name"].startswith(arguments.stream)]
-    parts = [await call.daemon.fetch(requests.artifact(attempt["id"], name)) for name in names]
+    parts = [await call.daemon.request_bytes(requests.artifact(attempt["id"], name)) for name in names]
     text = b"".join(parts).decode("utf-8", "replace")
-    return _text_page(arguments.attempt_id, arguments.stream, text, arguments.first)
+    return _build_text_page(arguments.attempt_id, arguments.stream, text, arguments.first)
 
 
-async def repair(call: Call, arguments: RepairArguments) -> ChainAnswer:
+async def repair(call: ToolCall, arguments: RepairArguments) -> ChainAnswer:
     """Start the repair of a failed attempt, and wait until the repair ends."""
     wanted = arguments.model_dump(mode="json", exclude={"wait_s", "attempt_id"}, exclude_unset=True)
     begun = await call.daemon.begin(requests.repair(arguments.attempt_id, **wanted))
-    return await _await_chain(call, _repair_course(begun["id"]), arguments.wait_s)
+    return await _await_chain(call, _build_repair_course(begun["id"]), arguments.wait_s)
 
 
-async def generate(call: Call, arguments: GenerateArguments) -> ChainAnswer:
+async def generate(call: ToolCall, arguments: GenerateArguments) -> ChainAnswer:
     """Start a generation from a natural-language request, and wait until the generation ends."""
     wanted = arguments.model_dump(mode="json", exclude={"wait_s"}, exclude_unset=True)
     begun = await call.daemon.begin(requests.generate(**wanted))
-    course = Course(
+    course = LongOperation(
         events=requests.generation_events(begun["id"]),
         state=requests.generation(begun["id"]),
         cancel=requests.cancel_generation(begun["id"]),
@@ -181,12 +181,12 @@ async def generate(call: Call, arguments: GenerateArguments) -> ChainAnswer:
     return await _await_chain(call, course, arguments.wait_s)
 
 
-async def policy(call: Call, arguments: PolicyArguments) -> PolicyAnswer:
+async def policy(call: ToolCall, arguments: PolicyArguments) -> PolicyAnswer:
     """List all profiles in one line each, or show one profile with its effective values."""
     if arguments.name is None:
         found = (await call.daemon.ask(requests.policies()))["policies"]
         return PolicyAnswer(
-            policies=[_policy_row(each) for each in found],
+            policies=[_build_policy_row(each) for each in found],
             policy=None,
             names=[],
             more=["one profile in full: policy name=NAME"],
@@ -201,18 +201,18 @@ async def policy(call: Call, arguments: PolicyArguments) -> PolicyAnswer:
     return PolicyAnswer(policies=[], policy=profile, names=wanted, more=more)
 
 
-async def kinds(call: Call, arguments: KindsArguments) -> KindsAnswer:
+async def kinds(call: ToolCall, arguments: KindsArguments) -> KindsAnswer:
     """List all kinds in one line each, or show one kind with its contract, or one rule."""
     if arguments.kind is None:
         found = (await call.daemon.ask(requests.kinds()))["kinds"]
         return _build_kinds_answer(
-            [_kind_row(each) for each in found], more=["the contract of one kind: kinds kind=KIND"]
+            [_build_kind_row(each) for each in found], more=["the contract of one kind: kinds kind=KIND"]
         )
     kind = await call.daemon.ask(requests.kind(arguments.kind))
     if arguments.rule is not None:
-        return _build_kinds_answer([_kind_row(kind)], help=_rule_help(kind, arguments.rule))
+        return _build_kinds_answer([_build_kind_row(kind)], help=_render_rule_help(kind, arguments.rule))
     return _build_kinds_answer(
-        [_kind_row(kind)],
+        [_build_kind_row(kind)],
         payload_schema=kind["payload_schema"],
         example=kind["example"],
         rules=[
@@ -222,49 +222,51 @@ async def kinds(call: Call, arguments: KindsArguments) -> KindsAnswer:
     )
 
 
-async def submitted(daemon: Daemon, attempt: Document) -> object:
+async def load_payload(daemon: DaemonConnection, attempt: Document) -> object:
     """Return the payload from which an attempt was created. Raises: RequestError ``bundle.none``."""
     name = next((each["name"] for each in attempt["artifacts"] if each["name"].startswith(SUBMISSION)), None)
     if name is None:
         message = f"{attempt['id']} is {attempt['state']} and has no bundle; try again when it is finished"
         raise RequestError("bundle.none", message)
-    payload: object = json.loads(await daemon.fetch(requests.artifact(attempt["id"], name)))["payload"]
+    payload: object = json.loads(await daemon.request_bytes(requests.artifact(attempt["id"], name)))[
+        "payload"
+    ]
     return payload
 
 
-def _attempt_course(attempt_id: str) -> Course:
-    return Course(
+def _build_attempt_course(attempt_id: str) -> LongOperation:
+    return LongOperation(
         events=requests.events(attempt_id),
         state=requests.attempt(attempt_id),
         cancel=requests.cancel(attempt_id),
     )
 
 
-def _repair_course(repair_id: str) -> Course:
-    return Course(
+def _build_repair_course(repair_id: str) -> LongOperation:
+    return LongOperation(
         events=requests.repair_events(repair_id),
         state=requests.repair_state(repair_id),
         cancel=requests.cancel_repair(repair_id),
     )
 
 
-async def _await_chain(call: Call, course: Course, wait_s: float) -> ChainAnswer:
-    chain = await call.daemon.follow(course, tell=call.tell, wait_s=wait_s)
+async def _await_chain(call: ToolCall, course: LongOperation, wait_s: float) -> ChainAnswer:
+    chain = await call.daemon.follow_operation(course, tell=call.tell, wait_s=wait_s)
     ran = [step["attempt_id"] for step in chain["attempts"] if step["attempt_id"]]
     if not ran:
-        return chain_answer(chain, None, None)
+        return build_chain_answer(chain, None, None)
     last = await call.daemon.ask(requests.attempt(ran[-1]))
     text = None
     if last["state"] == "finished":
-        text = json.dumps(await submitted(call.daemon, last), ensure_ascii=False)
-    return chain_answer(chain, last, text)
+        text = json.dumps(await load_payload(call.daemon, last), ensure_ascii=False)
+    return build_chain_answer(chain, last, text)
 
 
-def _entries_page(arguments: ShowArguments, entries: list[Document]) -> PageAnswer:
+def _build_entries_page(arguments: ShowArguments, entries: list[Document]) -> PageAnswer:
     """Return as many complete entries as fit into an answer, but at least one entry."""
     texts: list[str] = []
     for entry in entries[arguments.first - 1 :]:
-        text = shown(json.dumps(entry, ensure_ascii=False), ENTRY_CHARS)
+        text = escape_and_truncate(json.dumps(entry, ensure_ascii=False), ENTRY_CHARS)
         if texts and sum(map(len, texts)) + len(text) > PAGE_CHARS:
             break
         texts.append(text)
@@ -279,20 +281,20 @@ def _entries_page(arguments: ShowArguments, entries: list[Document]) -> PageAnsw
     )
 
 
-def _text_page(attempt_id: str, part: str, text: str, first: int) -> PageAnswer:
+def _build_text_page(attempt_id: str, part: str, text: str, first: int) -> PageAnswer:
     piece = text[first - 1 : first - 1 + PAGE_CHARS]
     following = first + len(piece)
     return PageAnswer(
         attempt_id=attempt_id,
         part=part,
-        entries=[shown(piece, PAGE_CHARS)] if piece else [],
+        entries=[escape_and_truncate(piece, PAGE_CHARS)] if piece else [],
         first=first,
         total=len(text),
         next_first=following if piece and following <= len(text) else None,
     )
 
 
-def _policy_row(profile: Document) -> PolicyRow:
+def _build_policy_row(profile: Document) -> PolicyRow:
     return PolicyRow(
         name=profile["name"],
         description=profile["description"],
@@ -301,7 +303,7 @@ def _policy_row(profile: Document) -> PolicyRow:
     )
 
 
-def _kind_row(kind: Document) -> KindRow:
+def _build_kind_row(kind: Document) -> KindRow:
     return KindRow(kind=kind["kind"], policy=kind["default_policy"], stages=kind["stages"])
 
 
@@ -310,7 +312,7 @@ def _build_kinds_answer(rows: list[KindRow], **said: Any) -> KindsAnswer:
     return KindsAnswer(kinds=rows, **{**usual, **said})
 
 
-def _rule_help(kind: Document, rule: str) -> str:
+def _render_rule_help(kind: Document, rule: str) -> str:
     for each in kind["rules"]:
         if each["id"] == rule:
             return str(each["help"] or each["title"])

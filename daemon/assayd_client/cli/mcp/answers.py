@@ -30,7 +30,7 @@ T = TypeVar("T", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class AnswerLimits:
     """The limits on the entries of each list and on the characters of each string in an answer."""
 
     items: int = 12
@@ -190,39 +190,39 @@ class KindsAnswer(Answer):
     help: str | None = Field(description="Explanation of the requested rule.")
 
 
-def shown(text: str, most: int) -> str:
+def escape_and_truncate(text: str, most: int) -> str:
     """Escape and truncate untrusted text, and append the number of removed characters."""
     cut = text[:most]
     left = len(text) - len(cut)
     return plain(cut) + (f"… ({left} more characters)" if left else "")
 
 
-def shown_or_none(text: object, most: int) -> str | None:
+def escape_and_truncate_or_none(text: object, most: int) -> str | None:
     """Return the result of `shown`, or None if the text is None."""
-    return None if text is None else shown(str(text), most)
+    return None if text is None else escape_and_truncate(str(text), most)
 
 
-def fit(build: Callable[[Room], T]) -> T:
+def build_within_limit(build: Callable[[AnswerLimits], T]) -> T:
     """Build an answer with decreasing content until its size is at most `ANSWER_CHARS`."""
-    room = Room()
+    room = AnswerLimits()
     for _ in range(HALVINGS):
         answer = build(room)
         if len(answer.model_dump_json()) <= ANSWER_CHARS:
             break
-        room = Room(items=max(1, room.items // 2), chars=max(40, room.chars // 2))
+        room = AnswerLimits(items=max(1, room.items // 2), chars=max(40, room.chars // 2))
     return answer
 
 
-def attempt_answer(attempt: Document) -> AttemptAnswer:
+def build_attempt_answer(attempt: Document) -> AttemptAnswer:
     """Return the answer for an attempt."""
-    return fit(lambda room: _build_attempt_answer(attempt, room))
+    return build_within_limit(lambda room: _build_limited_attempt_answer(attempt, room))
 
 
-def _build_attempt_answer(attempt: Document, room: Room) -> AttemptAnswer:
+def _build_limited_attempt_answer(attempt: Document, room: AnswerLimits) -> AttemptAnswer:
     report = attempt["report"] or {}
-    findings = _errors_first(report.get("findings") or (), lambda each: each["severity"] == "error")
+    findings = _sort_errors_first(report.get("findings") or (), lambda each: each["severity"] == "error")
     results = report.get("runtime_results") or {}
-    cases = _errors_first(results.get("cases") or (), lambda each: each["status"] in {"failed", "error"})
+    cases = _sort_errors_first(results.get("cases") or (), lambda each: each["status"] in {"failed", "error"})
     answer = AttemptAnswer(
         attempt_id=attempt["id"],
         kind=attempt["kind"],
@@ -231,21 +231,21 @@ def _build_attempt_answer(attempt: Document, room: Room) -> AttemptAnswer:
         verdict=attempt["verdict"],
         stage_reached=report.get("stage_reached"),
         cause=attempt["cause"],
-        findings=[_finding_answer(each, room) for each in findings[: room.items]],
+        findings=[_build_finding_answer(each, room) for each in findings[: room.items]],
         findings_total=len(findings),
-        edits=list(_edit_answers(report.get("fix_hints") or (), room)),
-        cases=[_case_answer(each, room) for each in cases[: room.items]],
+        edits=list(_iter_edit_answers(report.get("fix_hints") or (), room)),
+        cases=[_build_case_answer(each, room) for each in cases[: room.items]],
         cases_total=len(cases),
         cases_passed=results.get("passed", 0),
         score=report.get("score"),
         integrity=report.get("integrity"),
-        retry_context=shown_or_none(report.get("retry_context"), 5 * room.chars),
+        retry_context=escape_and_truncate_or_none(report.get("retry_context"), 5 * room.chars),
         error=_format_error(attempt),
     )
-    return answer.model_copy(update={"more": list(_follow_up_hints(answer))})
+    return answer.model_copy(update={"more": list(_iter_follow_up_hints(answer))})
 
 
-def _follow_up_hints(answer: AttemptAnswer) -> Iterator[str]:
+def _iter_follow_up_hints(answer: AttemptAnswer) -> Iterator[str]:
     where = f"attempt_id={answer.attempt_id}"
     if answer.state != "finished":
         yield f"the attempt isn't finished; check again: show {where}"
@@ -257,77 +257,79 @@ def _follow_up_hints(answer: AttemptAnswer) -> Iterator[str]:
         yield f"output of the code: logs {where}"
 
 
-def _errors_first(found: Sequence[Document], is_error: Callable[[Document], bool]) -> list[Document]:
+def _sort_errors_first(found: Sequence[Document], is_error: Callable[[Document], bool]) -> list[Document]:
     return sorted(found, key=lambda each: not is_error(each))
 
 
-def _finding_answer(finding: Document, room: Room) -> FoundAnswer:
+def _build_finding_answer(finding: Document, room: AnswerLimits) -> FoundAnswer:
     return FoundAnswer(
         rule=finding["rule"],
         severity=finding["severity"],
-        message=shown(finding["message"], room.chars),
-        file=shown_or_none(finding["file"], room.chars),
+        message=escape_and_truncate(finding["message"], room.chars),
+        file=escape_and_truncate_or_none(finding["file"], room.chars),
         line=finding["line"],
         column=finding["column"],
-        snippet=shown_or_none(finding["snippet"], room.chars // 2),
-        suggestion=shown_or_none(finding["suggestion"], room.chars),
+        snippet=escape_and_truncate_or_none(finding["snippet"], room.chars // 2),
+        suggestion=escape_and_truncate_or_none(finding["suggestion"], room.chars),
     )
 
 
-def _edit_answers(hints: Sequence[Document], room: Room) -> Iterator[EditAnswer]:
+def _iter_edit_answers(hints: Sequence[Document], room: AnswerLimits) -> Iterator[EditAnswer]:
     """Return the certain edits, without those that are too long to be shown in full."""
     whole = [each for each in hints if each["edit"] and len(each["edit"]["replacement"]) <= room.chars]
     for hint in whole[: room.items]:
         edit = hint["edit"]
         yield EditAnswer(
             rule=hint["rule"],
-            file=shown_or_none(hint["file"], room.chars),
+            file=escape_and_truncate_or_none(hint["file"], room.chars),
             start_line=edit["start_line"],
             end_line=edit["end_line"],
             replacement=edit["replacement"],
         )
 
 
-def _case_answer(case: Document, room: Room) -> CaseAnswer:
+def _build_case_answer(case: Document, room: AnswerLimits) -> CaseAnswer:
     return CaseAnswer(
-        name=shown(case["name"], room.chars // 2),
+        name=escape_and_truncate(case["name"], room.chars // 2),
         status=case["status"],
         cause=case["cause"],
         result=_render_value(case["result"], room),
         expected=_render_value(case.get("expected"), room),
-        message=shown_or_none(case["message"], room.chars),
+        message=escape_and_truncate_or_none(case["message"], room.chars),
         line=case["line"],
     )
 
 
-def _render_value(value: object, room: Room) -> str | None:
-    return None if value is None else shown(json.dumps(value, ensure_ascii=False), room.chars // 2)
+def _render_value(value: object, room: AnswerLimits) -> str | None:
+    return (
+        None if value is None else escape_and_truncate(json.dumps(value, ensure_ascii=False), room.chars // 2)
+    )
 
 
 def _format_error(attempt: Document) -> str | None:
     error = attempt["error"]
-    return None if error is None else shown(f"{error['code']}: {error['message']}", 1000)
+    return None if error is None else escape_and_truncate(f"{error['code']}: {error['message']}", 1000)
 
 
-def chain_answer(chain: Document, last: Document | None, payload: str | None) -> ChainAnswer:
+def build_chain_answer(chain: Document, last: Document | None, payload: str | None) -> ChainAnswer:
     """Return the answer for a repair or generation, including the payload of its last attempt."""
-    return fit(lambda room: _build_chain_answer(chain, last, payload, room))
+    return build_within_limit(lambda room: _build_limited_chain_answer(chain, last, payload, room))
 
 
-def _build_chain_answer(
-    chain: Document, last: Document | None, payload: str | None, room: Room
+def _build_limited_chain_answer(
+    chain: Document, last: Document | None, payload: str | None, room: AnswerLimits
 ) -> ChainAnswer:
     steps = chain["attempts"][-room.items :]
     answer = ChainAnswer(
         id=chain["id"],
         state=chain["state"],
         outcome=chain["outcome"],
-        detail=shown_or_none(chain["detail"], room.chars),
+        detail=escape_and_truncate_or_none(chain["detail"], room.chars),
         steps=[
             StepAnswer(
                 number=step["number"],
                 attempt_id=step["attempt_id"],
-                reason=shown(step["fix_reason"], room.chars),
+                reason=escape_and_truncate(step["fix_reason"], room.chars),
                 verdict=step["verdict"],
                 duplicate=step["duplicate"],
             )
@@ -335,7 +337,7 @@ def _build_chain_answer(
         ],
         attempt_id=None if last is None else last["id"],
         verdict=None if last is None else last["verdict"],
-        payload=shown_or_none(payload, 20 * room.chars),
+        payload=escape_and_truncate_or_none(payload, 20 * room.chars),
     )
     more = [f"reasons: show attempt_id={answer.attempt_id}"] if answer.verdict == "failed" else []
     if payload is not None and answer.payload != payload:

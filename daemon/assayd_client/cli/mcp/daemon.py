@@ -21,7 +21,7 @@ Tell = Callable[[float, str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class LongOperation:
     """A long operation in the daemon, with functions to follow it, read its state, and cancel it."""
 
     events: ClientRequest[StreamEvent]
@@ -29,7 +29,7 @@ class Course:
     cancel: ClientRequest[Any]
 
 
-class Daemon:
+class DaemonConnection:
     """The daemon, used with the rights of one user. Raises: ClientError."""
 
     def __init__(self, client: AsyncClient) -> None:
@@ -40,7 +40,7 @@ class Daemon:
         document: Document = json.loads(await self._client.send_for_content(request))
         return document
 
-    async def fetch(self, request: ClientRequest[Any]) -> bytes:
+    async def request_bytes(self, request: ClientRequest[Any]) -> bytes:
         """Return the answer to a request as unchanged bytes."""
         return await self._client.send_for_content(request)
 
@@ -51,7 +51,7 @@ class Daemon:
             begun.append(await self.ask(request))
         return begun[0]
 
-    async def follow(self, course: Course, *, tell: Tell, wait_s: float) -> Document:
+    async def follow_operation(self, course: LongOperation, *, tell: Tell, wait_s: float) -> Document:
         """Follow an operation until it ends, or for up to `wait_s` seconds, and return its state then.
 
         If the call is cancelled, or the peer disconnects, the operation is cancelled too.
@@ -65,18 +65,18 @@ class Daemon:
             raise
         return await self.ask(course.state)
 
-    async def _report_events(self, course: Course, tell: Tell) -> None:
+    async def _report_events(self, course: LongOperation, tell: Tell) -> None:
         stream = cast("AsyncGenerator[StreamEvent, None]", self._client.send_for_events(course.events))
         number = 0
         async with aclosing(stream) as events:
             async for event in events:
                 number += 1
-                said = described(event)
+                said = describe_event(event)
                 if said:
                     await tell(number, said)
 
 
-def described(event: StreamEvent) -> str:
+def describe_event(event: StreamEvent) -> str:
     """Return a short description of an event, or an empty string if the event shows no progress."""
     body = event.body
     match event.kind:

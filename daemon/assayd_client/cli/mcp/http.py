@@ -17,7 +17,7 @@ from mcp.server.lowlevel import Server
 
 from assayd.errors import RequestError
 from assayd_client import AsyncClient, Target
-from assayd_client.cli.mcp.daemon import Daemon
+from assayd_client.cli.mcp.daemon import DaemonConnection
 from assayd_client.cli.mcp.server import AgentServer
 from assayd_client.cli.mcp.serving import MESSAGE_BYTES
 from assayd_client.cli.own_user import OwnUserH11
@@ -40,8 +40,8 @@ def serve_http(daemon: Target, address: str, token_file: Path) -> None:
     host, port = parse_loopback_address(address)
     token = read_token(token_file)
     client = AsyncClient(daemon)
-    server = AgentServer(Daemon(client)).build()
-    application = TokenGuard(_application(server, client), token)
+    server = AgentServer(DaemonConnection(client)).build_server()
+    application = TokenGuard(_build_application(server, client), token)
     config = uvicorn.Config(
         application,
         http=OwnUserH11,
@@ -135,7 +135,7 @@ class TokenGuard:
         return len(given) == 1 and secrets.compare_digest(given[0], self._wanted)
 
 
-def _application(server: Server[Any], client: AsyncClient) -> Application:
+def _build_application(server: Server[Any], client: AsyncClient) -> Application:
     """Return the server as an application that closes its client when it stops."""
     application = server.streamable_http_app(max_request_body_size=MESSAGE_BYTES)
     inner = application.router.lifespan_context

@@ -31,9 +31,9 @@ from mcp_types import (
 
 from assayd.errors import RequestError
 from assayd_client import NotFound, requests
-from assayd_client.cli.mcp.acts import submitted
-from assayd_client.cli.mcp.answers import shown
-from assayd_client.cli.mcp.daemon import Daemon
+from assayd_client.cli.mcp.acts import load_payload
+from assayd_client.cli.mcp.answers import escape_and_truncate
+from assayd_client.cli.mcp.daemon import DaemonConnection
 from assayd_client.cli.terminal import plain
 
 CODE_CHARS = 24_000
@@ -47,11 +47,11 @@ FIX = Prompt(
 )
 
 
-async def fix(daemon: Daemon, attempt_id: str) -> GetPromptResult:
+async def build_fix_prompt(daemon: DaemonConnection, attempt_id: str) -> GetPromptResult:
     """Return the prompt to fix an attempt, in which untrusted text is quoted."""
     attempt = await daemon.ask(requests.attempt(attempt_id))
     report = attempt["report"] or {}
-    payload = json.dumps(await submitted(daemon, attempt), ensure_ascii=False, indent=1)
+    payload = json.dumps(await load_payload(daemon, attempt), ensure_ascii=False, indent=1)
     lines = [
         f"The attempt {attempt['id']} of kind {attempt['kind']} under policy {attempt['policy']} ended as "
         f"{attempt['verdict']} at stage {report.get('stage_reached')}.",
@@ -74,7 +74,7 @@ async def fix(daemon: Daemon, attempt_id: str) -> GetPromptResult:
 def mark_as_data(text: str, most: int) -> str:
     """Enclose untrusted text in random markers, which the text therefore can't contain."""
     name = secrets.token_hex(16)
-    return f"⟦data {name}⟧\n{shown(text, most)}\n⟦end {name}⟧"
+    return f"⟦data {name}⟧\n{escape_and_truncate(text, most)}\n⟦end {name}⟧"
 
 
 SCHEME = "assay://"
@@ -95,7 +95,7 @@ TEMPLATES = tuple(
 )
 
 
-async def listed(daemon: Daemon) -> AsyncIterator[Resource]:
+async def iter_resources(daemon: DaemonConnection) -> AsyncIterator[Resource]:
     """Return a list of the newest attempts, all kinds and all profiles."""
     for attempt in (await daemon.ask(requests.attempts(limit=RECENT)))["attempts"]:
         said = f"{attempt['kind']}: {attempt['verdict'] or attempt['state']}"
@@ -113,21 +113,23 @@ async def listed(daemon: Daemon) -> AsyncIterator[Resource]:
         )
 
 
-async def read(daemon: Daemon, uri: str) -> TextResourceContents | BlobResourceContents:
+async def read_resource(daemon: DaemonConnection, uri: str) -> TextResourceContents | BlobResourceContents:
     """Return the resource at an address. Raises: MCPError, for an unknown address; ClientError."""
     parts = [unquote(part) for part in uri.removeprefix(SCHEME).split("/")] if uri.startswith(SCHEME) else []
     try:
         match parts:
             case ["attempts", attempt_id]:
-                return _text(uri, JSON, await daemon.fetch(requests.attempt(attempt_id)))
+                return _build_text_resource(
+                    uri, JSON, await daemon.request_bytes(requests.attempt(attempt_id))
+                )
             case ["attempts", attempt_id, "files", *name] if name:
-                return await _file_resource(daemon, uri, attempt_id, "/".join(name))
+                return await _read_file_resource(daemon, uri, attempt_id, "/".join(name))
             case ["policies", name]:
-                return _text(uri, JSON, await daemon.fetch(requests.policy(name)))
+                return _build_text_resource(uri, JSON, await daemon.request_bytes(requests.policy(name)))
             case ["kinds", kind]:
-                return _text(uri, JSON, await daemon.fetch(requests.kind(kind)))
+                return _build_text_resource(uri, JSON, await daemon.request_bytes(requests.kind(kind)))
             case ["kinds", kind, "rules", rule]:
-                return _text(uri, "text/plain", await _rule_help(daemon, kind, rule))
+                return _build_text_resource(uri, "text/plain", await _render_rule_help(daemon, kind, rule))
     except NotFound as error:
         raise MCPError(INVALID_PARAMS, f"{error.code}: {error.message}") from error
     raise MCPError(
@@ -135,24 +137,24 @@ async def read(daemon: Daemon, uri: str) -> TextResourceContents | BlobResourceC
     )
 
 
-async def _file_resource(
-    daemon: Daemon, uri: str, attempt_id: str, name: str
+async def _read_file_resource(
+    daemon: DaemonConnection, uri: str, attempt_id: str, name: str
 ) -> TextResourceContents | BlobResourceContents:
     attempt = await daemon.ask(requests.attempt(attempt_id))
     found = next((each for each in attempt["artifacts"] if each["name"] == name), None)
     if found is None:
         raise MCPError(INVALID_PARAMS, f"the bundle of {attempt_id} has no file {name[:200]!r}")
-    content = await daemon.fetch(requests.artifact(attempt_id, name))
+    content = await daemon.request_bytes(requests.artifact(attempt_id, name))
     try:
         content.decode("utf-8")
     except UnicodeDecodeError:
         _require_size_limit(content)
         blob = base64.b64encode(content).decode()
         return BlobResourceContents(uri=uri, mime_type=found["media_type"], blob=blob)
-    return _text(uri, found["media_type"], content)
+    return _build_text_resource(uri, found["media_type"], content)
 
 
-async def _rule_help(daemon: Daemon, kind: str, rule: str) -> bytes:
+async def _render_rule_help(daemon: DaemonConnection, kind: str, rule: str) -> bytes:
     for each in (await daemon.ask(requests.kind(kind)))["rules"]:
         if each["id"] == rule:
             return f"{each['id']} ({each['severity']}): {each['title']}\n\n{each['help']}\n".encode()
@@ -161,7 +163,7 @@ async def _rule_help(daemon: Daemon, kind: str, rule: str) -> bytes:
     )
 
 
-def _text(uri: str, media_type: str, content: bytes) -> TextResourceContents:
+def _build_text_resource(uri: str, media_type: str, content: bytes) -> TextResourceContents:
     _require_size_limit(content)
     return TextResourceContents(uri=uri, mime_type=media_type, text=plain(content.decode("utf-8", "replace")))
 

@@ -31,9 +31,9 @@ from assayd import __version__
 from assayd.documents.base import message_of
 from assayd.errors import AssaydError, RequestError
 from assayd_client.cli.mcp import resources
-from assayd_client.cli.mcp.acts import Call
+from assayd_client.cli.mcp.acts import ToolCall
 from assayd_client.cli.mcp.answers import DATA_NOTE
-from assayd_client.cli.mcp.daemon import Daemon
+from assayd_client.cli.mcp.daemon import DaemonConnection
 from assayd_client.cli.mcp.tools import BY_NAME, TOOLS
 
 T = TypeVar("T")
@@ -49,10 +49,10 @@ INSTRUCTIONS = (
 class AgentServer:
     """A server with the methods of the protocol, each of which sends a request to the daemon."""
 
-    def __init__(self, daemon: Daemon) -> None:
+    def __init__(self, daemon: DaemonConnection) -> None:
         self._daemon = daemon
 
-    def build(self) -> Server[Any]:
+    def build_server(self) -> Server[Any]:
         """Return the server for a transport."""
         return Server(
             "assayd",
@@ -69,7 +69,7 @@ class AgentServer:
         )
 
     async def _list_tools(self, _: Context, __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[tool.described() for tool in TOOLS])
+        return ListToolsResult(tools=[tool.to_tool() for tool in TOOLS])
 
     async def _call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
         tool = BY_NAME.get(params.name)
@@ -83,7 +83,7 @@ class AgentServer:
 
         try:
             arguments = read_arguments(tool.takes, params.arguments or {})
-            answer = await tool.act(Call(daemon=self._daemon, tell=tell), arguments)
+            answer = await tool.act(ToolCall(daemon=self._daemon, tell=tell), arguments)
         except AssaydError as error:
             return _error_result(error)
         text = answer.model_dump_json()
@@ -91,7 +91,9 @@ class AgentServer:
 
     async def _list_resources(self, _: Context, __: PaginatedRequestParams | None) -> ListResourcesResult:
         async def found() -> ListResourcesResult:
-            return ListResourcesResult(resources=[each async for each in resources.listed(self._daemon)])
+            return ListResourcesResult(
+                resources=[each async for each in resources.iter_resources(self._daemon)]
+            )
 
         return await _translate_error(found())
 
@@ -102,7 +104,7 @@ class AgentServer:
 
     async def _read_resource(self, _: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
         return ReadResourceResult(
-            contents=[await _translate_error(resources.read(self._daemon, str(params.uri)))]
+            contents=[await _translate_error(resources.read_resource(self._daemon, str(params.uri)))]
         )
 
     async def _list_prompts(self, _: Context, __: PaginatedRequestParams | None) -> ListPromptsResult:
@@ -112,7 +114,7 @@ class AgentServer:
         attempt_id = (params.arguments or {}).get("attempt_id")
         if params.name != resources.FIX.name or attempt_id is None:
             raise MCPError(INVALID_PARAMS, "the only prompt is `fix`, with the argument attempt_id")
-        return await _translate_error(resources.fix(self._daemon, attempt_id))
+        return await _translate_error(resources.build_fix_prompt(self._daemon, attempt_id))
 
 
 def read_arguments(model: type[BaseModel], arguments: dict[str, Any]) -> BaseModel:

@@ -11,7 +11,7 @@ import typer
 
 from assayd.errors import RequestError
 from assayd_client import Target
-from assayd_client.cli.options import missing_extra_error, selected_daemon
+from assayd_client.cli.options import get_selected_daemon, missing_extra_error
 
 MESSAGE_BYTES = 20 * 2**20
 """Of one message: the largest body that the daemon takes, and the message around it."""
@@ -39,7 +39,7 @@ def serve(
         import mcp  # noqa: F401
     except ModuleNotFoundError as missing:
         raise missing_extra_error("mcp", "mcp") from missing
-    daemon = selected_daemon(context)
+    daemon = get_selected_daemon(context)
     if http is None:
         anyio.run(_serve_streams, daemon)
     else:
@@ -52,12 +52,12 @@ async def _serve_streams(daemon: Target) -> None:
     from mcp.server.stdio import stdio_server
 
     from assayd_client import AsyncClient
-    from assayd_client.cli.mcp.daemon import Daemon
+    from assayd_client.cli.mcp.daemon import DaemonConnection
     from assayd_client.cli.mcp.server import AgentServer
 
     lines = BoundedLines(sys.stdin.buffer)
     async with AsyncClient(daemon) as client:
-        server = AgentServer(Daemon(client)).build()
+        server = AgentServer(DaemonConnection(client)).build_server()
         async with stdio_server(stdin=cast("Any", lines)) as (reading, writing):
             lines.answers = writing
             await server.run(reading, writing, server.create_initialization_options())

@@ -21,19 +21,19 @@ class AgentTool:
     description: str
     takes: type[BaseModel]
     gives: tuple[type[BaseModel], ...]
-    act: Callable[[acts.Call, Any], Awaitable[BaseModel]]
+    act: Callable[[acts.ToolCall, Any], Awaitable[BaseModel]]
     read_only: bool
     open_world: bool = False
     """Whether it may reach a model outside of this machine."""
 
-    def described(self) -> Tool:
+    def to_tool(self) -> Tool:
         """Return the description of the tool for agents."""
         return Tool(
             name=self.name,
             title=self.title,
             description=self.description,
             input_schema=self.takes.model_json_schema(),
-            output_schema=_union_schema(self.gives),
+            output_schema=_build_union_schema(self.gives),
             annotations=ToolAnnotations(
                 title=self.title,
                 read_only_hint=self.read_only,
@@ -44,7 +44,7 @@ class AgentTool:
         )
 
 
-def _union_schema(models: tuple[type[BaseModel], ...]) -> dict[str, Any]:
+def _build_union_schema(models: tuple[type[BaseModel], ...]) -> dict[str, Any]:
     """Return the schema of an answer.
 
     If there are two types, each is marked as an object for earlier protocols.

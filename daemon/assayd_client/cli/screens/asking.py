@@ -17,7 +17,7 @@ from textual.widgets import Button, Footer, Select, Static, TextArea
 
 from assayd.errors import AssaydError, RequestError
 from assayd_client import Document
-from assayd_client.cli.generate import Given, read_context
+from assayd_client.cli.generate import GenerateOptions, read_context
 from assayd_client.cli.screens.fields import (
     CASES,
     CONTEXT,
@@ -26,16 +26,16 @@ from assayd_client.cli.screens.fields import (
     INTENT,
     OPTION,
     PROVIDER,
-    case_shape,
     complete_cases,
-    databases,
-    entered,
-    expanded,
-    field_of_error,
+    expand_patterns,
+    find_field_of_error,
+    format_case_shape,
+    list_databases,
+    list_entered_lines,
+    list_other_parts,
     name_fields,
-    others,
 )
-from assayd_client.cli.screens.session import Asked, GenerationOptions
+from assayd_client.cli.screens.session import GenerationInput, GenerationOptions
 from assayd_client.cli.terminal import plain, shorten
 
 LABEL_CHARS = 70
@@ -45,8 +45,8 @@ LABEL_CHARS = 70
 class EnteredRequest:
     """The text of the request and the values of the completed fields."""
 
-    asked: Asked
-    given: Given
+    asked: GenerationInput
+    given: GenerateOptions
 
 
 class Asking(Screen[EnteredRequest | None]):
@@ -65,7 +65,7 @@ class Asking(Screen[EnteredRequest | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+g", "go", "Generate"),
         Binding("escape", "leave", "Leave"),
-        # Before the field has it: else keys that follow quickly still come into the field that is left.
+        # With priority, because keys that follow quickly would otherwise go to the previous field.
         Binding("tab", "app.focus_next", show=False, priority=True),
         Binding("shift+tab", "app.focus_previous", show=False, priority=True),
     ]
@@ -73,8 +73,8 @@ class Asking(Screen[EnteredRequest | None]):
 
     def __init__(
         self,
-        asked: Asked,
-        given: Given,
+        asked: GenerationInput,
+        given: GenerateOptions,
         *,
         offered: GenerationOptions,
         trouble: AssaydError | None = None,
@@ -88,7 +88,7 @@ class Asking(Screen[EnteredRequest | None]):
 
     def compose(self) -> ComposeResult:
         """Create the fields and fill in the known values."""
-        takes, filled = self._offered.context, entered(self._given)
+        takes, filled = self._offered.context, list_entered_lines(self._given)
         yield Static(id="trouble", markup=False)
         with VerticalScroll(can_focus=False):
             question = f"What should this {self._asked.kind} do?"
@@ -96,12 +96,12 @@ class Asking(Screen[EnteredRequest | None]):
             for field in FIELDS:
                 if field.key in takes or filled[field.name]:
                     text = "\n".join(filled[field.name])
-                    shape = case_shape(self._offered.case_fields) if field.key == CASES else ""
+                    shape = format_case_shape(self._offered.case_fields) if field.key == CASES else ""
                     area = TextArea(text, id=field.name, classes="few", placeholder=shape)
                     yield _set_title(area, field.label)
             if DATABASE in takes or self._given.database:
                 yield _set_title(_database_select(self._given.database), "Database")
-            further = others(takes)
+            further = list_other_parts(takes)
             if further or filled[OPTION]:
                 area = TextArea("\n".join(filled[OPTION]), id=OPTION, classes="few")
                 yield _set_title(area, f"More fields, one KEY=VALUE per line: {', '.join(further)}")
@@ -156,7 +156,7 @@ class Asking(Screen[EnteredRequest | None]):
         """Show an error at the top, and focus the field that causes it."""
         self.query_one("#trouble", Static).update(plain(name_fields(trouble.message)))
         shown = [*self.query("TextArea, Select").results(Widget)]
-        wrong = field_of_error(trouble.field)
+        wrong = find_field_of_error(trouble.field)
         if wrong == CONTEXT:
             wrong = next((field.id for field in shown if field.id != INTENT), None)
         for field in shown:
@@ -186,7 +186,9 @@ class Asking(Screen[EnteredRequest | None]):
         )
         if not intent:
             raise RequestError("intent.empty", "describe what the code should do", field=INTENT)
-        context = read_context(self._asked.kind, replace(given, sample_paths=expanded(given.sample_paths)))
+        context = read_context(
+            self._asked.kind, replace(given, sample_paths=expand_patterns(given.sample_paths))
+        )
         if given.examples:
             cases = cast("list[Document]", context[CASES])
             context[CASES] = complete_cases(cases, self._offered.case_fields)
@@ -206,7 +208,7 @@ class Asking(Screen[EnteredRequest | None]):
         return next((value for value in values if isinstance(value, str)), None)
 
     def _entered_lines(self, field: str) -> list[str]:
-        areas = self.query(f"#{field}").results(TextArea)  # none, where the kind takes no such thing
+        areas = self.query(f"#{field}").results(TextArea)  # none if the kind doesn't have this field
         lines = [each.strip() for area in areas for each in area.text.splitlines()]
         return [each for each in lines if each]
 
@@ -218,7 +220,7 @@ def _set_title(field: Widget, label: str) -> Widget:
 
 
 def _database_select(chosen: Path | None) -> Select[str]:
-    offered = databases(Path())
+    offered = list_databases(Path())
     if chosen is not None and str(chosen) not in {path for _, path in offered}:
         offered.append((plain(str(chosen)), str(chosen)))
     return Select(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from assayd.errors import RequestError
 from assayd_client import Document
-from assayd_client.cli.generate import Given
+from assayd_client.cli.generate import GenerateOptions
 from assayd_client.cli.terminal import plain, shorten
 
 MOST_PATHS = 50
@@ -75,18 +75,18 @@ def name_fields(message: str) -> str:
     message = message.removeprefix("context: ")
     for field in FIELDS:
         place = rf"\bcontext\.{field.key}(?:\.(\d+)(\.)?)?"
-        message = re.sub(place, partial(_name_place, field.title), message)
+        message = re.sub(place, partial(_name_location, field.title), message)
         key = rf"|\b{field.key}\b" if field.key in PLAIN_KEYS else ""
         message = re.sub(rf"--{field.name.replace('_', '-')}\b{key}", field.title, message)
     return message
 
 
-def _name_place(title: str, found: re.Match[str]) -> str:
+def _name_location(title: str, found: re.Match[str]) -> str:
     entry = f", entry {int(found[1]) + 1}" if found[1] else ""
     return f"{title}{entry}{', ' if found[2] else ''}"
 
 
-def case_shape(fields: Mapping[str, str]) -> str:
+def format_case_shape(fields: Mapping[str, str]) -> str:
     """Return the shape of an example, such as ``{"path": …, "expected": {…}}``, or an empty string."""
     parts = (f'"{name}": {"{…}" if form == "object" else "…"}' for name, form in fields.items())
     return f"{{{', '.join(parts)}}}" if fields else ""
@@ -112,12 +112,12 @@ def complete_cases(cases: Sequence[Document], fields: Mapping[str, str]) -> list
     return complete
 
 
-def others(takes: frozenset[str]) -> list[str]:
+def list_other_parts(takes: frozenset[str]) -> list[str]:
     """Return the parts of a kind's context that have no separate field."""
     return sorted(takes - {DATABASE} - {field.key for field in FIELDS})
 
 
-def field_of_error(name: str | None) -> str | None:
+def find_field_of_error(name: str | None) -> str | None:
     """Return the id of the field to which an error refers.
 
     For example, the field of ``context.sample_paths.0`` is ``sample_path``.
@@ -127,14 +127,14 @@ def field_of_error(name: str | None) -> str | None:
         return first
     if first != "context":
         return None
-    if not rest:  # as a whole: something is missing in it
+    if not rest:  # for the whole field, because something is missing in it
         return CONTEXT
     key = rest.partition(".")[0]
     own = next((field.name for field in FIELDS if field.key == key), None)
     return own or (DATABASE if key == DATABASE else OPTION if key else None)
 
 
-def entered(given: Given) -> dict[str, list[str]]:
+def list_entered_lines(given: GenerateOptions) -> dict[str, list[str]]:
     """Return the content of each field as a list of lines."""
     return {
         "sample_path": list(given.sample_paths),
@@ -145,7 +145,7 @@ def entered(given: Given) -> dict[str, list[str]]:
     }
 
 
-def expanded(said: Sequence[str]) -> list[str]:
+def expand_patterns(said: Sequence[str]) -> list[str]:
     """Return at most `MOST_PATHS` paths, after replacing each pattern by the matching files.
 
     Raises: RequestError ``paths.none``, if a pattern matches nothing.
@@ -165,13 +165,13 @@ def _glob(pattern: str) -> Iterator[Path]:
     return Path(path.anchor).glob(str(path.relative_to(path.anchor)))
 
 
-def databases(folder: Path) -> list[tuple[str, str]]:
+def list_databases(folder: Path) -> list[tuple[str, str]]:
     """Return the databases and schemas in a folder, with the tables and the path of each."""
     found = sorted({path for pattern in DATABASES for path in folder.glob(pattern)})
-    return [(shorten(f"{path.name}  {', '.join(_table_names(path))}", 70), str(path)) for path in found]
+    return [(shorten(f"{path.name}  {', '.join(_iter_table_names(path))}", 70), str(path)) for path in found]
 
 
-def _table_names(path: Path) -> Iterator[str]:
+def _iter_table_names(path: Path) -> Iterator[str]:
     if path.suffix == ".sql":
         yield "a schema"
         return

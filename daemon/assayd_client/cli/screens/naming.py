@@ -17,7 +17,7 @@ _FILLERS = frozenset(_SAY_LITTLE.split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class SaveTarget:
     """The name (chosen or proposed) under which to save the result, and the optional file."""
 
     name: str
@@ -31,6 +31,6 @@ def propose_name(intent: str, kind: str) -> str:
     return name if NAME.fullmatch(name) else kind
 
 
-def name_problem(name: str) -> str:
+def find_name_problem(name: str) -> str:
     """Return the reason why a name is invalid, or an empty string if the name is valid."""
     return "" if NAME.fullmatch(name) else "Use a-z, 0-9, _ and -, at most 64 characters."

@@ -16,16 +16,21 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Input, Label, Static
 
 from assayd.errors import AssaydError, RequestError
-from assayd_client.cli.screens.naming import Wanted, name_problem
-from assayd_client.cli.screens.session import Outcome, Session, editable, sources
-from assayd_client.cli.screens.shown import result
+from assayd_client.cli.screens.naming import SaveTarget, find_name_problem
+from assayd_client.cli.screens.session import (
+    ChainOutcome,
+    WizardSession,
+    list_editable_texts,
+    list_submitted_texts,
+)
+from assayd_client.cli.screens.shown import render_outcome
 from assayd_client.cli.screens.watching import Begin
 from assayd_client.cli.terminal import plain
 from assayd_client.cli.texts import edited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class AcceptedRules:
     """Rules that a user has accepted, with their name, their YAML text, and the output file."""
 
     name: str
@@ -46,7 +51,7 @@ class Step:
 
     begin: Begin | None = None
     approved: str | None = None
-    rules: Rules | None = None
+    rules: AcceptedRules | None = None
     back: bool = False
 
 
@@ -65,10 +70,10 @@ class Result(Screen[Step]):
 
     def __init__(
         self,
-        session: Session,
-        outcome: Outcome,
+        session: WizardSession,
+        outcome: ChainOutcome,
         *,
-        wanted: Wanted,
+        wanted: SaveTarget,
         regenerate: Begin | None,
         trouble: str = "",
         has_earlier: bool = False,
@@ -81,7 +86,7 @@ class Result(Screen[Step]):
     def compose(self) -> ComposeResult:
         """Create the result, a line for errors, and a footer with the keys."""
         with VerticalScroll():
-            yield Static(result(self._outcome), id="result")
+            yield Static(render_outcome(self._outcome), id="result")
         yield Static(plain(self._trouble), id="trouble", markup=False)
         yield Footer()
 
@@ -89,7 +94,7 @@ class Result(Screen[Step]):
         """Return whether an action is possible for this outcome."""
         offered = {
             "approve": self._outcome.validated,
-            "edit": bool(sources(self._outcome)),
+            "edit": bool(list_submitted_texts(self._outcome)),
             "regenerate": self._regenerate is not None,
             "hint": self._outcome.generation_id is not None or not self._outcome.validated,
             "take_rules": self._outcome.offer is not None,
@@ -105,7 +110,7 @@ class Result(Screen[Step]):
             does="Approve",
             value=self._wanted.name,
             most=64,
-            check=name_problem,
+            check=find_name_problem,
         )
         name = await self.app.push_screen_wait(dialog)
         if name is not None:
@@ -124,7 +129,7 @@ class Result(Screen[Step]):
 
     def action_edit(self) -> None:
         """Open the result in the user's editor and validate the edited result."""
-        before = editable(self._outcome)
+        before = list_editable_texts(self._outcome)
         try:
             with self.app.suspend():
                 after = edited(before)
@@ -157,7 +162,7 @@ class Result(Screen[Step]):
         question = "Use the rules under which name?"
         if self._wanted.out is None:
             question += " They are written to NAME.yaml in this folder."
-        check = name_problem if self._wanted.out is not None else _file_problem
+        check = find_name_problem if self._wanted.out is not None else _find_file_problem
         dialog = Line(question, does="Accept", value=self._wanted.name, most=64, check=check)
         name = await self.app.push_screen_wait(dialog)
         if name is not None:
@@ -171,7 +176,7 @@ class Result(Screen[Step]):
         except AssaydError as problem:
             self.app.call_from_thread(self.tell, problem.message)
         else:
-            rules = Rules(name=name, text=text, path=self._wanted.out or default_rules_file(name))
+            rules = AcceptedRules(name=name, text=text, path=self._wanted.out or get_default_rules_file(name))
             self.app.call_from_thread(self.dismiss, Step(rules=rules))
 
     def action_back(self) -> None:
@@ -187,14 +192,14 @@ class Result(Screen[Step]):
         self.query_one("#trouble", Static).update(plain(trouble))
 
 
-def default_rules_file(name: str) -> Path:
+def get_default_rules_file(name: str) -> Path:
     """Return the path of the default file for rules."""
     return Path(f"{name}.yaml")
 
 
-def _file_problem(name: str) -> str:
-    exists = f"{default_rules_file(name)} already exists; use another name, or --out."
-    return name_problem(name) or (exists if default_rules_file(name).exists() else "")
+def _find_file_problem(name: str) -> str:
+    exists = f"{get_default_rules_file(name)} already exists; use another name, or --out."
+    return find_name_problem(name) or (exists if get_default_rules_file(name).exists() else "")
 
 
 class Line(ModalScreen[str | None]):

@@ -21,7 +21,7 @@ PASSED_ON = ("kind", "policy", "overrides", "labels", "intent")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class GenerationInput:
     """A natural-language request in the form that `POST /v1/generations` accepts."""
 
     kind: str
@@ -63,7 +63,7 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ChainOutcome:
     """The result of a chain, with the actions that are possible.
 
     Attributes:
@@ -87,9 +87,13 @@ class Outcome:
         """Return the text of the request, or an empty string without a request."""
         return str((self.submission or {}).get("intent") or "")
 
-    def following(self, before: Outcome | None) -> Outcome:
+    def following(self, before: ChainOutcome | None) -> ChainOutcome:
         """Return the outcome, which says so if its texts are the same as before."""
-        is_same = before is not None and sources(self) and sources(self) == sources(before)
+        is_same = (
+            before is not None
+            and list_submitted_texts(self)
+            and list_submitted_texts(self) == list_submitted_texts(before)
+        )
         return (
             replace(self, told=f"{self.told}\nThe code is the same as before.".strip()) if is_same else self
         )
@@ -100,7 +104,7 @@ class Outcome:
         return self.attempt is not None and self.attempt["verdict"] == "validated"
 
 
-class Session:
+class WizardSession:
     """A user's session, which leads from a request or an attempt to an approved entry.
 
     Args:
@@ -112,14 +116,14 @@ class Session:
         self._daemon = daemon
         self._provider = provider
 
-    def offered(self, kind: str) -> GenerationOptions:
+    def get_generation_options(self, kind: str) -> GenerationOptions:
         """Return the context that a kind accepts, and the kind's providers. Raises: ClientError."""
         with PlainClient(self._daemon) as client:
             found = client.kind(kind)
         schema = found["context_schema"] or {}
         return GenerationOptions(
             context=frozenset(schema.get("properties", {})),
-            case_fields=_case_fields(schema),
+            case_fields=_list_case_fields(schema),
             writers=tuple(found["writers"]),
         )
 
@@ -135,17 +139,17 @@ class Session:
             for _ in range(MOST_EDITS):
                 if follows is None or follows in owners:
                     break
-                follows = _parent_of(client, follows)
+                follows = _get_parent(client, follows)
         return Chain(id=attempt_id, form="attempt", generation_id=owners.get(follows))
 
     def again(self, generation_id: str) -> Chain:
         """Start a generation with the request of an earlier generation. Raises: ClientError."""
         with PlainClient(self._daemon) as client:
             made = client.generation(generation_id)
-        kept = {each.name: made[each.name] for each in fields(Asked)}
-        return self.begin(Asked(**kept))
+        kept = {each.name: made[each.name] for each in fields(GenerationInput)}
+        return self.begin(GenerationInput(**kept))
 
-    def begin(self, asked: Asked) -> Chain:
+    def begin(self, asked: GenerationInput) -> Chain:
         """Start a generation from a natural-language request. Raises: ClientError."""
         self._provider = asked.provider
         with PlainClient(self._daemon) as client:
@@ -166,7 +170,7 @@ class Session:
         """Follow the events of one attempt in a chain until the attempt ends."""
         return self.follow(Chain(id=attempt_id, form="attempt"))
 
-    def failure_of(self, attempt_id: str) -> str:
+    def get_failure(self, attempt_id: str) -> str:
         """Return the first error of a finished attempt as one line, or an empty string.
 
         Raises: ClientError.
@@ -189,15 +193,15 @@ class Session:
             except Conflict:
                 return
 
-    def outcome(self, chain: Chain) -> Outcome:
+    def outcome(self, chain: Chain) -> ChainOutcome:
         """Return the outcome of a chain. Raises: ClientError."""
         with PlainClient(self._daemon) as client:
             if chain.form == "attempt":
-                return outcome_of_attempt(client, chain.id, generation_id=chain.generation_id)
+                return build_attempt_outcome(client, chain.id, generation_id=chain.generation_id)
             ended = _fetch_state(client, chain)
             ran = [one for one in ended["attempts"] if one["attempt_id"]]
             last = ran[-1]["attempt_id"] if ran else ended["attempt_id"]
-            return outcome_of_attempt(
+            return build_attempt_outcome(
                 client,
                 last,
                 told=describe_end(ended, chain.hint),
@@ -205,7 +209,7 @@ class Session:
                 generation_id=chain.id if chain.form == "generation" else chain.generation_id,
             )
 
-    def hint(self, outcome: Outcome, hint: str) -> Chain:
+    def hint(self, outcome: ChainOutcome, hint: str) -> Chain:
         """Continue a generation with a hint, or repair a failed attempt with the hint.
 
         Raises: RequestError ``hint.validated``, for a validated attempt that doesn't belong to a
@@ -228,7 +232,7 @@ class Session:
             made = client.repair(outcome.attempt["id"], hint=hint, provider=self._provider)
             return Chain(id=made["id"], form="repair", most=made["max_attempts"], hint=hint)
 
-    def submit(self, outcome: Outcome, texts: Mapping[str, str]) -> Chain:
+    def submit(self, outcome: ChainOutcome, texts: Mapping[str, str]) -> Chain:
         """Submit an edited submission for validation.
 
         Raises: RequestError ``edit.unreadable``; ClientError.
@@ -237,10 +241,10 @@ class Session:
         kept = {name: before[name] for name in PASSED_ON if before.get(name)}
         parent = {"parent_id": outcome.attempt["id"]} if outcome.attempt is not None else {}
         with PlainClient(self._daemon) as client:
-            made = client.submit({**kept, **parent, "payload": with_texts(before["payload"], texts)})
+            made = client.submit({**kept, **parent, "payload": replace_texts(before["payload"], texts)})
         return Chain(id=made["id"], form="attempt", generation_id=outcome.generation_id)
 
-    def approve(self, outcome: Outcome, name: str) -> str:
+    def approve(self, outcome: ChainOutcome, name: str) -> str:
         """Approve a validated attempt and return the entry's name and version. Raises: ClientError."""
         with PlainClient(self._daemon) as client:
             entry = client.approve(outcome.attempt["id"] if outcome.attempt is not None else "", name)
@@ -252,7 +256,7 @@ class Session:
             return str(client.accept_fallback(repair_id)["fallback"]["rules"])
 
 
-def _case_fields(schema: Document) -> dict[str, str]:
+def _list_case_fields(schema: Document) -> dict[str, str]:
     """Return the required fields of a case with their JSON types.
 
     The result is empty if the kind accepts no cases.
@@ -270,7 +274,7 @@ def describe_end(ended: Document, hint: str = "") -> str:
     return f"{told}{detail}" + (f". Hint: {hint}" if hint else "")
 
 
-def _parent_of(client: PlainClient, attempt_id: str) -> str | None:
+def _get_parent(client: PlainClient, attempt_id: str) -> str | None:
     """Return the parent of an attempt, or None if the attempt has no parent or was deleted."""
     try:
         parent: str | None = client.attempt(attempt_id)["parent_id"]
@@ -279,7 +283,7 @@ def _parent_of(client: PlainClient, attempt_id: str) -> str | None:
     return parent
 
 
-def with_texts(payload: Document, texts: Mapping[str, str]) -> Document:
+def replace_texts(payload: Document, texts: Mapping[str, str]) -> Document:
     """Return a payload in which edited texts, named as by `editable`, replace the original texts.
 
     Raises: RequestError ``edit.unreadable``, if the manifest isn't JSON or a step has no head.
@@ -305,26 +309,26 @@ def _fetch_state(client: PlainClient, chain: Chain) -> Document:
     return found
 
 
-def outcome_of_attempt(
+def build_attempt_outcome(
     client: PlainClient,
     attempt_id: str | None,
     *,
     told: str = "",
     diff: str | None = None,
     generation_id: str | None = None,
-) -> Outcome:
+) -> ChainOutcome:
     """Return the outcome of a finished attempt. Raises: ClientError."""
     if attempt_id is None:
-        return Outcome(told=told, generation_id=generation_id)
+        return ChainOutcome(told=told, generation_id=generation_id)
     attempt = client.attempt(attempt_id)
-    while attempt["state"] != "finished":  # a generation ends before the attempt that was cancelled with it
+    while attempt["state"] != "finished":  # a generation ends before its cancelled attempt does
         attempt = client.attempt(attempt_id, wait_s=WAIT_S)
     offer = None
     if attempt["verdict"] == "failed":
         for repair in client.repairs_of(attempt_id)["repairs"]:
             state = client.repair_state(repair["id"])
             offer = (state["id"], state["fallback"]) if state["fallback"] else offer
-    return Outcome(
+    return ChainOutcome(
         attempt=attempt,
         submission=stored_submission(client, attempt),
         told=told,
@@ -339,14 +343,14 @@ STEPS_HELP = "# Edit, add, remove or move steps. Each begins with a line: === NA
 _STEP_HEAD = re.compile(r"^=== (.+) \((bash|sql)\) ===[ \t]*$", re.MULTILINE)
 
 
-def editable(outcome: Outcome) -> dict[str, str]:
+def list_editable_texts(outcome: ChainOutcome) -> dict[str, str]:
     """Return the texts that a user can edit.
 
     These are the texts of `sources`, except that the steps of a pipeline are one text.
     """
     steps = (outcome.submission or {}).get("payload", {}).get("steps")
     if not steps:
-        return sources(outcome)
+        return list_submitted_texts(outcome)
     parts = (f"=== {step['name']} ({step['type']}) ===\n{step['content'].rstrip()}\n" for step in steps)
     return {STEPS_FILE: "\n".join((STEPS_HELP, *parts))}
 
@@ -362,6 +366,6 @@ def read_steps(text: str) -> list[Document]:
     return [{"name": name, "type": kind, "content": body.strip("\n") + "\n"} for name, kind, body in steps]
 
 
-def sources(outcome: Outcome) -> dict[str, str]:
+def list_submitted_texts(outcome: ChainOutcome) -> dict[str, str]:
     """Return the submitted texts by name. A single text has no name."""
     return texts_of(outcome.submission) if outcome.submission is not None else {}

@@ -10,9 +10,9 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from assayd_client.cli.kinds import get_command_line
-from assayd_client.cli.repair import described
-from assayd_client.cli.report import render
-from assayd_client.cli.screens.session import Outcome, sources
+from assayd_client.cli.repair import iter_offer_lines
+from assayd_client.cli.report import iter_report_lines
+from assayd_client.cli.screens.session import ChainOutcome, list_submitted_texts
 from assayd_client.cli.terminal import StyledLine, plain
 
 SHOWN_WIDTH = 76
@@ -20,16 +20,16 @@ SHOWN_WIDTH = 76
 LEXERS = {".py": "python", ".sh": "bash", ".sql": "sql", ".json": "json"}
 
 
-def styled(lines: Iterable[StyledLine]) -> Text:
+def to_rich_text(lines: Iterable[StyledLine]) -> Text:
     """Return the lines of a report as a single Rich text."""
     rows = [Text.assemble(*((part, style) for part, style in each.parts)) for each in lines]
     return Text("\n").join(rows)
 
 
-def code_of(outcome: Outcome) -> Iterator[RenderableType]:
+def iter_highlighted_code(outcome: ChainOutcome) -> Iterator[RenderableType]:
     """Return each submitted text with highlighting and line numbers."""
     kind = outcome.submission["kind"] if outcome.submission is not None else ""
-    for name, text in sources(outcome).items():
+    for name, text in list_submitted_texts(outcome).items():
         suffix = name[name.rfind(".") :] if "." in name else ""
         lexer = LEXERS.get(suffix, "text") if name else get_command_line(kind).language
         yield Rule(Text(plain(name) or "Code"), align="left", style="dim")
@@ -43,21 +43,21 @@ def code_of(outcome: Outcome) -> Iterator[RenderableType]:
         )
 
 
-def result(outcome: Outcome) -> RenderableType:
+def render_outcome(outcome: ChainOutcome) -> RenderableType:
     """Return the content of an outcome, with report, code, change and offer."""
     parts: list[RenderableType] = []
     if outcome.told:
         parts.append(Text(plain(outcome.told)))
     if outcome.attempt is not None:
-        parts.append(styled(render(outcome.attempt, width=SHOWN_WIDTH, verdict_last=False)))
+        parts.append(to_rich_text(iter_report_lines(outcome.attempt, width=SHOWN_WIDTH, verdict_last=False)))
     else:
         parts.append(Text("No answer contained a submission."))
-    parts += code_of(outcome)
+    parts += iter_highlighted_code(outcome)
     if outcome.diff:
         parts += [Rule(Text("Changed by the last answer"), align="left", style="dim")]
         parts += [
             Syntax(plain(outcome.diff), "diff", theme="ansi_dark", word_wrap=True, background_color="default")
         ]
     if outcome.offer is not None:
-        parts.append(Text("\n".join(plain(each) for each in described(*outcome.offer))))
+        parts.append(Text("\n".join(plain(each) for each in iter_offer_lines(*outcome.offer))))
     return Group(*parts)

@@ -15,10 +15,10 @@ from textual.widgets import Footer, Static
 
 from assayd.errors import AssaydError
 from assayd_client import Document, StreamEvent
-from assayd_client.cli.screens.session import Chain, Outcome, Session
-from assayd_client.cli.screens.shown import styled
+from assayd_client.cli.screens.session import Chain, ChainOutcome, WizardSession
+from assayd_client.cli.screens.shown import to_rich_text
 from assayd_client.cli.submitting import ProgressView
-from assayd_client.cli.terminal import StyledLine, line, plain, shorten
+from assayd_client.cli.terminal import StyledLine, build_line, plain, shorten
 
 TICK_S = 0.5
 STREAMED_CHARS = 4000
@@ -29,12 +29,12 @@ Begin = Callable[[], Chain]
 """Asks the daemon for the work to watch."""
 
 
-class ProgressScreen(Screen[Outcome | AssaydError]):
+class ProgressScreen(Screen[ChainOutcome | AssaydError]):
     """A screen that follows a chain until it ends. The screen's result is the outcome or the error."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel")]
 
-    def __init__(self, session: Session, begin: Begin, *, kind: str) -> None:
+    def __init__(self, session: WizardSession, begin: Begin, *, kind: str) -> None:
         super().__init__()
         self._session, self._begin, self._kind = session, begin, kind
         self._chain: Chain | None = None
@@ -61,7 +61,7 @@ class ProgressScreen(Screen[Outcome | AssaydError]):
     @work(thread=True)
     def follow(self) -> None:
         """Follow the chain in a separate thread until its outcome is known."""
-        came: Outcome | AssaydError
+        came: ChainOutcome | AssaydError
         try:
             self._chain = self._begin()
             if self._cancelled:
@@ -89,7 +89,7 @@ class ProgressScreen(Screen[Outcome | AssaydError]):
     def learn(self, attempt_id: str) -> None:
         """Fetch the reason why an attempt failed. If the request fails, only the verdict is shown."""
         try:
-            failure = self._session.failure_of(attempt_id)
+            failure = self._session.get_failure(attempt_id)
         except AssaydError:
             return
         self.app.call_from_thread(self.failed, attempt_id, failure)
@@ -133,38 +133,44 @@ class ProgressScreen(Screen[Outcome | AssaydError]):
 
     def show(self) -> None:
         """Display the current state."""
-        self.query_one("#progress", Static).update(styled(self._progress_lines()))
+        self.query_one("#progress", Static).update(to_rich_text(self._progress_lines()))
 
     def _progress_lines(self) -> Iterator[StyledLine]:
         took = f"{monotonic() - self._began:.0f} s"
         if self._chain is None or self._chain.form == "attempt":
-            yield line(("Validating", "bold"), f"  {took}")
+            yield build_line(("Validating", "bold"), f"  {took}")
             yield from self._progress.lines()
             return
         under_way = bool(self._answers) and self._answers[-1]["verdict"] is None
         number = len(self._answers) - self._chain.before + (0 if under_way else 1)
         count = f"attempt {min(number, self._chain.most)} of {self._chain.most}"
-        yield line(("Generating", "bold"), f"  {count}{' since the hint' * bool(self._chain.hint)}  {took}")
+        yield build_line(
+            ("Generating", "bold"), f"  {count}{' since the hint' * bool(self._chain.hint)}  {took}"
+        )
         if self._chain.hint:
-            yield line((shorten(f"Hint: {self._chain.hint}", STREAMED_COLUMNS), "dim"))
+            yield build_line((shorten(f"Hint: {self._chain.hint}", STREAMED_COLUMNS), "dim"))
         for one in self._answers[: -1 if under_way else None]:
             yield from self._answer_lines(one)
         if under_way:
             yield from self._progress.lines()
         else:
-            yield line(("▸ ", "cyan"), "waiting for an answer" if not self._heard else "receiving an answer")
-            yield from (line(f"  {each}") for each in streamed(self._heard))
+            yield build_line(
+                ("▸ ", "cyan"), "waiting for an answer" if not self._heard else "receiving an answer"
+            )
+            yield from (build_line(f"  {each}") for each in format_streamed_lines(self._heard))
 
     def _answer_lines(self, one: Document) -> Iterator[StyledLine]:
         """Return the lines that describe an answer's outcome and the provider's reason."""
         verdict = one["verdict"] or ("tried before" if one["duplicate"] else "no submission")
         unfit = one["original_error"] if one["attempt_id"] is None and not one["duplicate"] else ""
         failure = self._failures.get(one["attempt_id"] or "", unfit)
-        yield line(shorten(f"{one['number']}. {verdict}{': ' if failure else ''}{failure}", STREAMED_COLUMNS))
-        yield line(("   reason: " + shorten(one["fix_reason"], STREAMED_COLUMNS - 11), "dim"))
+        yield build_line(
+            shorten(f"{one['number']}. {verdict}{': ' if failure else ''}{failure}", STREAMED_COLUMNS)
+        )
+        yield build_line(("   reason: " + shorten(one["fix_reason"], STREAMED_COLUMNS - 11), "dim"))
 
 
-def streamed(heard: str) -> list[str]:
+def format_streamed_lines(heard: str) -> list[str]:
     """Return the last lines of a streamed answer in their displayed form."""
     shown = plain(heard[-STREAMED_CHARS:]).replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")
     lines = shown.split("\n")[-STREAMED_LINES:]

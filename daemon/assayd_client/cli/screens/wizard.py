@@ -12,16 +12,16 @@ from textual.app import App
 
 from assayd.errors import AssaydError
 from assayd_client.cli.exits import CANCELLED, FAILED, VALIDATED
-from assayd_client.cli.generate import Given
+from assayd_client.cli.generate import GenerateOptions
 from assayd_client.cli.screens.asking import Asking
-from assayd_client.cli.screens.naming import Wanted, propose_name
-from assayd_client.cli.screens.result import Result, Rules, Step
-from assayd_client.cli.screens.session import Asked, GenerationOptions, Outcome, Session
+from assayd_client.cli.screens.naming import SaveTarget, propose_name
+from assayd_client.cli.screens.result import AcceptedRules, Result, Step
+from assayd_client.cli.screens.session import ChainOutcome, GenerationInput, GenerationOptions, WizardSession
 from assayd_client.cli.screens.watching import Begin, ProgressScreen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class WizardResult:
     """The result of a session of screens.
 
     Attributes:
@@ -33,11 +33,11 @@ class Ended:
 
     code: int
     approved: str | None = None
-    rules: Rules | None = None
-    outcome: Outcome | None = None
+    rules: AcceptedRules | None = None
+    outcome: ChainOutcome | None = None
 
 
-class Wizard(App[Ended]):
+class Wizard(App[WizardResult]):
     """An application that runs the screens of `assay generate` and `assay review`.
 
     Args:
@@ -63,10 +63,10 @@ class Wizard(App[Ended]):
 
     def __init__(
         self,
-        session: Session,
+        session: WizardSession,
         *,
-        asked: Asked | None = None,
-        given: Given | None = None,
+        asked: GenerationInput | None = None,
+        given: GenerateOptions | None = None,
         reviewed: str | None = None,
         name: str = "",
         out: Path | None = None,
@@ -78,8 +78,8 @@ class Wizard(App[Ended]):
         self._reviewed, self._wanted, self._out = reviewed, name, out
         self._trouble: AssaydError | None = None
         self._typed = ""
-        self._outcome: Outcome | None = None
-        self._earlier: Outcome | None = None
+        self._outcome: ChainOutcome | None = None
+        self._earlier: ChainOutcome | None = None
 
     def on_mount(self) -> None:
         """Start the sequence with the first screen."""
@@ -92,13 +92,15 @@ class Wizard(App[Ended]):
         while (begin := begin or await self._ask_words()) is not None:
             came = await self.push_screen_wait(ProgressScreen(self._session, begin, kind=self._current_kind))
             self._trouble = came if isinstance(came, AssaydError) else None
-            if isinstance(came, Outcome):
+            if isinstance(came, ChainOutcome):
                 passed = self._outcome is not None and self._outcome.validated
                 self._earlier = self._outcome if passed else self._earlier
                 self._outcome = came.following(self._outcome)
             begin = None
             if self._outcome is None and self._asked is None:
-                self.exit(Ended(code=FAILED), return_code=FAILED, message=_message_or_empty(self._trouble))
+                self.exit(
+                    WizardResult(code=FAILED), return_code=FAILED, message=_message_or_empty(self._trouble)
+                )
                 return
             while self._outcome is not None and begin is None:
                 step = await self._show_result(self._outcome)
@@ -109,12 +111,12 @@ class Wizard(App[Ended]):
                     self._exit_with(step, self._outcome)
                     return
                 begin = step.begin
-        self.exit(Ended(code=CANCELLED))
+        self.exit(WizardResult(code=CANCELLED))
 
-    def _exit_with(self, step: Step, outcome: Outcome) -> None:
+    def _exit_with(self, step: Step, outcome: ChainOutcome) -> None:
         good = step.approved is not None or step.rules is not None or outcome.validated
         code = VALIDATED if good else FAILED
-        self.exit(Ended(code=code, approved=step.approved, rules=step.rules, outcome=outcome))
+        self.exit(WizardResult(code=code, approved=step.approved, rules=step.rules, outcome=outcome))
 
     async def _ask_words(self) -> Begin | None:
         """Ask the user for a request; return the function that submits it, or None if the user leaves."""
@@ -132,7 +134,7 @@ class Wizard(App[Ended]):
     async def _fetch_options(self, kind: str) -> GenerationOptions:
         """Return the context that a kind accepts. If the request fails, the screen shows the error."""
         try:
-            return await asyncio.to_thread(self._session.offered, kind)
+            return await asyncio.to_thread(self._session.get_generation_options, kind)
         except AssaydError as problem:
             self._trouble = self._trouble or problem
             return GenerationOptions()
@@ -140,11 +142,11 @@ class Wizard(App[Ended]):
     def on_key(self, event: events.Key) -> None:
         """Keep text that is typed before the first screen, as input for the first field."""
         if isinstance(self.screen, Asking):
-            self.screen.on_key(event)  # it was on its way to the screen before this one
+            self.screen.on_key(event)  # the key was meant for the previous screen
         elif len(self.screen_stack) == 1 and event.is_printable and event.character:
             self._typed += event.character
 
-    async def _show_result(self, outcome: Outcome) -> Step:
+    async def _show_result(self, outcome: ChainOutcome) -> Step:
         regenerate: Begin | None = None
         if self._asked is not None:
             regenerate = partial(self._session.begin, self._asked)
@@ -153,7 +155,7 @@ class Wizard(App[Ended]):
         screen = Result(
             self._session,
             outcome,
-            wanted=Wanted(
+            wanted=SaveTarget(
                 name=self._wanted or propose_name(outcome.intent, self._current_kind), out=self._out
             ),
             regenerate=regenerate,

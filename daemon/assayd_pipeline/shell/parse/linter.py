@@ -30,13 +30,13 @@ Linter = Callable[[str], tuple[LinterComment, ...]]
 _installed: list[Linter] = []
 
 
-def install(linter: Linter) -> None:
+def install_linter(linter: Linter) -> None:
     """Set the function that later calls of `comments` use."""
     _installed[:] = [linter]
-    comments.cache_clear()
+    lint.cache_clear()
 
 
 @lru_cache(maxsize=16)
-def comments(text: str) -> tuple[LinterComment, ...]:
+def lint(text: str) -> tuple[LinterComment, ...]:
     """Return the comments on a script; empty if no function is installed."""
     return _installed[0](text) if _installed else ()

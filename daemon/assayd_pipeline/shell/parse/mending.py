@@ -23,10 +23,10 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from assayd.guest.near import edit_distance
+from assayd.guest.near import compute_edit_distance
 from assayd.model.finding import Edit
-from assayd.model.text_limits import shorten
-from assayd.static.python.safe_fixes import edit_between, text_inside_fences
+from assayd.model.text_limits import shorten_text
+from assayd.static.python.safe_fixes import build_edit, extract_fenced_text
 from assayd_pipeline.shell.parse import reader
 
 _OPENED = re.compile(r"'(if|for|while|until|case)' (?:statement|clause) must (?:end|be closed) with '(\w+)'")
@@ -39,15 +39,15 @@ _MOST_QUOTES = 6
 _TEST_ALONE = re.compile(r"[ \t]*(?:if|elif)\b[^;#]*\]\]?[ \t]*;?")
 
 
-def mended(text: str, message: str, line: int) -> Edit | None:
+def find_syntax_edit(text: str, message: str, line: int) -> Edit | None:
     """Return the edit for a parser error that is reported at a line, or None."""
     for candidate in _generate_corrections(text, message, line):
-        if reader.read(candidate).tree is not None:
-            return edit_between(text, candidate)
+        if reader.parse_script(candidate).tree is not None:
+            return build_edit(text, candidate)
     return None
 
 
-def place(text: str, message: str, line: int) -> int:
+def locate_mistake(text: str, message: str, line: int) -> int:
     """Return the most likely line of the mistake."""
     if "without closing quote" in message:
         starts = _find_open_quotes(text, '"' if '"' in message else "'")
@@ -59,38 +59,38 @@ def place(text: str, message: str, line: int) -> int:
     return line
 
 
-def misspelt(text: str) -> tuple[str, Edit] | None:
+def find_misspelt_keyword(text: str) -> tuple[str, Edit] | None:
     """Return the misspelled keyword and its edit, if there is exactly one correction that works."""
     found: list[tuple[str, str]] = []
     lines = text.split("\n")
     tried = 0
     for number, each in enumerate(lines):
         for word in _FIRST_WORDS.finditer(each):
-            near = sorted(key for key in _KEYWORDS if edit_distance(word[1], key) == 1)
+            near = sorted(key for key in _KEYWORDS if compute_edit_distance(word[1], key) == 1)
             for key in near if word[1] not in _KEYWORDS else ():
                 tried += 1
                 if tried > _MOST_TRIED:
                     return None
                 new = each[: word.start(1)] + key + each[word.end(1) :]
                 changed = "\n".join((*lines[:number], new, *lines[number + 1 :]))
-                if reader.read(changed).tree is not None:
+                if reader.parse_script(changed).tree is not None:
                     found.append((key, changed))
     if len(found) != 1:
         return None
-    edit = edit_between(text, found[0][1])
+    edit = build_edit(text, found[0][1])
     return None if edit is None else (found[0][0], edit)
 
 
 def remove_script_fences(text: str) -> Edit | None:
     """Return the edit that removes the fences around a script, which bash would run as commands."""
-    inside = text_inside_fences(text)
-    if inside is None or reader.read(inside).tree is None:
+    inside = extract_fenced_text(text)
+    if inside is None or reader.parse_script(inside).tree is None:
         return None
-    return edit_between(text, inside)
+    return build_edit(text, inside)
 
 
 def _generate_corrections(text: str, message: str, line: int) -> Iterator[str]:
-    inside = text_inside_fences(text)
+    inside = extract_fenced_text(text)
     if inside is not None:
         yield inside
         return
@@ -147,13 +147,15 @@ _EXPANSIONS = (
 def _close_block(text: str, line: int, closer: str) -> Iterator[str]:
     """Yield the script closed at its end, if everything after the opening line is more deeply indented."""
     lines = text.rstrip("\n").split("\n")
-    indent = _indentation(lines[line - 1])
+    indent = _get_indentation(lines[line - 1])
     inner = [each for each in lines[line:] if each.strip()]
     middle = {"else", "elif"} if closer == "fi" else set()
     deeper = [
-        each for each in inner if each.split()[0].rstrip(";") not in middle or _indentation(each) != indent
+        each
+        for each in inner
+        if each.split()[0].rstrip(";") not in middle or _get_indentation(each) != indent
     ]
-    if inner and all(len(_indentation(each)) > len(indent) for each in deeper):
+    if inner and all(len(_get_indentation(each)) > len(indent) for each in deeper):
         yield "\n".join((*lines, f"{indent}{closer}", ""))
 
 
@@ -183,7 +185,7 @@ def close_quotes(text: str, quote: str) -> Iterator[str]:
         changed = [*lines]
         changed[number] = f"{code.removesuffix(tail)}{quote}{tail}"
         whole = "\n".join(changed)
-        if reader.read(whole).tree is not None:
+        if reader.parse_script(whole).tree is not None:
             still_open = sum(len(_find_open_quotes(whole, each)) for each in "\"'")
             good.append((still_open, number, whole))
     good.sort()
@@ -243,16 +245,16 @@ def _close_array(text: str, line: int) -> Iterator[str]:
 
 def _find_block_end(lines: list[str], line: int) -> int:
     """Return the line after the lines that are indented more deeply than an opening line and follow it."""
-    indent, last = len(_indentation(lines[line - 1])), line
+    indent, last = len(_get_indentation(lines[line - 1])), line
     for number, each in enumerate(lines[line:], line + 1):
-        if each.strip() and len(_indentation(each)) <= indent:
+        if each.strip() and len(_get_indentation(each)) <= indent:
             return last + 1
         if each.strip():
             last = number
     return last + 1 if last < len(lines) else last
 
 
-def _indentation(line: str) -> str:
+def _get_indentation(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
 
 
@@ -298,7 +300,7 @@ class _RepairCandidate:
     """The last line that `new` replaces; 0 for `line`."""
 
 
-def repaired(text: str, message: str, line: int) -> Repair | None:
+def find_repair(text: str, message: str, line: int) -> Repair | None:
     """Return the first one-line correction that makes a script valid bash, or None.
 
     Args:
@@ -313,9 +315,9 @@ def repaired(text: str, message: str, line: int) -> Repair | None:
         if number == _MOST_CORRECTIONS:
             return None
         changed = "\n".join((*lines[: tried.line - 1], tried.new, *lines[tried.last or tried.line :]))
-        edit = edit_between(text, changed) if reader.read(changed).tree is not None else None
+        edit = build_edit(text, changed) if reader.parse_script(changed).tree is not None else None
         if edit is not None:
-            shown = shorten(tried.new.strip().split("\n", 1)[0], 110)
+            shown = shorten_text(tried.new.strip().split("\n", 1)[0], 110)
             hint = f"{tried.hint} Write `{shown}`."
             return Repair(line=tried.line, message=tried.message, hint=hint, edit=edit)
     return None

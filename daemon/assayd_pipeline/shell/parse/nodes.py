@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 
-class Node:
+class ScriptNode:
     """A node with its kind, its start and end, and its fields."""
 
     __slots__ = ("end", "fields", "kind", "start")
@@ -21,35 +21,35 @@ class Node:
         self.end = end
         self.fields = fields
 
-    def node(self, name: str) -> Node | None:
+    def node(self, name: str) -> ScriptNode | None:
         """Return the node in a field; None if the field is missing."""
         found = self.fields.get(name)
-        return found if isinstance(found, Node) else None
+        return found if isinstance(found, ScriptNode) else None
 
-    def nodes(self, name: str) -> list[Node]:
+    def nodes(self, name: str) -> list[ScriptNode]:
         """Return the nodes in a field; an empty list if the field is missing."""
         found = self.fields.get(name)
-        return [item for item in found if isinstance(item, Node)] if isinstance(found, list) else []
+        return [item for item in found if isinstance(item, ScriptNode)] if isinstance(found, list) else []
 
     def text(self, name: str) -> str:
         """Return the string in a field; an empty string if the field is missing."""
         found = self.fields.get(name)
         return found if isinstance(found, str) else ""
 
-    def flag(self, name: str) -> bool:
+    def get_flag(self, name: str) -> bool:
         """Return whether a field exists and is true."""
         return self.fields.get(name) is True
 
-    def children(self) -> Iterator[Node]:
+    def children(self) -> Iterator[ScriptNode]:
         """Yield the direct child nodes in any order."""
         for value in self.fields.values():
-            if isinstance(value, Node):
+            if isinstance(value, ScriptNode):
                 yield value
             elif isinstance(value, list):
-                yield from (item for item in value if isinstance(item, Node))
+                yield from (item for item in value if isinstance(item, ScriptNode))
 
 
-def load(tree: bytes) -> Node:
+def build_tree(tree: bytes) -> ScriptNode:
     """Create the nodes of a tree from JSON.
 
     Raises:
@@ -57,12 +57,12 @@ def load(tree: bytes) -> Node:
         ValueError: the input isn't a tree.
     """
     root = json.loads(tree, object_hook=_build_node)
-    if not isinstance(root, Node):
+    if not isinstance(root, ScriptNode):
         raise TypeError("the tree of a script isn't a node")
     return root
 
 
-def walk(root: Node) -> Iterator[Node]:
+def iter_tree(root: ScriptNode) -> Iterator[ScriptNode]:
     """Yield a node and all nodes below it, in any order and without recursion."""
     pending = [root]
     while pending:
@@ -71,8 +71,10 @@ def walk(root: Node) -> Iterator[Node]:
         pending.extend(node.children())
 
 
-def _build_node(fields: dict[str, object]) -> Node | int:
+def _build_node(fields: dict[str, object]) -> ScriptNode | int:
     if isinstance(fields.get("Offset"), int) and "Line" in fields:
         return fields["Offset"]  # type: ignore[return-value]
     kind, start, end = fields.pop("Type", ""), fields.pop("Pos", 0), fields.pop("End", 0)
-    return Node(str(kind), start if isinstance(start, int) else 0, end if isinstance(end, int) else 0, fields)
+    return ScriptNode(
+        str(kind), start if isinstance(start, int) else 0, end if isinstance(end, int) else 0, fields
+    )

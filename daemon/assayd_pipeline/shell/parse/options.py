@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from assayd_pipeline.shell.parse.nodes import Node
+from assayd_pipeline.shell.parse.nodes import ScriptNode
 
 _LETTER = re.compile(r"([^:;])(::?|;)")
 
@@ -22,12 +22,12 @@ class ArgumentValue:
     """One possible value of an argument, and the argument's word."""
 
     value: str
-    node: Node
+    node: ScriptNode
     loose: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Syntax:
+class OptionSyntax:
     """The options of a command that take a value.
 
     Args:
@@ -43,7 +43,7 @@ class Syntax:
     ordered: bool = False
 
     @cached_property
-    def letters(self) -> dict[str, str]:
+    def short_options(self) -> dict[str, str]:
         """Return the mark of each short option that takes a value."""
         return dict(_LETTER.findall(self.short))
 
@@ -52,7 +52,7 @@ class Syntax:
         """Return each long option, and whether the option takes the next argument as its value."""
         return {name.rstrip("?"): not name.endswith("?") for name in self.long.split()}
 
-    def meant(self, name: str, others: Iterable[str] = ()) -> str:
+    def expand_abbreviation(self, name: str, others: Iterable[str] = ()) -> str:
         """Return the long option that `name` abbreviates, or `name` if it isn't an abbreviation."""
         known = [*(other[2:] for other in others if other.startswith("--")), *self.names]
         fitting = [each for each in known if each.startswith(name)]
@@ -64,25 +64,27 @@ class ShellOption:
     """An option, as ``-x`` or the unabbreviated ``--name``, and its value."""
 
     name: str
-    node: Node
+    node: ScriptNode
     value: ArgumentValue | None = None
 
 
 @dataclass(slots=True, kw_only=True)
-class Parsed:
+class ParsedArguments:
     """The options and operands of a command."""
 
     options: list[ShellOption] = field(default_factory=list)
     operands: list[ArgumentValue] = field(default_factory=list)
 
-    def given(self, *names: str) -> list[ShellOption]:
+    def list_options(self, *names: str) -> list[ShellOption]:
         """Return the options that have one of these names, in their order."""
         return [option for option in self.options if option.name in names]
 
 
-def parse(syntax: Syntax, arguments: Sequence[ArgumentValue], others: Iterable[str] = ()) -> Parsed:
+def parse_arguments(
+    syntax: OptionSyntax, arguments: Sequence[ArgumentValue], others: Iterable[str] = ()
+) -> ParsedArguments:
     """Split arguments; `others` contains further long options that can be abbreviated."""
-    parsed, rest = Parsed(), list(arguments[::-1])
+    parsed, rest = ParsedArguments(), list(arguments[::-1])
     while rest:
         argument = rest.pop()
         text = argument.value
@@ -102,10 +104,10 @@ def parse(syntax: Syntax, arguments: Sequence[ArgumentValue], others: Iterable[s
 
 
 def _parse_long(
-    syntax: Syntax, argument: ArgumentValue, rest: list[ArgumentValue], others: Iterable[str]
+    syntax: OptionSyntax, argument: ArgumentValue, rest: list[ArgumentValue], others: Iterable[str]
 ) -> ShellOption:
     written, glued, text = argument.value[2:].partition("=")
-    name = syntax.meant(written, others)
+    name = syntax.expand_abbreviation(written, others)
     value = ArgumentValue(value=text, node=argument.node) if glued else None
     if value is None and syntax.names.get(name) and rest:
         value = rest.pop()
@@ -113,12 +115,12 @@ def _parse_long(
 
 
 def _parse_short(
-    syntax: Syntax, argument: ArgumentValue, rest: list[ArgumentValue], others: Iterable[str]
+    syntax: OptionSyntax, argument: ArgumentValue, rest: list[ArgumentValue], others: Iterable[str]
 ) -> list[ShellOption]:
     found: list[ShellOption] = []
     node, letters = argument.node, argument.value[1:]
     for index, letter in enumerate(letters, 1):
-        mark = syntax.letters.get(letter)
+        mark = syntax.short_options.get(letter)
         if mark is None:
             found.append(ShellOption(name="-" + letter, node=node))
             continue

@@ -12,7 +12,7 @@ from assayd.errors import AssaydError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ParseResult:
     """The result of parsing, which is a tree as JSON or an error.
 
     `line` and `column` are 1-based, with the column counted in bytes; they are None if the whole text
@@ -25,17 +25,17 @@ class Reading:
     column: int | None = None
 
 
-Reader = Callable[[str], Reading]
+Reader = Callable[[str], ParseResult]
 
 _installed: list[Reader] = []
 
 
-def install(reader: Reader) -> None:
+def install_reader(reader: Reader) -> None:
     """Set the function that later calls of `read` use."""
     _installed[:] = [reader]
 
 
-def read(text: str) -> Reading:
+def parse_script(text: str) -> ParseResult:
     """Parse a script.
 
     Raises: AssaydError ``analysis.no_reader``, if no function is installed.

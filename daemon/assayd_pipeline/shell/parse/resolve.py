@@ -22,17 +22,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from assayd_pipeline.shell.parse.nodes import Node, walk
-from assayd_pipeline.shell.parse.options import Syntax
+from assayd_pipeline.shell.parse.nodes import ScriptNode, iter_tree
+from assayd_pipeline.shell.parse.options import OptionSyntax
 from assayd_pipeline.shell.parse.source import ShellSource
 from assayd_pipeline.shell.parse.words import (
     CommandArgument,
     FunctionScopes,
-    Known,
+    KnownValues,
     evaluate_arguments,
+    get_literal_text,
     is_known,
-    literal,
-    literal_pieces,
+    join_literal_pieces,
 )
 
 TOOLS = "/usr/lib/assayd/tools"
@@ -63,11 +63,11 @@ class Invocation:
     `leading` contains additional arguments from the value of the word: ``c="grep -c"; $c x``.
     """
 
-    call: Node
-    word: Node
+    call: ScriptNode
+    word: ScriptNode
     form: WordForm
     name: str
-    arguments: Sequence[Node]
+    arguments: Sequence[ScriptNode]
     prefixes: tuple[str, ...] = ()
     leading: tuple[CommandArgument, ...] = ()
 
@@ -78,24 +78,26 @@ class Invocation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prefix:
+class PrefixCommand:
     """A command that runs another command, with its options and the operands before the other command."""
 
-    syntax: Syntax
+    syntax: OptionSyntax
     operands: int = 0
     assignments: bool = False
     only_looks: frozenset[str] = frozenset()
 
 
-PREFIXES: Mapping[str, Prefix] = {
-    "builtin": Prefix(syntax=Syntax()),
-    "command": Prefix(syntax=Syntax(), only_looks=frozenset("vV")),
-    "env": Prefix(syntax=Syntax(short="C:S:u:", long="chdir split-string unset"), assignments=True),
-    "nice": Prefix(syntax=Syntax(short="n:", long="adjustment")),
-    "nohup": Prefix(syntax=Syntax()),
-    "timeout": Prefix(syntax=Syntax(short="k:s:", long="kill-after signal"), operands=1),
-    "xargs": Prefix(
-        syntax=Syntax(
+PREFIXES: Mapping[str, PrefixCommand] = {
+    "builtin": PrefixCommand(syntax=OptionSyntax()),
+    "command": PrefixCommand(syntax=OptionSyntax(), only_looks=frozenset("vV")),
+    "env": PrefixCommand(
+        syntax=OptionSyntax(short="C:S:u:", long="chdir split-string unset"), assignments=True
+    ),
+    "nice": PrefixCommand(syntax=OptionSyntax(short="n:", long="adjustment")),
+    "nohup": PrefixCommand(syntax=OptionSyntax()),
+    "timeout": PrefixCommand(syntax=OptionSyntax(short="k:s:", long="kill-after signal"), operands=1),
+    "xargs": PrefixCommand(
+        syntax=OptionSyntax(
             short="a:d:E:e::I:i::L:l::n:P:s:",
             long="arg-file delimiter max-args max-chars max-procs process-slot-var",
         )
@@ -103,7 +105,7 @@ PREFIXES: Mapping[str, Prefix] = {
 }
 
 
-def invocations(source: ShellSource, known: Known, scopes: FunctionScopes) -> list[Invocation]:
+def list_invocations(source: ShellSource, known: KnownValues, scopes: FunctionScopes) -> list[Invocation]:
     """Return every command in a script, in any order."""
     written = [
         (node, words) for node in source.nodes if node.kind == "CallExpr" and (words := node.nodes("Args"))
@@ -113,41 +115,43 @@ def invocations(source: ShellSource, known: Known, scopes: FunctionScopes) -> li
     for node, words in written:
         if runners.is_called_from(words[0]):
             continue
-        for each in resolve(node, words, source):
+        for each in iter_invocations(node, words, source):
             found += _resolve_by_value(each, known) or [each]
-            passed = runners.passed_on(each)
+            passed = runners.list_passed_commands(each)
             found += [
-                one for words in passed for one in resolve(node, words, source, (*each.prefixes, each.name))
+                one
+                for words in passed
+                for one in iter_invocations(node, words, source, (*each.prefixes, each.name))
             ]
     return found
 
 
-def resolve(
-    call: Node, words: Sequence[Node], source: ShellSource, prefixes: tuple[str, ...] = ()
+def iter_invocations(
+    call: ScriptNode, words: Sequence[ScriptNode], source: ShellSource, prefixes: tuple[str, ...] = ()
 ) -> Iterator[Invocation]:
     """Yield the command that the words name, and the commands that this command runs."""
     while words:
-        form, name = command_name(words[0], source)
+        form, name = classify_command_word(words[0], source)
         yield Invocation(
             call=call, word=words[0], form=form, name=name, arguments=words[1:], prefixes=prefixes
         )
         if name == "find":
             for index, word in enumerate(words):
-                if literal(word) in _FIND_RUNS:
-                    yield from resolve(call, words[index + 1 :], source, (*prefixes, name))
+                if get_literal_text(word) in _FIND_RUNS:
+                    yield from iter_invocations(call, words[index + 1 :], source, (*prefixes, name))
             return
         prefix = PREFIXES.get(name)
         if form is not WordForm.PLAIN or prefix is None:
             return
-        words = words[1 + skip(prefix, words[1:]) :]
+        words = words[1 + count_skipped_words(prefix, words[1:]) :]
         prefixes = (*prefixes, name)
 
 
-def skip(prefix: Prefix, words: Sequence[Node]) -> int:
+def count_skipped_words(prefix: PrefixCommand, words: Sequence[ScriptNode]) -> int:
     """Return the number of words between a prefix command and the command that it runs."""
     index, operands = 0, prefix.operands
     while index < len(words):
-        text = literal_pieces(words[index])
+        text = join_literal_pieces(words[index])
         if text == "--":
             return index + 1 + operands
         if text.startswith("-") and len(text) > 1 and not _OLD_NICE.fullmatch(text):
@@ -164,46 +168,48 @@ def skip(prefix: Prefix, words: Sequence[Node]) -> int:
     return index
 
 
-def _takes_next_word(syntax: Syntax, text: str) -> bool:
+def _takes_next_word(syntax: OptionSyntax, text: str) -> bool:
     """Return whether the last option in a word takes the next word as its value."""
     if text.startswith("--"):
-        return "=" not in text and syntax.names.get(syntax.meant(text[2:]), False)
-    marked = next((place for place, letter in enumerate(text) if place and letter in syntax.letters), None)
-    return marked == len(text) - 1 and syntax.letters[text[-1]] == ":"
+        return "=" not in text and syntax.names.get(syntax.expand_abbreviation(text[2:]), False)
+    marked = next(
+        (place for place, letter in enumerate(text) if place and letter in syntax.short_options), None
+    )
+    return marked == len(text) - 1 and syntax.short_options[text[-1]] == ":"
 
 
-def command_name(word: Node, source: ShellSource) -> tuple[WordForm, str]:
+def classify_command_word(word: ScriptNode, source: ShellSource) -> tuple[WordForm, str]:
     """Return the form of a command word, and the command's name; an unknown name is empty."""
     parts = word.nodes("Parts")
     if any(part.kind not in {"Lit", "SglQuoted", "DblQuoted"} for part in parts):
         return WordForm.DYNAMIC, ""
-    text = _single_piece_text(parts, source, word) or _join_quoted_parts(word, source)
+    text = _get_single_piece_text(parts, source, word) or _join_quoted_parts(word, source)
     if text is None:
-        dynamic = any(inner.kind in {"ParamExp", "CmdSubst", "ArithmExp"} for inner in walk(word))
+        dynamic = any(inner.kind in {"ParamExp", "CmdSubst", "ArithmExp"} for inner in iter_tree(word))
         return (WordForm.DYNAMIC if dynamic else WordForm.OBSCURED), ""
     return WordForm.PLAIN, text.removeprefix(TOOLS + "/") if text.count("/") == TOOLS.count("/") + 1 else text
 
 
-def _join_quoted_parts(word: Node, source: ShellSource) -> str | None:
+def _join_quoted_parts(word: ScriptNode, source: ShellSource) -> str | None:
     r"""Return a command's name without the quotes and backslashes in its word: ``c'a't``, ``\ls``."""
-    text = literal(word)
+    text = get_literal_text(word)
     quoted = any(sign in source.written(word) for sign in "'\"\\")
     return text if quoted and text is not None and _NAME.fullmatch(text) else None
 
 
-def _single_piece_text(parts: Sequence[Node], source: ShellSource, word: Node) -> str | None:
+def _get_single_piece_text(parts: Sequence[ScriptNode], source: ShellSource, word: ScriptNode) -> str | None:
     """Return the text of a word that consists of one piece."""
     written = source.written(word)
     if all(part.kind == "Lit" for part in parts):
         text = written
-    elif len(parts) == 1 and not parts[0].flag("Dollar") and written[:1] == written[-1:]:
+    elif len(parts) == 1 and not parts[0].get_flag("Dollar") and written[:1] == written[-1:]:
         text = written[1:-1]
     else:
         return None
     return text if _PLAIN.fullmatch(text) and not ("[" in text and text not in {"[", "[["}) else None
 
 
-def _resolve_by_value(call: Invocation, known: Known) -> list[Invocation]:
+def _resolve_by_value(call: Invocation, known: KnownValues) -> list[Invocation]:
     """Return the commands that a variable in a command word can name; empty if any value is unknown."""
     arguments = evaluate_arguments(call.word, known) if call.form is WordForm.DYNAMIC else []
     if not arguments or any(one.loose for one in arguments):
@@ -226,58 +232,60 @@ class _RunnerFunctions:
     a branch or a loop isn't analyzed.
     """
 
-    def __init__(self, source: ShellSource, calls: Sequence[Sequence[Node]], scopes: FunctionScopes) -> None:
+    def __init__(
+        self, source: ShellSource, calls: Sequence[Sequence[ScriptNode]], scopes: FunctionScopes
+    ) -> None:
         self._source, self._scopes = source, scopes
         branches = [(node.start, node.end) for node in source.nodes if node.kind in _BRANCHES]
         self._shifts: defaultdict[str, list[tuple[int, int | None]]] = defaultdict(list)
         for words in calls:
-            if literal(words[0]) == "shift":
+            if get_literal_text(words[0]) == "shift":
                 place = words[0].start
                 count = self._count_shifted(words, branches)
-                self._shifts[scopes.name_at(place)].append((place, count))
-        self._called = {literal(words[0]) for words in calls}
-        self._passed_to_script = any(_set_words(words) for words in calls)
+                self._shifts[scopes.find_function_name_at(place)].append((place, count))
+        self._called = {get_literal_text(words[0]) for words in calls}
+        self._passed_to_script = any(_find_set_words(words) for words in calls)
         self._runs: dict[str, set[int]] = {}
         for _ in range(3):  # A function may pass its arguments on to another function that runs them.
             for words in calls:
                 self._record_runner(words)
 
-    def _count_shifted(self, words: Sequence[Node], branches: Sequence[tuple[int, int]]) -> int | None:
+    def _count_shifted(self, words: Sequence[ScriptNode], branches: Sequence[tuple[int, int]]) -> int | None:
         """Return the number of arguments that a call of ``shift`` removes; None if it is uncertain."""
-        count = literal(words[1]) if len(words) > 1 else "1"
+        count = get_literal_text(words[1]) if len(words) > 1 else "1"
         around = self._scopes.at(words[0].start)
         begin = around.start if around is not None else -1
         in_branch = any(begin < start <= words[0].start < end for start, end in branches)
         return None if in_branch or count is None or not count.isdecimal() else int(count)
 
-    def is_called_from(self, word: Node) -> bool:
+    def is_called_from(self, word: ScriptNode) -> bool:
         """Return whether the command in a word is checked at each call of the surrounding function."""
-        if self._passed_argument_index(word) is None:
+        if self._find_passed_argument_index(word) is None:
             return False
-        name = self._scopes.name_at(word.start)
+        name = self._scopes.find_function_name_at(word.start)
         called = name in self._called if name else self._passed_to_script
         return called or self._source.written(word) in _ALL
 
-    def passed_on(self, call: Invocation) -> list[Sequence[Node]]:
+    def list_passed_commands(self, call: Invocation) -> list[Sequence[ScriptNode]]:
         """Return the commands that a function runs because a call passes them as arguments."""
         name, words = call.name, call.arguments
-        if call.name == "set" and not self._scopes.name_at(call.word.start):
-            name, words = "", _set_words([call.word, *words])
+        if call.name == "set" and not self._scopes.find_function_name_at(call.word.start):
+            name, words = "", _find_set_words([call.word, *words])
         elif not name:
             return []
         passed = [words[place:] for place in self._runs.get(name, ()) if place < len(words)]
         return [each for each in passed if not self.is_called_from(each[0])]
 
-    def _record_runner(self, words: Sequence[Node]) -> None:
+    def _record_runner(self, words: Sequence[ScriptNode]) -> None:
         """Record that the function around a call runs one of the function's arguments."""
-        name = literal(words[0])
+        name = get_literal_text(words[0])
         places = [0] if name is None else [place + 1 for place in self._runs.get(name, ())]
         for word in [words[place] for place in places if place < len(words)]:
-            passed = self._passed_argument_index(word)
+            passed = self._find_passed_argument_index(word)
             if passed is not None:
-                self._runs.setdefault(self._scopes.name_at(word.start), set()).add(passed)
+                self._runs.setdefault(self._scopes.find_function_name_at(word.start), set()).add(passed)
 
-    def _passed_argument_index(self, word: Node) -> int | None:
+    def _find_passed_argument_index(self, word: ScriptNode) -> int | None:
         """Return the index of the argument to which a word refers; None if it is uncertain.
 
         The result is None if the word refers to no argument, or the index is uncertain.
@@ -286,25 +294,25 @@ class _RunnerFunctions:
         one = _ONE.fullmatch(written)
         if one is None and written not in _ALL:
             return None
-        shifts = self._shifts.get(self._scopes.name_at(word.start), ())
+        shifts = self._shifts.get(self._scopes.find_function_name_at(word.start), ())
         counts = [count for place, count in shifts if place < word.start]
         known = [count for count in counts if count is not None]
         before = int(one[1]) - 1 if one is not None else 0
         return before + sum(known) if len(known) == len(counts) else None
 
 
-def _set_words(words: Sequence[Node]) -> Sequence[Node]:
+def _find_set_words(words: Sequence[ScriptNode]) -> Sequence[ScriptNode]:
     """Return the script's arguments as set by ``set -- …``."""
-    texts = [literal(word) for word in words]
+    texts = [get_literal_text(word) for word in words]
     return words[texts.index("--") + 1 :] if texts[:1] == ["set"] and "--" in texts else ()
 
 
-def script_arguments(source: ShellSource, scopes: FunctionScopes) -> Sequence[Node]:
+def find_script_arguments(source: ShellSource, scopes: FunctionScopes) -> Sequence[ScriptNode]:
     """Return the script's own arguments, if exactly one ``set --`` sets them.
 
     The arguments are unknown if the script shifts them or sets them twice.
     """
     calls = (words for node in source.nodes if node.kind == "CallExpr" and (words := node.nodes("Args")))
-    changes = [words for words in calls if literal(words[0]) == "shift" or _set_words(words)]
+    changes = [words for words in calls if get_literal_text(words[0]) == "shift" or _find_set_words(words)]
     changes = [words for words in changes if scopes.at(words[0].start) is None]
-    return _set_words(changes[0]) if len(changes) == 1 else ()
+    return _find_set_words(changes[0]) if len(changes) == 1 else ()

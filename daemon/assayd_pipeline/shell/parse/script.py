@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from assayd.findings.source_text import line_at, snippet
+from assayd.findings.source_text import get_line, get_snippet
 from assayd.model.finding import Edit, Finding, Severity
 from assayd.model.policy import CommandPolicy, NetworkPolicy
-from assayd.model.text_limits import shorten
-from assayd_pipeline.shell.parse.nodes import Node
+from assayd.model.text_limits import shorten_text
+from assayd_pipeline.shell.parse.nodes import ScriptNode
 from assayd_pipeline.shell.parse.resolve import Invocation
 from assayd_pipeline.shell.parse.source import ShellSource
-from assayd_pipeline.shell.parse.words import Known, Setting, parameter_name
+from assayd_pipeline.shell.parse.words import KnownValues, VariableSetting, get_parameter_name
 
 _CATEGORIES = {
     "awk": "option",
@@ -27,7 +27,7 @@ _CATEGORIES = {
 class NamedPath:
     """A path in a script: its value, its use, and the command or operator that uses it (`cat`, `>`)."""
 
-    node: Node
+    node: ScriptNode
     value: str
     use: str
     what: str
@@ -41,15 +41,15 @@ class ParsedScript:
     commands: CommandPolicy
     network: NetworkPolicy
     calls: Sequence[Invocation]
-    settings: Sequence[Setting]
-    known: Known
+    settings: Sequence[VariableSetting]
+    known: KnownValues
     functions: frozenset[str]
     findings: list[Finding] = field(default_factory=list)
     paths: list[NamedPath] = field(default_factory=list)
 
     def error(
         self,
-        node: Node,
+        node: ScriptNode,
         rule: str,
         message: str,
         suggestion: str,
@@ -62,41 +62,49 @@ class ParsedScript:
         if subject is not None:
             self.findings[-1] = replace(self.findings[-1], subject=subject)
 
-    def warn(self, node: Node, rule: str, message: str, suggestion: str, *, edit: Edit | None = None) -> None:
+    def add_warning(
+        self, node: ScriptNode, rule: str, message: str, suggestion: str, *, edit: Edit | None = None
+    ) -> None:
         """Add a warning at a node whose case is undecidable; the container isolates the script anyway."""
         self._add_finding(node, rule, message, suggestion, Severity.WARNING, edit)
 
     @property
-    def assigned(self) -> set[str]:
+    def assigned_variables(self) -> set[str]:
         """Return the names of the variables that the script assigns at any position, also by builtins."""
         return {setting.name for setting in self.settings} | self.known.names
 
     @property
     def used_variables(self) -> set[str]:
         """Return the names of the variables that the script assigns or expands at any position."""
-        read = (parameter_name(node) for node in self.source.nodes if node.kind == "ParamExp")
-        return {*self.assigned, *read}
+        read = (get_parameter_name(node) for node in self.source.nodes if node.kind == "ParamExp")
+        return {*self.assigned_variables, *read}
 
-    def line_edit(self, line: int, text: str) -> Edit:
+    def build_line_edit(self, line: int, text: str) -> Edit:
         """Return the edit that replaces a line."""
         return Edit(start_line=line, end_line=line, replacement=text)
 
-    def replacing(self, node: Node, text: str) -> Edit | None:
+    def build_replacement_edit(self, node: ScriptNode, text: str) -> Edit | None:
         """Return the edit that replaces a node with `text`; None if the node spans several lines."""
         line, column = self.source.place(node.start)
-        whole = line_at(self.source.text, line)
+        whole = get_line(self.source.text, line)
         written = self.source.written(node)
         if whole is None or "\n" in written:
             return None
         replacement = whole[: column - 1] + text + whole[column - 1 + len(written) :]
         return Edit(start_line=line, end_line=line, replacement=replacement)
 
-    def written(self, node: Node) -> str:
+    def written(self, node: ScriptNode) -> str:
         """Return the source text of a node, truncated."""
-        return shorten(self.source.written(node), 80)
+        return shorten_text(self.source.written(node), 80)
 
     def _add_finding(
-        self, node: Node, rule: str, message: str, suggestion: str, severity: Severity, edit: Edit | None
+        self,
+        node: ScriptNode,
+        rule: str,
+        message: str,
+        suggestion: str,
+        severity: Severity,
+        edit: Edit | None,
     ) -> None:
         line, column = self.source.place(node.start)
         end_line, _ = self.source.place(max(node.start, node.end - 1))
@@ -105,12 +113,12 @@ class ParsedScript:
             Finding(
                 rule=rule,
                 category=_CATEGORIES.get(category, category),
-                message=shorten(message),
+                message=shorten_text(message),
                 severity=severity,
                 line=line,
                 column=column,
                 end_line=end_line,
-                snippet=snippet(self.source.text, line),
+                snippet=get_snippet(self.source.text, line),
                 suggestion=suggestion,
                 edit=edit,
             )

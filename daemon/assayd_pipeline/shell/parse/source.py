@@ -20,19 +20,19 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 
-from assayd.findings.source_text import column_of, line_of, snippet
+from assayd.findings.source_text import byte_offset_to_column, get_snippet, line_number_at
 from assayd.model.finding import Edit, Finding, Rule, Severity
-from assayd.model.text_limits import SOURCE_BYTES, SYNTAX_NODES, shorten
+from assayd.model.text_limits import SOURCE_BYTES, SYNTAX_NODES, shorten_text
 from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.shell.parse.mending import (
     find_closed_expansion,
-    mended,
-    misspelt,
-    place,
+    find_misspelt_keyword,
+    find_repair,
+    find_syntax_edit,
+    locate_mistake,
     remove_script_fences,
-    repaired,
 )
-from assayd_pipeline.shell.parse.nodes import Node, load, walk
+from assayd_pipeline.shell.parse.nodes import ScriptNode, build_tree, iter_tree
 
 RULES = (
     Rule(id="source.too_large", title="The source is too large", help="The limit is 1 MiB per text."),
@@ -79,8 +79,8 @@ class ShellSource:
     """A script with its tree and all nodes, or with the findings that explain why it can't be parsed."""
 
     text: str
-    root: Node | None = None
-    nodes: tuple[Node, ...] = ()
+    root: ScriptNode | None = None
+    nodes: tuple[ScriptNode, ...] = ()
     findings: tuple[Finding, ...] = ()
     raw: bytes = b""
     lines: list[int] = field(default_factory=list)
@@ -90,15 +90,15 @@ class ShellSource:
         line = bisect_right(self.lines, offset)
         begin = self.lines[line - 1]
         end = self.lines[line] if line < len(self.lines) else len(self.raw)
-        return line, column_of(self.raw[begin:end].decode("utf-8", "replace"), offset - begin)
+        return line, byte_offset_to_column(self.raw[begin:end].decode("utf-8", "replace"), offset - begin)
 
-    def written(self, node: Node) -> str:
+    def written(self, node: ScriptNode) -> str:
         """Return the source text of a node."""
         return self.raw[node.start : node.end].decode("utf-8", "replace")
 
 
 @lru_cache(maxsize=4)
-def parse(text: str) -> ShellSource:
+def parse_source(text: str) -> ShellSource:
     """Parse a script that has LF line endings; no part of the script is run."""
     refused = _reject_text(text)
     if refused is not None:
@@ -110,10 +110,10 @@ def parse(text: str) -> ShellSource:
     if reading.tree is None:
         return ShellSource(text=text, findings=(_parser_finding(reading, text),))
     try:
-        root = load(reading.tree)
+        root = build_tree(reading.tree)
     except RecursionError:
-        return ShellSource(text=text, findings=(too_deep(),))
-    nodes = tuple(islice(walk(root), SYNTAX_NODES + 1))
+        return ShellSource(text=text, findings=(too_deep_finding(),))
+    nodes = tuple(islice(iter_tree(root), SYNTAX_NODES + 1))
     found = _check_size(root, len(nodes))
     if found is not None:
         return ShellSource(text=text, findings=(found,))
@@ -126,26 +126,26 @@ MOST_UNDECIDED = 20
 """Maximum arithmetic expressions to mask; each needs a run of the parser."""
 
 
-def _parse_with_warnings(text: str) -> tuple[reader.Reading, tuple[Finding, ...]]:
+def _parse_with_warnings(text: str) -> tuple[reader.ParseResult, tuple[Finding, ...]]:
     """Parse a script, and add a warning for each arithmetic expression that only bash can parse.
 
     The rules treat such an expression as 0. It contains only numbers, variables and operators, so it runs
     no command; the run determines whether the expression is valid.
     """
-    reading, shown, undecided = reader.read(text), text, list[Finding]()
+    reading, shown, undecided = reader.parse_script(text), text, list[Finding]()
     while reading.tree is None and len(undecided) < MOST_UNDECIDED:
         masked = _mask_arithmetic(shown, reading)
         if masked is None:
-            return reader.read(text), ()
+            return reader.parse_script(text), ()
         undecided.append(replace(_parser_finding(reading, shown), severity=Severity.WARNING))
-        shown, reading = masked, reader.read(masked)
+        shown, reading = masked, reader.parse_script(masked)
     return reading, tuple(undecided) if reading.tree is not None else ()
 
 
 _HARMLESS = re.compile(r"(?:[\w\s+\-*/%<>=&|^~,?:!#]|\$(?:\w+|[#?@*]|\{\w+\}|(?=\s|$)))*", re.ASCII)
 
 
-def _mask_arithmetic(text: str, reading: reader.Reading) -> str | None:
+def _mask_arithmetic(text: str, reading: reader.ParseResult) -> str | None:
     """Return the text with 0 in place of the faulty arithmetic; None if the arithmetic can contain code."""
     if reading.line is None:
         return None
@@ -162,7 +162,7 @@ def _mask_arithmetic(text: str, reading: reader.Reading) -> str | None:
     return None
 
 
-def clean(text: str) -> str:
+def normalize_script(text: str) -> str:
     """Return the normalized script: without a byte order mark, and with LF line endings."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
@@ -172,18 +172,22 @@ def _reject_text(text: str) -> Finding | None:
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
-        line = line_of(text, error.start)
-        return _finding("source.not_text", "The script contains a lone surrogate.", line)
+        line = line_number_at(text, error.start)
+        return _syntax_finding("source.not_text", "The script contains a lone surrogate.", line)
     if size > SOURCE_BYTES:
-        return _finding("source.too_large", f"The script has {size} bytes; {SOURCE_BYTES} are allowed.")
+        return _syntax_finding(
+            "source.too_large", f"The script has {size} bytes; {SOURCE_BYTES} are allowed."
+        )
     if "\0" in text:
-        return _finding("source.nul_byte", "The script contains a NUL byte.", line_of(text, text.index("\0")))
+        return _syntax_finding(
+            "source.nul_byte", "The script contains a NUL byte.", line_number_at(text, text.index("\0"))
+        )
     control = _CONTROL.search(text)
     return None if control is None else _control_character_finding(text, control)
 
 
 def _control_character_finding(text: str, found: re.Match[str]) -> Finding:
-    character, line = found.group(), line_of(text, found.start())
+    character, line = found.group(), line_number_at(text, found.start())
     begin = text.rfind("\n", 0, found.start()) + 1
     whole = text[begin:].split("\n", 1)[0]
     at_end = character == "\r" and found.start() - begin == len(whole) - 1
@@ -198,21 +202,21 @@ def _control_character_finding(text: str, found: re.Match[str]) -> Finding:
     )
 
 
-def _parser_finding(reading: reader.Reading, text: str) -> Finding:
+def _parser_finding(reading: reader.ParseResult, text: str) -> Finding:
     if reading.line is None:
-        return too_deep()
-    message = _WARNING.sub(_quote_match, reading.message)
+        return too_deep_finding()
+    message = _WARNING.sub(_quote_matched_text, reading.message)
     line = text.split("\n", reading.line)[reading.line - 1 : reading.line]
-    column = column_of(line[0], (reading.column or 1) - 1) if line else reading.column
-    shown = snippet(text, reading.line)
+    column = byte_offset_to_column(line[0], (reading.column or 1) - 1) if line else reading.column
+    shown = get_snippet(text, reading.line)
     found = Finding(
         rule="shell.syntax",
         category="syntax",
-        message=shorten(f"This isn't valid bash: {message}."),
+        message=shorten_text(f"This isn't valid bash: {message}."),
         line=reading.line,
         column=column,
         snippet=shown,
-        suggestion=_syntax_advice(reading.message),
+        suggestion=_advise_on_syntax(reading.message),
     )
     glued = line and _GLUED.search(line[0]) is not None
     if (
@@ -221,10 +225,10 @@ def _parser_finding(reading: reader.Reading, text: str) -> Finding:
         or _has_open_expansion(line[0])
     ):
         return _add_repair(found, text, message)
-    return _undecided(found, text, line[0], message)
+    return _undecided_finding(found, text, line[0], message)
 
 
-def _undecided(found: Finding, text: str, line: str, message: str) -> Finding:
+def _undecided_finding(found: Finding, text: str, line: str, message: str) -> Finding:
     """Return the finding for code that the parser can't judge, with remedies for decimals and `let`."""
     said = f"The meaning is unknown before bash runs it: {message}."
     hint, edit = "Write operators and subscripts literally. To choose between them, use case or if.", None
@@ -239,32 +243,32 @@ def _undecided(found: Finding, text: str, line: str, message: str) -> Finding:
                 new = f"{spaced[1]}{spaced[2]}=$(({spaced[2]} {spaced[3]} ({spaced[4]})))"
             hint = f"Write arithmetic without let: `{new.strip()}`."
             edit = Edit(start_line=found.line or 1, end_line=found.line or 1, replacement=new)
-    return replace(found, rule="shell.undecided", message=shorten(said), suggestion=hint, edit=edit)
+    return replace(found, rule="shell.undecided", message=shorten_text(said), suggestion=hint, edit=edit)
 
 
 def _add_repair(found: Finding, text: str, message: str) -> Finding:
     """Add the edit to the finding, and move the finding to the most likely position of the mistake."""
     line = found.line or 1
-    repair = repaired(text, message, line)
+    repair = find_repair(text, message, line)
     if repair is not None:
         return replace(
             found,
             message=repair.message,
             line=repair.line,
             column=1,
-            snippet=snippet(text, repair.line),
+            snippet=get_snippet(text, repair.line),
             suggestion=repair.hint,
             edit=repair.edit,
         )
-    edit = mended(text, message, line)
-    if edit is None and (spelt := misspelt(text)) is not None:
+    edit = find_syntax_edit(text, message, line)
+    if edit is None and (spelt := find_misspelt_keyword(text)) is not None:
         word, edit = spelt
         found = replace(found, suggestion=f"Did you mean {word}?")
-        return replace(found, line=edit.start_line, snippet=snippet(text, edit.start_line), edit=edit)
+        return replace(found, line=edit.start_line, snippet=get_snippet(text, edit.start_line), edit=edit)
     if edit is not None and (opened := find_closed_expansion(text, edit)) is not None:
         said = f"The `{opened[0]}` isn't closed on line {edit.start_line}."
         hint = f"Close it with `{opened[1]}`: `{edit.replacement.strip()}`."
-        shown = snippet(text, edit.start_line)
+        shown = get_snippet(text, edit.start_line)
         column = found.column if edit.start_line == line else 1
         return replace(
             found,
@@ -275,7 +279,7 @@ def _add_repair(found: Finding, text: str, message: str) -> Finding:
             suggestion=hint,
             edit=edit,
         )
-    at = place(text, message, line)
+    at = locate_mistake(text, message, line)
     if "without closing quote" in message:
         quote = '"' if '"' in message else "'"
         fits = edit is not None and "\n" not in edit.replacement and len(edit.replacement) <= _SHOWN_CHARS
@@ -283,16 +287,16 @@ def _add_repair(found: Finding, text: str, message: str) -> Finding:
         kind = "double" if quote == '"' else "single"
         hint = f"Close it with a {kind} quote{shown}."
         said = f"The quote {quote} that opens on line {at} isn't closed."
-        if (inner := _unclosed_substitution(text.split("\n")[at - 1], at)) is not None:
+        if (inner := _close_substitution(text.split("\n")[at - 1], at)) is not None:
             said, edit = f"The `$(` on line {at} isn't closed, so its quote isn't either.", inner
             hint = f"Close it with `)`: `{inner.replacement.strip()}`."
         found = replace(found, message=said, suggestion=hint)
     if at == line:
         return replace(found, edit=edit)
-    return replace(found, line=at, column=None, snippet=snippet(text, at), edit=edit)
+    return replace(found, line=at, column=None, snippet=get_snippet(text, at), edit=edit)
 
 
-def _unclosed_substitution(line: str, number: int) -> Edit | None:
+def _close_substitution(line: str, number: int) -> Edit | None:
     """Return the edit that closes a ``$(`` before the quote that ends the line."""
     found = _SUBSTITUTION_AT_END.search(line)
     if found is None or len(line) > _SHOWN_CHARS:
@@ -336,7 +340,7 @@ def _fence_finding(edit: Edit) -> Finding:
     return replace(found, edit=edit)
 
 
-def _quote_match(found: re.Match[str]) -> str:
+def _quote_matched_text(found: re.Match[str]) -> str:
     return f"'{found.group(1)}'"
 
 
@@ -372,25 +376,25 @@ _ADVICE = (
 )
 
 
-def _syntax_advice(message: str) -> str:
+def _advise_on_syntax(message: str) -> str:
     fitting = (advice for pattern, advice in _ADVICE if re.search(pattern, message))
     return next(fitting, "Correct the syntax at this place. Quote ( ) ; & | < > if they are text.")
 
 
-def _check_size(root: Node, count: int) -> Finding | None:
+def _check_size(root: ScriptNode, count: int) -> Finding | None:
     if count > SYNTAX_NODES:
-        return _finding("source.too_complex", f"The script has more than {SYNTAX_NODES} syntax nodes.")
+        return _syntax_finding("source.too_complex", f"The script has more than {SYNTAX_NODES} syntax nodes.")
     if not root.nodes("Stmts"):
-        return _finding("shell.empty", "The script has no command.")
+        return _syntax_finding("shell.empty", "The script has no command.")
     return None
 
 
-def too_deep() -> Finding:
+def too_deep_finding() -> Finding:
     """Return the finding for a script that exceeds a parser's limits."""
-    return _finding("shell.too_deep", "The script is too large or too deeply nested to read.")
+    return _syntax_finding("shell.too_deep", "The script is too large or too deeply nested to read.")
 
 
-def _finding(rule: str, message: str, line: int | None = None) -> Finding:
+def _syntax_finding(rule: str, message: str, line: int | None = None) -> Finding:
     return Finding(rule=rule, category="syntax", message=message, line=line, suggestion=_SUGGESTIONS[rule])
 
 

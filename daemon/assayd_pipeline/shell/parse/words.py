@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice, product
 
-from assayd_pipeline.shell.parse.nodes import Node
+from assayd_pipeline.shell.parse.nodes import ScriptNode
 
 ANY = "\x00"
 NUMBER = "\x01"
@@ -37,7 +37,7 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 _TEMPORARY = "/sandbox/tmp/"
 
 
-class How(StrEnum):
+class SettingMethod(StrEnum):
     """A way in which a variable is set."""
 
     PLAIN = "plain"
@@ -57,14 +57,14 @@ class How(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class VariableSetting:
     """A position at which a variable is set; `value` is None unless the value is a word."""
 
     name: str
-    how: How
-    node: Node
-    value: Node | None = None
-    array: Node | None = None
+    how: SettingMethod
+    node: ScriptNode
+    value: ScriptNode | None = None
+    array: ScriptNode | None = None
     append: bool = False
     indexed: bool = False
 
@@ -76,7 +76,7 @@ class CommandArgument:
     `loose` is True if the word can also expand to several arguments or to none.
     """
 
-    node: Node
+    node: ScriptNode
     values: tuple[str, ...]
     loose: bool = False
 
@@ -84,37 +84,37 @@ class CommandArgument:
 class FunctionScopes:
     """The functions of a script, with a fast lookup of the function that contains a position."""
 
-    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+    def __init__(self, nodes: Iterable[ScriptNode] = ()) -> None:
         self._functions = sorted(
             (node for node in nodes if node.kind == "FuncDecl"), key=lambda each: each.start
         )
         self._starts = [function.start for function in self._functions]
         self._parents: list[int] = []
         for index, start in enumerate(self._starts):
-            self._parents.append(self._enclosing_function(start, index - 1))
+            self._parents.append(self._find_enclosing_function(start, index - 1))
 
     @property
     def names(self) -> frozenset[str]:
         """Return the names of the functions."""
-        return frozenset(_field_value(function, "Name") for function in self._functions)
+        return frozenset(_get_field_value(function, "Name") for function in self._functions)
 
-    def at(self, offset: int) -> Node | None:
+    def at(self, offset: int) -> ScriptNode | None:
         """Return the innermost function around a position, or None."""
-        index = self._enclosing_function(offset, bisect_right(self._starts, offset) - 1)
+        index = self._find_enclosing_function(offset, bisect_right(self._starts, offset) - 1)
         return self._functions[index] if index >= 0 else None
 
-    def name_at(self, offset: int) -> str:
+    def find_function_name_at(self, offset: int) -> str:
         """Return the name of the innermost function around a position; empty if there is none."""
         function = self.at(offset)
-        return _field_value(function, "Name") if function is not None else ""
+        return _get_field_value(function, "Name") if function is not None else ""
 
-    def _enclosing_function(self, offset: int, index: int) -> int:
+    def _find_enclosing_function(self, offset: int, index: int) -> int:
         while index >= 0 and self._functions[index].end <= offset:
             index = self._parents[index]
         return index
 
 
-class Known:
+class KnownValues:
     """The values of a script's variables.
 
     Args:
@@ -125,13 +125,13 @@ class Known:
 
     def __init__(
         self,
-        settings: Iterable[Setting] = (),
-        arguments: Sequence[Node] = (),
+        settings: Iterable[VariableSetting] = (),
+        arguments: Sequence[ScriptNode] = (),
         scopes: FunctionScopes | None = None,
     ) -> None:
-        self._settings: defaultdict[str, list[Setting]] = defaultdict(list)
+        self._settings: defaultdict[str, list[VariableSetting]] = defaultdict(list)
         for setting in settings:
-            if setting.how is not How.PREFIX:
+            if setting.how is not SettingMethod.PREFIX:
                 self._settings[setting.name].append(setting)
         self._arguments, self._scopes = arguments, scopes or FunctionScopes()
         self._values: dict[str, tuple[str, ...]] = {}
@@ -149,16 +149,16 @@ class Known:
     def values(self, name: str) -> tuple[str, ...]:
         """Return all values that a variable can have; return ``(ANY,)`` if they are unknown."""
         if name not in self._values:
-            self._values[name] = (ANY,)  # for a variable that is defined by itself
+            self._values[name] = (ANY,)  # for a variable that is defined in terms of itself
             settings = self._settings.get(name)
-            found = (value for one in settings or () for value in self._assigned(one))
+            found = (value for one in settings or () for value in self._list_assigned_values(one))
             self._values[name] = _limit_values(found) if settings else (ENVIRONMENT.get(name, ANY),)
         return self._values[name]
 
-    def elements(self, name: str) -> tuple[str, ...] | None:
+    def list_elements(self, name: str) -> tuple[str, ...] | None:
         """Return the elements of an array; None unless it is assigned only as a list of literal words."""
         if name not in self._elements:
-            self._elements[name] = None  # for an array that is defined by itself
+            self._elements[name] = None  # for an array that is defined in terms of itself
             settings = self._settings.get(name)
             if settings and all(setting.array is not None for setting in settings):
                 found = [one for setting in settings for one in self._list_elements(setting)]
@@ -168,7 +168,7 @@ class Known:
                     self._elements[name] = tuple(one.values[0] for one in found)
         return self._elements[name]
 
-    def members(self, name: str) -> tuple[str, ...]:
+    def list_members(self, name: str) -> tuple[str, ...]:
         """Return all values that an array's element can have; return ``(ANY,)`` if they are unknown."""
         key = f"{name}[]"
         if key not in self._values:
@@ -184,27 +184,27 @@ class Known:
             self._values[key] = _limit_values(found) if found else (ANY,)
         return self._values[key]
 
-    def argument(self, number: int, offset: int) -> tuple[str, ...]:
+    def list_argument_values(self, number: int, offset: int) -> tuple[str, ...]:
         """Return the values of ``$1``, ``$2`` … at a position."""
         if not 1 <= number <= len(self._arguments) or self._scopes.at(offset) is not None:
             return (ANY,)
         return evaluate_unsplit(self._arguments[number - 1], self)
 
-    def _list_elements(self, setting: Setting) -> list[CommandArgument]:
+    def _list_elements(self, setting: VariableSetting) -> list[CommandArgument]:
         elements = setting.array.nodes("Elems") if setting.array is not None else []
         words = [value for one in elements if (value := one.node("Value")) is not None]
         return [one for word in words for one in evaluate_arguments(word, self)]
 
-    def settings_of_variable(self, name: str) -> Sequence[Setting]:
+    def list_settings(self, name: str) -> Sequence[VariableSetting]:
         """Return the positions at which a variable is set."""
         return self._settings.get(name, ())
 
-    def _assigned(self, setting: Setting) -> Iterable[str]:
+    def _list_assigned_values(self, setting: VariableSetting) -> Iterable[str]:
         if setting.append or setting.array is not None or setting.indexed:
             return (ANY,)
         if setting.value is None:
-            return (NUMBER,) if setting.how is How.ARITHMETIC else (ANY,)
-        if setting.how is How.LOOP:
+            return (NUMBER,) if setting.how is SettingMethod.ARITHMETIC else (ANY,)
+        if setting.how is SettingMethod.LOOP:
             return [value for one in evaluate_arguments(setting.value, self) for value in one.values]
         return evaluate_unsplit(setting.value, self)
 
@@ -214,19 +214,19 @@ def is_known(value: str) -> bool:
     return not any(mark in value for mark in (ANY, NUMBER, HOME))
 
 
-def visible(value: str) -> str:
+def to_visible(value: str) -> str:
     """Return a value in the form in which messages show it."""
     return value.replace(ANY, "…").replace(NUMBER, "N").replace(HOME, "~")
 
 
-def evaluate_unsplit(word: Node, known: Known) -> tuple[str, ...]:
+def evaluate_unsplit(word: ScriptNode, known: KnownValues) -> tuple[str, ...]:
     """Return the values of a word that the shell doesn't split, e.g. the value of an assignment."""
     return tuple(value.replace(_SPLIT, " ") for value in _Evaluator(known).parts(word, quoted=False))
 
 
-def evaluate_arguments(word: Node, known: Known) -> list[CommandArgument]:
+def evaluate_arguments(word: ScriptNode, known: KnownValues) -> list[CommandArgument]:
     """Return the arguments to which a word in a command expands."""
-    elements = _elements(word, known)
+    elements = _get_array_elements(word, known)
     if elements is not None:
         return [CommandArgument(node=word, values=(text,)) for text in elements]
     evaluator = _Evaluator(known)
@@ -238,43 +238,43 @@ def evaluate_arguments(word: Node, known: Known) -> list[CommandArgument]:
     return [CommandArgument(node=word, values=(piece,), loose=evaluator.loose) for piece in split]
 
 
-def literal(word: Node | None) -> str | None:
+def get_literal_text(word: ScriptNode | None) -> str | None:
     """Return the text of a word; None if the word contains expansions."""
-    text = literal_pieces(word) if word is not None else ANY
+    text = join_literal_pieces(word) if word is not None else ANY
     return text if is_known(text) else None
 
 
-def literal_pieces(word: Node) -> str:
+def join_literal_pieces(word: ScriptNode) -> str:
     """Return the text of a word, with `ANY` in place of every expansion."""
     values = evaluate_unsplit(word, _NOTHING_KNOWN)
     return values[0] if len(values) == 1 else ANY
 
 
-def unquoted(word: Node) -> list[Node]:
+def strip_double_quotes(word: ScriptNode) -> list[ScriptNode]:
     """Return the parts of a word without the double quotes around the whole word."""
     parts = word.nodes("Parts")
     return parts[0].nodes("Parts") if len(parts) == 1 and parts[0].kind == "DblQuoted" else parts
 
 
-_NOTHING_KNOWN = Known()
+_NOTHING_KNOWN = KnownValues()
 
 
 class _Evaluator:
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: KnownValues) -> None:
         self._known = known
         self.loose = False
 
-    def parts(self, word: Node, *, quoted: bool) -> tuple[str, ...]:
+    def parts(self, word: ScriptNode, *, quoted: bool) -> tuple[str, ...]:
         """Return the joined values of the parts of a word or a double-quoted text."""
         pieces = [
             self._evaluate_part(part, quoted, index == 0) for index, part in enumerate(word.nodes("Parts"))
         ]
         return _limit_values("".join(choice) for choice in islice(product(*pieces), MAX_VALUES + 1))
 
-    def _evaluate_part(self, part: Node, quoted: bool, first: bool) -> tuple[str, ...]:
+    def _evaluate_part(self, part: ScriptNode, quoted: bool, first: bool) -> tuple[str, ...]:
         match part.kind:
             case "Lit" | "SglQuoted":
-                return (_text(part, quoted, first),)
+                return (_get_part_text(part, quoted, first),)
             case "DblQuoted":
                 return self.parts(part, quoted=True)
             case kind if kind in _FIXED:
@@ -282,67 +282,69 @@ class _Evaluator:
             case "ParamExp":
                 values = self._evaluate_parameter(part)
             case _:
-                values = (_known_output(part) or ANY,)
+                values = (_get_known_output(part) or ANY,)
         if not quoted:
             self.loose = self.loose or any(ANY in value for value in values)
             values = tuple(re.sub(r"[ \t\n]+", _SPLIT, value) for value in values)
         return values
 
-    def _evaluate_parameter(self, part: Node) -> tuple[str, ...]:
-        name = parameter_name(part)
-        if part.flag("Length") or name in _NUMBERS:
+    def _evaluate_parameter(self, part: ScriptNode) -> tuple[str, ...]:
+        name = get_parameter_name(part)
+        if part.get_flag("Length") or name in _NUMBERS:
             return (NUMBER,)
-        if part.flag("Excl") or part.node("Repl") or part.node("Slice"):
+        if part.get_flag("Excl") or part.node("Repl") or part.node("Slice"):
             return (ANY,)
         if name in {"@", "*"}:
             self.loose = True
         index, expansion = part.node("Index"), part.node("Exp")
         if name.isascii() and name.isdigit():
-            values = self._known.argument(int(name[:6]), part.start)
+            values = self._known.list_argument_values(int(name[:6]), part.start)
         else:
-            values = self._known.values(name) if index is None else self._known.members(name)
+            values = self._known.values(name) if index is None else self._known.list_members(name)
         return values if expansion is None else self._apply_expansion(name, values, expansion)
 
-    def _apply_expansion(self, name: str, values: tuple[str, ...], expansion: Node) -> tuple[str, ...]:
+    def _apply_expansion(self, name: str, values: tuple[str, ...], expansion: ScriptNode) -> tuple[str, ...]:
         operator, word = expansion.text("Op"), expansion.node("Word")
         given = self.parts(word, quoted=True) if word is not None else ("",)
         match operator:
             case ":-" | "-" | ":=" | "=":
-                always_set = name in ENVIRONMENT and not self._known.settings_of_variable(name)
+                always_set = name in ENVIRONMENT and not self._known.list_settings(name)
                 return values if always_set else _limit_values((*values, *given))
             case ":+" | "+":
                 return _limit_values(("", *given))
             case ":?" | "?":
                 return values
-            case "%" | "%%":  # the folder stays, whatever is removed from the end
+            case "%" | "%%":  # removing a suffix keeps the folder
                 return _limit_values(value[: value.rfind("/") + 1] + ANY for value in values)
             case _:
                 return (ANY,)
 
 
-def parameter_name(part: Node) -> str:
+def get_parameter_name(part: ScriptNode) -> str:
     """Return the name of the variable that an expansion reads."""
-    return _field_value(part, "Param")
+    return _get_field_value(part, "Param")
 
 
-def is_plain(part: Node) -> bool:
+def is_plain_variable(part: ScriptNode) -> bool:
     """Return whether an expansion contains only a variable: ``$x``, ``${x}`` or ``${x[1]}``."""
     modified = any(part.fields.get(name) for name in ("Excl", "Length", "Slice", "Repl", "Exp"))
     return part.kind == "ParamExp" and not modified
 
 
-def _elements(word: Node, known: Known) -> tuple[str, ...] | None:
+def _get_array_elements(word: ScriptNode, known: KnownValues) -> tuple[str, ...] | None:
     """Return the elements if the word is ``"${name[@]}"`` and the array is known."""
-    parts = unquoted(word)
-    index = parts[0].node("Index") if len(parts) == 1 and is_plain(parts[0]) else None
-    return known.elements(parameter_name(parts[0])) if literal(index) in {"@", "*"} else None
+    parts = strip_double_quotes(word)
+    index = parts[0].node("Index") if len(parts) == 1 and is_plain_variable(parts[0]) else None
+    return (
+        known.list_elements(get_parameter_name(parts[0])) if get_literal_text(index) in {"@", "*"} else None
+    )
 
 
-def _known_output(part: Node) -> str | None:
+def _get_known_output(part: ScriptNode) -> str | None:
     """Return the known part of the output of ``$(mktemp)`` and ``$(pwd)``."""
     statements = part.nodes("Stmts")
     call = statements[0].node("Cmd") if len(statements) == 1 else None
-    texts = [literal(word) for word in call.nodes("Args")] if call is not None else []
+    texts = [get_literal_text(word) for word in call.nodes("Args")] if call is not None else []
     if texts == ["pwd"]:
         return "/sandbox"
     named = [text for text in texts[1:] if text is None or not text.startswith("-")]
@@ -350,10 +352,10 @@ def _known_output(part: Node) -> str | None:
     return _TEMPORARY + ANY if texts[:1] == ["mktemp"] and in_tmp else None
 
 
-def _text(part: Node, quoted: bool, first: bool) -> str:
+def _get_part_text(part: ScriptNode, quoted: bool, first: bool) -> str:
     text = part.text("Value")
     if part.kind == "SglQuoted":
-        return re.sub(r"\\(.)", _unescape, text, flags=re.DOTALL) if part.flag("Dollar") else text
+        return re.sub(r"\\(.)", _unescape, text, flags=re.DOTALL) if part.get_flag("Dollar") else text
     if quoted:
         return re.sub(r"\\([$`\"\\])", r"\1", text)
     plain = re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
@@ -372,63 +374,65 @@ def _limit_values(values: Iterable[str]) -> tuple[str, ...]:
     return kept or ("",)
 
 
-def find_settings(nodes: Iterable[Node]) -> list[Setting]:
+def find_settings(nodes: Iterable[ScriptNode]) -> list[VariableSetting]:
     """Return the settings that the grammar shows, in source order; those of builtins are excluded."""
     found = [setting for node in nodes for setting in _find_node_settings(node)]
     return sorted(found, key=lambda setting: setting.node.start)
 
 
-def _find_node_settings(node: Node) -> Iterator[Setting]:
+def _find_node_settings(node: ScriptNode) -> Iterator[VariableSetting]:
     match node.kind:
         case "CallExpr":
-            how = How.PREFIX if node.nodes("Args") else How.PLAIN
-            yield from (_assigned(each, how) for each in node.nodes("Assigns"))
+            how = SettingMethod.PREFIX if node.nodes("Args") else SettingMethod.PLAIN
+            yield from (_build_setting(each, how) for each in node.nodes("Assigns"))
         case "DeclClause":
             named = (each for each in node.nodes("Args") if each.node("Name") is not None)
-            yield from (_assigned(each, How.DECLARED) for each in named)
+            yield from (_build_setting(each, SettingMethod.DECLARED) for each in named)
         case "WordIter":
-            yield from _loop_settings(node)
+            yield from _iter_loop_settings(node)
         case "BinaryArithm" | "UnaryArithm":
-            yield from _arithmetic_settings(node)
+            yield from _iter_arithmetic_settings(node)
         case "ParamExp":
             expansion = node.node("Exp")
             if expansion is not None and expansion.text("Op") in {":=", "="}:
                 word = expansion.node("Word")
-                yield Setting(name=_field_value(node, "Param"), how=How.EXPANSION, node=node, value=word)
+                yield VariableSetting(
+                    name=_get_field_value(node, "Param"), how=SettingMethod.EXPANSION, node=node, value=word
+                )
 
 
-def _field_value(node: Node, field: str) -> str:
+def _get_field_value(node: ScriptNode, field: str) -> str:
     found = node.node(field)
     return found.text("Value") if found is not None else ""
 
 
-def _assigned(assign: Node, how: How) -> Setting:
-    return Setting(
-        name=_field_value(assign, "Name"),
+def _build_setting(assign: ScriptNode, how: SettingMethod) -> VariableSetting:
+    return VariableSetting(
+        name=_get_field_value(assign, "Name"),
         how=how,
         node=assign,
         value=assign.node("Value"),
         array=assign.node("Array"),
-        append=assign.flag("Append"),
+        append=assign.get_flag("Append"),
         indexed=assign.node("Index") is not None,
     )
 
 
-def _loop_settings(loop: Node) -> Iterator[Setting]:
-    variable, items = _field_value(loop, "Name"), loop.nodes("Items")
+def _iter_loop_settings(loop: ScriptNode) -> Iterator[VariableSetting]:
+    variable, items = _get_field_value(loop, "Name"), loop.nodes("Items")
     for item in items:
-        yield Setting(name=variable, how=How.LOOP, node=loop, value=item)
+        yield VariableSetting(name=variable, how=SettingMethod.LOOP, node=loop, value=item)
     if not items:
-        yield Setting(name=variable, how=How.BUILTIN, node=loop)
+        yield VariableSetting(name=variable, how=SettingMethod.BUILTIN, node=loop)
 
 
 _ASSIGNING = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--"))
 
 
-def _arithmetic_settings(node: Node) -> Iterator[Setting]:
+def _iter_arithmetic_settings(node: ScriptNode) -> Iterator[VariableSetting]:
     target = node.node("X")
     if node.text("Op") not in _ASSIGNING or target is None:
         return
     for part in target.nodes("Parts"):
-        name = _field_value(part, "Param") or part.text("Value")
-        yield Setting(name=name.partition("[")[0], how=How.ARITHMETIC, node=node)
+        name = _get_field_value(part, "Param") or part.text("Value")
+        yield VariableSetting(name=name.partition("[")[0], how=SettingMethod.ARITHMETIC, node=node)

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import re
 
-from assayd.did_you_mean import close_names
-from assayd.guest.near import nearest
+from assayd.did_you_mean import find_close_names
+from assayd.guest.near import find_nearest
 from assayd.model.finding import Edit
-from assayd.model.text_limits import shorten
-from assayd_pipeline.shell.parse.nodes import Node
+from assayd.model.text_limits import shorten_text
+from assayd_pipeline.shell.parse.nodes import ScriptNode
 from assayd_pipeline.shell.parse.resolve import TOOLS, Invocation, WordForm
 from assayd_pipeline.shell.parse.script import ParsedScript
-from assayd_pipeline.shell.parse.words import literal
+from assayd_pipeline.shell.parse.words import get_literal_text
 from assayd_pipeline.shell.rules.builtins import check_builtin, is_getopt_eval
 from assayd_pipeline.shell.rules.operands import check_tool
 
@@ -219,29 +219,35 @@ def _find_bare_test(script: ParsedScript, call: Invocation) -> tuple[str, str, E
     line, column = script.source.place(call.word.start)
     text = script.source.text.split("\n")[line - 1]
     written = script.written(call.word)
-    first = literal(call.arguments[0]) if call.arguments else None
+    first = get_literal_text(call.arguments[0]) if call.arguments else None
     in_parentheses = _SUBSHELL_SUM.search(text)
-    is_value = call.form is WordForm.DYNAMIC or call.name in script.assigned or call.name.isdigit()
+    is_value = call.form is WordForm.DYNAMIC or call.name in script.assigned_variables or call.name.isdigit()
     if not is_value or call.name in script.functions:
         return None
     if in_parentheses is not None and in_parentheses.start(2) == column - 1:
         shown = f"(({in_parentheses[2].strip()}))"
         new = f"{text[: in_parentheses.start(1)]} {shown}{text[in_parentheses.end() :]}"
         message = f"`({in_parentheses[2].strip()})` runs a command named `{written}` in a subshell."
-        return message, f"Write arithmetic in double parentheses: `{shown}`.", script.line_edit(line, new)
+        return (
+            message,
+            f"Write arithmetic in double parentheses: `{shown}`.",
+            script.build_line_edit(line, new),
+        )
     if first not in _TEST_OPERATORS:
         return None
     last = call.arguments[-1]
     whole = script.source.raw[call.word.start : last.end].decode("utf-8", "replace")
-    shown = f"[ {f'${written}' if call.name in script.assigned else written}{whole[len(written) :]} ]"
-    message = f"`{shorten(whole, 60)}` is a test without brackets: bash runs `{written}` as a command."
-    edit = script.line_edit(line, text.replace(whole, shown, 1)) if text.count(whole) == 1 else None
+    shown = (
+        f"[ {f'${written}' if call.name in script.assigned_variables else written}{whole[len(written) :]} ]"
+    )
+    message = f"`{shorten_text(whole, 60)}` is a test without brackets: bash runs `{written}` as a command."
+    edit = script.build_line_edit(line, text.replace(whole, shown, 1)) if text.count(whole) == 1 else None
     return message, f"Write `{shown}`.", edit
 
 
 def _find_spaced_assignment(script: ParsedScript, call: Invocation) -> tuple[str, str, Edit | None] | None:
     """Find an assignment that would run a tool, ``sum += x``; None if no allowed tool has the name."""
-    operator = literal(call.arguments[0]) if call.arguments else None
+    operator = get_literal_text(call.arguments[0]) if call.arguments else None
     if (
         operator not in _ASSIGNS
         or not _is_allowed_tool(script, call)
@@ -254,9 +260,9 @@ def _find_spaced_assignment(script: ParsedScript, call: Invocation) -> tuple[str
     value = whole.partition(operator)[2].strip()
     new = f"{call.name}={value}" if operator in {"=", ":="} else f"(({call.name} {operator} {value}))"
     text = script.source.text.split("\n")[line - 1]
-    edit = script.line_edit(line, text.replace(whole, new, 1)) if text.count(whole) == 1 else None
-    message = f"`{shorten(whole, 60)}` runs the command `{call.name}`: an assignment has no spaces."
-    return message, f"Write `{shorten(new, 100)}`.", edit
+    edit = script.build_line_edit(line, text.replace(whole, new, 1)) if text.count(whole) == 1 else None
+    message = f"`{shorten_text(whole, 60)}` runs the command `{call.name}`: an assignment has no spaces."
+    return message, f"Write `{shorten_text(new, 100)}`.", edit
 
 
 _ASSIGNS = frozenset({"=", ":=", "+=", "-=", "*=", "/="})
@@ -268,25 +274,27 @@ _TEST_OPERATORS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "=", "=="
 
 def _report_unknown_command(script: ParsedScript, call: Invocation) -> None:
     message = f"The command {call.name} isn't allowed."
-    if (foreign := _find_foreign_syntax(script, call) or _sum(script, call)) is not None:
+    if (foreign := _find_foreign_syntax(script, call) or _suggest_arithmetic(script, call)) is not None:
         hint, edit = foreign
         script.error(call.word, "command.not_allowed", message, hint, edit=edit, subject=call.name)
         return
     counted = _COUNTED.fullmatch(call.name)
     if counted is not None:
         hint = f"Write arithmetic in parentheses: `(({call.name}))`."
-        edit = script.replacing(call.word, f"(({call.name}))")
+        edit = script.build_replacement_edit(call.word, f"(({call.name}))")
         script.error(call.word, "command.not_allowed", message, hint, edit=edit, subject=call.name)
         return
-    meant = nearest(call.name, sorted(script.commands.allowed | script.commands.builtins | script.functions))
+    meant = find_nearest(
+        call.name, sorted(script.commands.allowed | script.commands.builtins | script.functions)
+    )
     other = _RENAMED.get(call.name) or (meant[0] if meant is not None and meant[1] else None)
     known = other in script.commands.allowed | script.commands.builtins | script.functions
-    edit = script.replacing(call.word, other) if known and other is not None else None
+    edit = script.build_replacement_edit(call.word, other) if known and other is not None else None
     advice = _suggest_command(script, call.name)
     script.error(call.word, "command.not_allowed", message, advice, edit=edit, subject=call.name)
 
 
-def _sum(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] | None:
+def _suggest_arithmetic(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] | None:
     """Return the hint and the edit for arithmetic in a command substitution: ``$(3 + 4)``."""
     line, column = script.source.place(call.word.start)
     text = script.source.text.split("\n")[line - 1]
@@ -296,7 +304,7 @@ def _sum(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] | No
     shown = f"$(({summed[1].strip()}))"
     new = text[: summed.start()] + shown + text[summed.end() :]
     hint = f"`$(…)` runs a command. Write arithmetic in double parentheses: `{shown}`."
-    return hint, script.line_edit(line, new)
+    return hint, script.build_line_edit(line, new)
 
 
 def _find_foreign_syntax(script: ParsedScript, call: Invocation) -> tuple[str, Edit | None] | None:
@@ -306,21 +314,27 @@ def _find_foreign_syntax(script: ParsedScript, call: Invocation) -> tuple[str, E
     if (filtered := _JQ_FILTER.search(text)) is not None and filtered.end() >= column:
         quoted = f"'{filtered[2]}'"
         new = text[: filtered.start(2)] + quoted + text[filtered.end(2) :]
-        return f"The `|` ends the command. Quote the filter of jq: `{quoted}`.", script.line_edit(line, new)
+        return f"The `|` ends the command. Quote the filter of jq: `{quoted}`.", script.build_line_edit(
+            line, new
+        )
     if call.name in _OPERATORS:
-        return f"Write `{_OPERATORS[call.name]}`.", script.replacing(call.word, _OPERATORS[call.name])
+        return f"Write `{_OPERATORS[call.name]}`.", script.build_replacement_edit(
+            call.word, _OPERATORS[call.name]
+        )
     empty = _EMPTY_ASSIGNMENT.search(text)
     if call.call.nodes("Assigns") and empty is not None and text[empty.end() :].startswith(call.name):
         new = text[: empty.end(1)] + text[empty.end() :]
-        return f"Remove the space after `{empty[1]}`: `{new.strip()}`.", script.line_edit(line, new)
+        return f"Remove the space after `{empty[1]}`: `{new.strip()}`.", script.build_line_edit(line, new)
     walrus = _WALRUS.match(text)
     if walrus is not None and walrus[2] == call.name:
         new = f"{walrus[1]}{walrus[2]}={walrus[3]}"
-        return f"Assign with `=`, without spaces: `{new.strip()}`.", script.line_edit(line, new)
+        return f"Assign with `=`, without spaces: `{new.strip()}`.", script.build_line_edit(line, new)
     typed = _TYPED.match(text)
     if call.name in _TYPES and typed is not None:
         new = f"{typed[1]}{typed[3]}={typed[4]}"
-        return f"bash has no types. Assign without spaces: `{new.strip()}`.", script.line_edit(line, new)
+        return f"bash has no types. Assign without spaces: `{new.strip()}`.", script.build_line_edit(
+            line, new
+        )
     return None
 
 
@@ -361,7 +375,7 @@ def _report_path_command(script: ParsedScript, call: Invocation) -> None:
         suggestion = _suggest_command(script, base)
     else:
         suggestion = "Script files can't be run: write a function. " + _list_allowed(script)
-    edit = script.replacing(call.word, base) if known else None
+    edit = script.build_replacement_edit(call.word, base) if known else None
     script.error(call.word, "command.path", message, suggestion, edit=edit)
 
 
@@ -371,7 +385,7 @@ def _suggest_command(script: ParsedScript, name: str) -> str:
     if advice is not None and set(_WORD.findall(advice)) & _ADVISED <= script.commands.allowed:
         return advice
     names = sorted(script.commands.allowed | script.commands.builtins | script.functions)
-    close = close_names(name, names)
+    close = find_close_names(name, names)
     return f"Did you mean `{close[0]}`?" if close else _list_allowed(script)
 
 
@@ -381,7 +395,7 @@ def _list_allowed(script: ParsedScript) -> str:
     return f"Use one of the profile's allowed commands (such as {', '.join(names)}), or define a function."
 
 
-def check_function(script: ParsedScript, node: Node) -> None:
+def check_function(script: ParsedScript, node: ScriptNode) -> None:
     """Check the name of a function; the function's body is checked like all other commands."""
     name_node, commands = node.node("Name"), script.commands
     name = name_node.text("Value") if name_node is not None else ""
@@ -394,11 +408,11 @@ def check_function(script: ParsedScript, node: Node) -> None:
         script.error(node, "function.name", message, "Use letters, digits and _.")
 
 
-def check_background(script: ParsedScript, node: Node) -> None:
+def check_background(script: ParsedScript, node: ScriptNode) -> None:
     """Check a background command."""
-    if node.flag("Coprocess") or node.kind == "CoprocClause" or node.flag("Disown"):
+    if node.get_flag("Coprocess") or node.kind == "CoprocClause" or node.get_flag("Disown"):
         message = "Coprocesses aren't allowed."
         script.error(node, "command.coproc", message, "Use a pipe: producer | consumer.")
-    elif node.flag("Background") and not any(call.name == "wait" for call in script.calls):
+    elif node.get_flag("Background") and not any(call.name == "wait" for call in script.calls):
         message = "Nothing waits for this command, and a step that leaves a process running fails."
-        script.warn(node, "process.not_awaited", message, "Remove &, or write wait at the end.")
+        script.add_warning(node, "process.not_awaited", message, "Remove &, or write wait at the end.")

@@ -17,13 +17,13 @@ import re
 from collections.abc import Sequence
 
 from assayd.model.policy import HttpRule, NetworkMode
-from assayd_pipeline.shell.parse.options import ArgumentValue, ShellOption, Syntax, parse
+from assayd_pipeline.shell.parse.options import ArgumentValue, OptionSyntax, ShellOption, parse_arguments
 from assayd_pipeline.shell.parse.resolve import Invocation
 from assayd_pipeline.shell.parse.script import ParsedScript
 from assayd_pipeline.shell.parse.words import is_known
 from assayd_pipeline.shell.rules.paths import PathUse, judge_path
 
-SYNTAX = Syntax(
+SYNTAX = OptionSyntax(
     short="A:d:e:H:K:m:o:r:T:u:w:X:x:",
     long="cacert connect-timeout config data data-ascii data-binary data-raw data-urlencode header json "
     "max-filesize max-redirs max-time output output-dir proxy range referer request resolve retry "
@@ -36,25 +36,25 @@ _URL = re.compile(
 _PORTS = {"http": 80, "https": 443}
 
 
-def check(script: ParsedScript, call: Invocation, arguments: Sequence[ArgumentValue]) -> None:
+def check_curl(script: ParsedScript, call: Invocation, arguments: Sequence[ArgumentValue]) -> None:
     """Check a call of curl."""
     if script.network.mode is NetworkMode.BLOCKED or not script.network.hosts:
-        _refuse(script, call)
+        _report_no_network(script, call)
         return
-    parsed = parse(SYNTAX, arguments)
+    parsed = parse_arguments(SYNTAX, arguments)
     for option in parsed.options:
         _check_file(script, option)
-    urls = [option.value for option in parsed.given("--url") if option.value is not None]
+    urls = [option.value for option in parsed.list_options("--url") if option.value is not None]
     for url in (*parsed.operands, *urls):
         _check_url(script, url)
 
 
-def _refuse(script: ParsedScript, call: Invocation) -> None:
+def _report_no_network(script: ParsedScript, call: Invocation) -> None:
     """Report that the network is unavailable, with a warning if the script handles the failure."""
     message = "curl can't reach any host: the policy allows none."
     if _has_fallback(script, call):
         words = f"{message} The fallback command runs instead."
-        script.warn(call.word, "curl.falls_back", words, "Remove curl, and use only the fallback.")
+        script.add_warning(call.word, "curl.falls_back", words, "Remove curl, and use only the fallback.")
         return
     suggestion = "The network is blocked. Submit the data as files under data/."
     script.error(call.word, "curl.no_network", message, suggestion)

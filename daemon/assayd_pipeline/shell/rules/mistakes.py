@@ -20,12 +20,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from assayd.guest.near import nearest
-from assayd.model.text_limits import shorten
-from assayd_pipeline.shell.parse.nodes import Node
+from assayd.guest.near import find_nearest
+from assayd.model.text_limits import shorten_text
+from assayd_pipeline.shell.parse.nodes import ScriptNode
 from assayd_pipeline.shell.parse.resolve import Invocation
 from assayd_pipeline.shell.parse.script import ParsedScript
-from assayd_pipeline.shell.parse.words import ENVIRONMENT, How, literal, parameter_name
+from assayd_pipeline.shell.parse.words import ENVIRONMENT, SettingMethod, get_literal_text, get_parameter_name
 
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 _LONG_DASH = re.compile(f"[{_DASHES}]+([A-Za-z][\\w-]*)?")
@@ -70,7 +70,7 @@ def check_mistakes(script: ParsedScript) -> None:
         for redirection in node.nodes("Redirs"):
             _check_here_string(script, redirection)
         match node.kind:
-            case "ParamExp" if node.flag("Length") and node.node("Index") is None:
+            case "ParamExp" if node.get_flag("Length") and node.node("Index") is None:
                 _check_length(script, node, arrays)
             case "WordIter":
                 _check_items(script, node)
@@ -78,30 +78,32 @@ def check_mistakes(script: ParsedScript) -> None:
                 _check_condition(script, node)
 
 
-def _check_length(script: ParsedScript, node: Node, arrays: Collection[str]) -> None:
+def _check_length(script: ParsedScript, node: ScriptNode, arrays: Collection[str]) -> None:
     """Check for ``a=(x y); echo ${#a}``, which prints the length of the first element."""
-    name = parameter_name(node)
+    name = get_parameter_name(node)
     if name in arrays:
         message = f"`${{#{name}}}` is the length of the array's first element."
         hint = f"Count the elements: `${{#{name}[@]}}`."
-        edit = script.replacing(node, f"${{#{name}[@]}}")
-        script.warn(node, "shell.suspicious", message, hint, edit=edit)
+        edit = script.build_replacement_edit(node, f"${{#{name}[@]}}")
+        script.add_warning(node, "shell.suspicious", message, hint, edit=edit)
 
 
-def _check_here_string(script: ParsedScript, node: Node) -> None:
+def _check_here_string(script: ParsedScript, node: ScriptNode) -> None:
     """Check for ``wc -l <<< "data/x.csv"``: the command reads the path instead of the file."""
     word = node.node("Word")
-    path = literal(word) if word is not None and node.text("Op") == "<<<" else None
+    path = get_literal_text(word) if word is not None and node.text("Op") == "<<<" else None
     if word is None or path is None or not _PATH.fullmatch(path):
         return
     written = script.source.written(word)
     line, _ = script.source.place(word.start)
     text = script.source.text.split("\n")[line - 1]
-    edit = script.line_edit(
+    edit = script.build_line_edit(
         line, re.sub(rf"<<<\s*{re.escape(written)}", lambda _: f"< {written}", text, count=1)
     )
-    message = f"`<<< {shorten(path, 60)}` is the path as text; the file isn't read."
-    script.warn(node, "shell.suspicious", message, f"Redirect the file: `< {shorten(path, 60)}`.", edit=edit)
+    message = f"`<<< {shorten_text(path, 60)}` is the path as text; the file isn't read."
+    script.add_warning(
+        node, "shell.suspicious", message, f"Redirect the file: `< {shorten_text(path, 60)}`.", edit=edit
+    )
 
 
 _PATH = re.compile(r"(?:\./)?(?:data|tmp|logs)/[\w./-]+")
@@ -114,13 +116,13 @@ def _check_characters(script: ParsedScript, call: Invocation) -> None:
             found = _INVISIBLE.search(written)
             code = f"U+{ord(found[0]):04X}" if found is not None else ""
             message = f"`{_INVISIBLE.sub('', written)[:40]}` has an invisible character, {code}."
-            edit = script.replacing(word, _INVISIBLE.sub("", written))
+            edit = script.build_replacement_edit(word, _INVISIBLE.sub("", written))
             script.error(word, "shell.mistake", message, "Delete the invisible character.", edit=edit)
         elif (dash := _LONG_DASH.match(written)) is not None and dash[1]:
             hyphens = "-" if len(dash[1]) == 1 else "--"
             plain = f"{hyphens}{dash[1]}{written[dash.end() :]}"
             message = f"`{written[:40]}` begins with a long dash: {call.name} reads it as a name."
-            edit = script.replacing(word, plain)
+            edit = script.build_replacement_edit(word, plain)
             script.error(word, "shell.mistake", message, f"Type a hyphen: `{call.name} {plain}`.", edit=edit)
 
 
@@ -133,7 +135,7 @@ def _check_date(script: ParsedScript, call: Invocation) -> None:
             text = script.source.text.split("\n")[line - 1]
             whole = f"{before} {word}"
             joined = f"'{whole}'" if before != "+" else f"+{word}"
-            edit = script.line_edit(line, text.replace(whole, joined, 1)) if whole in text else None
+            edit = script.build_line_edit(line, text.replace(whole, joined, 1)) if whole in text else None
             message = f"date takes one format: the space makes `{word}` a second argument."
             script.error(
                 node, "shell.mistake", message, f"Quote the whole format: `date {joined}`.", edit=edit
@@ -145,14 +147,14 @@ def _check_xargs(script: ParsedScript, call: Invocation) -> None:
     words = [script.source.written(word) for word in call.arguments]
     for option, mark, node in zip(words, words[1:], call.arguments[1:], strict=False):
         if option == "-I" and mark in script.commands.allowed and any("{}" in word for word in words):
-            edit = script.replacing(node, f"{{}} {mark}")
+            edit = script.build_replacement_edit(node, f"{{}} {mark}")
             hint = f"Write the placeholder after `-I`: `xargs -I {{}} {mark} …`."
             script.error(node, "shell.mistake", f"`-I` uses `{mark}` as the placeholder.", hint, edit=edit)
 
 
 def _check_set(script: ParsedScript, call: Invocation) -> None:
     """Check for ``set -eu pipefail``, which sets `$1` instead of the option."""
-    words = [literal(word) for word in call.arguments]
+    words = [get_literal_text(word) for word in call.arguments]
     found = _CSH.match(" ".join(script.source.written(word) for word in call.arguments))
     if found is not None:
         message = f"`set {found[0]}` sets the script's arguments, not `{found[1]}`."
@@ -160,16 +162,18 @@ def _check_set(script: ParsedScript, call: Invocation) -> None:
         line, _ = script.source.place(call.word.start)
         text = script.source.text.split("\n")[line - 1]
         new = re.sub(rf"\bset\s+{found[1]}\s*=\s*", f"{found[1]}=", text, count=1)
-        script.warn(call.word, "shell.suspicious", message, hint, edit=script.line_edit(line, new))
+        script.add_warning(
+            call.word, "shell.suspicious", message, hint, edit=script.build_line_edit(line, new)
+        )
         return
     if len(words) != 2 or words[1] not in _SET_NAMES or words[0] is None or words[0].startswith("-o"):
         return
     first, last = words[0], words[1]
     if not first.startswith("-") or first in {"-", "--"} or "o" in first:
         return
-    edit = script.replacing(call.arguments[0], f"{first}o")
+    edit = script.build_replacement_edit(call.arguments[0], f"{first}o")
     message = f"`{last}` has no `-o` before it, so it becomes `$1` and sets nothing."
-    script.warn(call.word, "shell.suspicious", message, f"Write `set {first}o {last}`.", edit=edit)
+    script.add_warning(call.word, "shell.suspicious", message, f"Write `set {first}o {last}`.", edit=edit)
 
 
 _CSH = re.compile(r"([A-Za-z_]\w*)\s*=\s*(\S+)$")
@@ -180,16 +184,16 @@ def _check_test(script: ParsedScript, call: Invocation) -> None:
     words = list(call.arguments)
     for left, operator, right in zip(words, words[1:], words[2:], strict=False):
         _check_name_compared(script, left, operator, right)
-        instead = _NUMERIC.get(literal(operator) or "")
-        texts = [text for text in (literal(left), literal(right)) if text is not None]
+        instead = _NUMERIC.get(get_literal_text(operator) or "")
+        texts = [text for text in (get_literal_text(left), get_literal_text(right)) if text is not None]
         if instead is not None and any(
-            _WORDLIKE.fullmatch(text) and text not in script.assigned for text in texts
+            _WORDLIKE.fullmatch(text) and text not in script.assigned_variables for text in texts
         ):
-            edit = script.replacing(operator, instead)
+            edit = script.build_replacement_edit(operator, instead)
             shown = f"{script.written(left)} {instead} {script.written(right)}"
-            message = f"`{literal(operator)}` compares integers, but one side is text."
+            message = f"`{get_literal_text(operator)}` compares integers, but one side is text."
             hint = f"Compare text with `{instead}`: `{shown}`."
-            script.warn(operator, "shell.suspicious", message, hint, edit=edit)
+            script.add_warning(operator, "shell.suspicious", message, hint, edit=edit)
 
 
 def _check_digits(script: ParsedScript, call: Invocation) -> None:
@@ -201,8 +205,10 @@ def _check_digits(script: ParsedScript, call: Invocation) -> None:
         if word[:1] in "'\"" and re.search(r"(?<!\\)\\d", word):
             new = re.sub(r"(?<!\\)\\d", "[0-9]", word)
             message = f"`\\d` isn't a class of digits in {call.name}."
-            edit = script.replacing(node, new)
-            script.warn(node, "shell.suspicious", message, f"Write `[0-9]`: `{shorten(new, 60)}`.", edit=edit)
+            edit = script.build_replacement_edit(node, new)
+            script.add_warning(
+                node, "shell.suspicious", message, f"Write `[0-9]`: `{shorten_text(new, 60)}`.", edit=edit
+            )
 
 
 def _check_select(script: ParsedScript, call: Invocation) -> None:
@@ -213,8 +219,10 @@ def _check_select(script: ParsedScript, call: Invocation) -> None:
         if word[:1] == "'" and found is not None:
             new = f"{word[: found.end(1)]} == {word[found.end() :]}"
             message = "`=` assigns in `select(…)`, so every value is selected."
-            hint = f"Compare with `==`: `{shorten(new, 80)}`."
-            script.warn(node, "shell.suspicious", message, hint, edit=script.replacing(node, new))
+            hint = f"Compare with `==`: `{shorten_text(new, 80)}`."
+            script.add_warning(
+                node, "shell.suspicious", message, hint, edit=script.build_replacement_edit(node, new)
+            )
 
 
 _SELECT = re.compile(r"(\bselect\([^()=<>!|+*/%-]{1,60}?)\s*=\s*(?=[\"\d.$])")
@@ -223,7 +231,7 @@ _SELECT = re.compile(r"(\bselect\([^()=<>!|+*/%-]{1,60}?)\s*=\s*(?=[\"\d.$])")
 def _check_keys(script: ParsedScript) -> None:
     """Check for ``declare -A price=(pen=3)``: elements without `[key]=` become keys and values in turn."""
     for node in script.source.nodes if "-A" in script.source.text else ():
-        if node.kind != "DeclClause" or not list(_names_declared_with(node, "A")):
+        if node.kind != "DeclClause" or not list(_iter_names_declared_with(node, "A")):
             continue
         written = script.source.written(node)
         found = re.search(r"=\(([^()\[\]\n]*[=:][^()\[\]\n]*)\)$", written)
@@ -233,25 +241,29 @@ def _check_keys(script: ParsedScript) -> None:
         if found is None or not pairs:
             continue
         keyed = " ".join(f"[{key}]={value}" for key, value in pairs)
-        edit = script.replacing(node, f"{written[: found.start()]}=({keyed})")
+        edit = script.build_replacement_edit(node, f"{written[: found.start()]}=({keyed})")
         message = f"The elements have no keys: bash makes `{pairs[0][0]}={pairs[0][1]}` a key."
-        script.warn(node, "shell.suspicious", message, f"Write `({shorten(keyed, 100)})`.", edit=edit)
+        script.add_warning(
+            node, "shell.suspicious", message, f"Write `({shorten_text(keyed, 100)})`.", edit=edit
+        )
 
 
-def _check_name_compared(script: ParsedScript, left: Node, operator: Node, right: Node) -> None:
+def _check_name_compared(
+    script: ParsedScript, left: ScriptNode, operator: ScriptNode, right: ScriptNode
+) -> None:
     """Check for ``[ n -lt 5 ]``: the name lacks a `$`."""
-    for word in (left, right) if literal(operator) in _NUMBER_TESTS else ():
-        name = literal(word)
-        if name is not None and name in script.assigned:
-            edit = script.replacing(word, f'"${name}"')
+    for word in (left, right) if get_literal_text(operator) in _NUMBER_TESTS else ():
+        name = get_literal_text(word)
+        if name is not None and name in script.assigned_variables:
+            edit = script.build_replacement_edit(word, f'"${name}"')
             message = f"`{name}` is text here: the variable has a `$`."
-            script.warn(word, "shell.suspicious", message, f'Write `"${name}"`.', edit=edit)
+            script.add_warning(word, "shell.suspicious", message, f'Write `"${name}"`.', edit=edit)
 
 
 _NUMBER_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 
 
-def _check_items(script: ParsedScript, node: Node) -> None:
+def _check_items(script: ParsedScript, node: ScriptNode) -> None:
     """Check for ``for f in "data/*.csv"`` and ``for x in a, b``: quotes and commas become part of items."""
     items = node.nodes("Items")
     written = [script.source.written(item) for item in items]
@@ -260,28 +272,30 @@ def _check_items(script: ParsedScript, node: Node) -> None:
     if len(items) == 1 and re.fullmatch(r"[\"'][\w./-]*\*[\w.*/-]*[\"']", written[0]):
         plain = written[0][1:-1]
         message = f"The quotes keep {written[0]} from becoming the names of the files."
-        edit = script.replacing(items[0], plain)
-        script.warn(items[0], "shell.suspicious", message, f"Remove the quotes: `{plain}`.", edit=edit)
+        edit = script.build_replacement_edit(items[0], plain)
+        script.add_warning(items[0], "shell.suspicious", message, f"Remove the quotes: `{plain}`.", edit=edit)
     elif len(items) == 1 and re.fullmatch(r"\w+\.\.\w+", written[0]):
         message = f"`{written[0]}` is one word: a range has braces."
-        edit = script.replacing(items[0], f"{{{written[0]}}}")
-        script.warn(items[0], "shell.suspicious", message, f"Write `{{{written[0]}}}`.", edit=edit)
+        edit = script.build_replacement_edit(items[0], f"{{{written[0]}}}")
+        script.add_warning(items[0], "shell.suspicious", message, f"Write `{{{written[0]}}}`.", edit=edit)
     elif len(items) > 1 and all(each.endswith(",") for each in written[:-1]):
         whole, plain = " ".join(written), " ".join(each.rstrip(",") for each in written)
-        edit = script.line_edit(line, text.replace(whole, plain, 1)) if whole in text else None
+        edit = script.build_line_edit(line, text.replace(whole, plain, 1)) if whole in text else None
         message = "The commas are part of the loop's values."
-        script.warn(
+        script.add_warning(
             items[0], "shell.suspicious", message, f"Separate values with spaces: `{plain}`.", edit=edit
         )
     elif len(items) > 1 and written[0].startswith("[") and written[-1].endswith("]"):
         whole = " ".join(written)
         plain = whole[1:-1].replace(",", "")
-        edit = script.line_edit(line, text.replace(whole, plain, 1)) if whole in text else None
+        edit = script.build_line_edit(line, text.replace(whole, plain, 1)) if whole in text else None
         message = "The brackets are part of the loop's values."
-        script.warn(items[0], "shell.suspicious", message, f"Remove the brackets: `{plain}`.", edit=edit)
+        script.add_warning(
+            items[0], "shell.suspicious", message, f"Remove the brackets: `{plain}`.", edit=edit
+        )
 
 
-def _check_condition(script: ParsedScript, node: Node) -> None:
+def _check_condition(script: ParsedScript, node: ScriptNode) -> None:
     """Check for ``if (( n = 3 ))``: the condition assigns."""
     for statement in node.nodes("Cond"):
         command = statement.node("Cmd")
@@ -290,8 +304,8 @@ def _check_condition(script: ParsedScript, node: Node) -> None:
             continue
         written = script.source.written(command)
         new = re.sub(r"(?<![=!<>+*/%-])=(?!=)", "==", written, count=1)
-        edit = script.replacing(command, new)
-        script.warn(
+        edit = script.build_replacement_edit(command, new)
+        script.add_warning(
             command, "shell.suspicious", "`=` assigns in this condition.", f"Write `{new}`.", edit=edit
         )
 
@@ -304,10 +318,10 @@ def _check_assigned_text(script: ParsedScript) -> None:
         if setting.value is not None and script.source.written(setting.value).isdigit()
     }
     declared = (node for node in script.source.nodes if node.kind == "DeclClause")
-    integers = {name for node in declared for name in _names_declared_with(node, "i")}
+    integers = {name for node in declared for name in _iter_names_declared_with(node, "i")}
     for setting in script.settings:
         if (
-            setting.how is not How.PLAIN
+            setting.how is not SettingMethod.PLAIN
             or setting.value is None
             or setting.append
             or setting.name in integers
@@ -319,15 +333,15 @@ def _check_assigned_text(script: ParsedScript) -> None:
             certain = found[2] in {"+", "++", "*"} or setting.name in numbers
             plain = f"{found[1]} + 1" if found[2] == "++" else f"{found[1]} {found[2]} {found[3]}"
             if certain:
-                edit = script.replacing(setting.node, f"{setting.name}=$(({plain}))")
+                edit = script.build_replacement_edit(setting.node, f"{setting.name}=$(({plain}))")
                 message = f"`{setting.name}={written}` assigns text: nothing is computed."
                 hint = f"Write `{setting.name}=$(({plain}))`."
-                script.warn(setting.node, "shell.suspicious", message, hint, edit=edit)
+                script.add_warning(setting.node, "shell.suspicious", message, hint, edit=edit)
         elif re.fullmatch(r"\[[^\[\]]*,[^\[\]]*\]", written):
             plain = written[1:-1].replace(",", " ")
-            edit = script.replacing(setting.node, f"{setting.name}=({plain})")
+            edit = script.build_replacement_edit(setting.node, f"{setting.name}=({plain})")
             message = f"`{written}` is text: an array of bash has parentheses."
-            script.warn(
+            script.add_warning(
                 setting.node, "shell.suspicious", message, f"Write `{setting.name}=({plain})`.", edit=edit
             )
 
@@ -341,7 +355,7 @@ def _check_subscripts(script: ParsedScript) -> None:
         name
         for node in script.source.nodes
         if node.kind == "DeclClause"
-        for name in _names_declared_with(node, "A")
+        for name in _iter_names_declared_with(node, "A")
     }
     assigned = {setting.name for setting in script.settings}
     told: set[str] = set()
@@ -356,14 +370,16 @@ def _check_subscripts(script: ParsedScript) -> None:
         indent = whole[: len(whole) - len(whole.lstrip())]
         message = f"`{setting.name}[{text}]` is element 0: a plain array has numbers as subscripts."
         hint = f"Declare the array first: `declare -A {setting.name}`."
-        edit = script.line_edit(line, f"{indent}declare -A {setting.name}\n{whole}")
-        script.warn(setting.node, "shell.suspicious", message, hint, edit=edit)
+        edit = script.build_line_edit(line, f"{indent}declare -A {setting.name}\n{whole}")
+        script.add_warning(setting.node, "shell.suspicious", message, hint, edit=edit)
 
 
-def _names_declared_with(node: Node, option: str) -> Iterator[str]:
+def _iter_names_declared_with(node: ScriptNode, option: str) -> Iterator[str]:
     """Yield the names that a declaration gives an attribute, such as `A` for associative arrays."""
     options = [
-        literal(argument.node("Value")) or "" for argument in node.nodes("Args") if argument.flag("Naked")
+        get_literal_text(argument.node("Value")) or ""
+        for argument in node.nodes("Args")
+        if argument.get_flag("Naked")
     ]
     if any(text.startswith("-") and option in text for text in options):
         yield from options
@@ -375,32 +391,32 @@ def _names_declared_with(node: Node, option: str) -> Iterator[str]:
 
 def _check_spelling(script: ParsedScript) -> None:
     """Check for ``total=5; echo "$totl"``: an unassigned name is one letter away from an assigned one."""
-    known = script.assigned
+    known = script.assigned_variables
     read = [node for node in script.source.nodes if node.kind == "ParamExp" and not node.node("Exp")]
     told: set[str] = set()
     tried = 0
     for node in sorted(read, key=lambda each: each.start):
-        name = parameter_name(node)
+        name = get_parameter_name(node)
         unknown = _NAME.fullmatch(name) and name not in known | told | _FROM_BASH and not name.isupper()
-        if not unknown or len(name) < _LEAST_CHARS or node.flag("Excl"):
+        if not unknown or len(name) < _LEAST_CHARS or node.get_flag("Excl"):
             continue
         tried += 1
-        near = nearest(name, known) if tried <= _MOST_NAMES else None
+        near = find_nearest(name, known) if tried <= _MOST_NAMES else None
         if near is not None and near[1] and near[0] + "s" != name and name + "s" != near[0]:
             told.add(name)
             written = script.source.written(node)
-            edit = script.replacing(node, written.replace(name, near[0], 1))
+            edit = script.build_replacement_edit(node, written.replace(name, near[0], 1))
             message = f"`{name}` is never assigned, so it's empty."
-            script.warn(node, "shell.suspicious", message, f"Did you mean `${near[0]}`?", edit=edit)
+            script.add_warning(node, "shell.suspicious", message, f"Did you mean `${near[0]}`?", edit=edit)
 
 
 def _check_mapfile(script: ParsedScript, call: Invocation) -> None:
     """Check for ``mapfile -t lines data/x``: the builtin reads standard input."""
     words = [script.source.written(word) for word in call.arguments]
     if len(words) >= 2 and "/" in words[-1] and not words[-2].startswith("-") and "<" not in words[-1]:
-        edit = script.replacing(call.arguments[-1], f"< {words[-1]}")
-        message = f"`{call.name}` reads standard input and ignores `{shorten(words[-1], 60)}`."
-        script.warn(
+        edit = script.build_replacement_edit(call.arguments[-1], f"< {words[-1]}")
+        message = f"`{call.name}` reads standard input and ignores `{shorten_text(words[-1], 60)}`."
+        script.add_warning(
             call.arguments[-1], "shell.suspicious", message, f"Redirect the file: `< {words[-1]}`.", edit=edit
         )
 

@@ -20,8 +20,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from assayd_pipeline.shell.parse.options import ArgumentValue, Parsed, ShellOption, Syntax, parse
-from assayd_pipeline.shell.parse.resolve import PREFIXES, Invocation, skip
+from assayd_pipeline.shell.parse.options import (
+    ArgumentValue,
+    OptionSyntax,
+    ParsedArguments,
+    ShellOption,
+    parse_arguments,
+)
+from assayd_pipeline.shell.parse.resolve import PREFIXES, Invocation, count_skipped_words
 from assayd_pipeline.shell.parse.script import ParsedScript
 from assayd_pipeline.shell.parse.words import (
     ANY,
@@ -29,7 +35,7 @@ from assayd_pipeline.shell.parse.words import (
     MAX_VALUES,
     CommandArgument,
     evaluate_arguments,
-    literal_pieces,
+    join_literal_pieces,
 )
 from assayd_pipeline.shell.rules import curl, programs
 from assayd_pipeline.shell.rules.assignments import check_name
@@ -61,7 +67,7 @@ class Tool:
     replace a special operand: the pattern of grep, the target folder of cp.
     """
 
-    syntax: Syntax
+    syntax: OptionSyntax
     operands: Operands = Operands.FILES
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
@@ -78,7 +84,7 @@ def _build_tool(
     instead: str = "",
 ) -> Tool:
     return Tool(
-        syntax=Syntax(short=short, long=long),
+        syntax=OptionSyntax(short=short, long=long),
         operands=operands,
         reads=frozenset(reads.split()),
         writes=frozenset(writes.split()),
@@ -170,7 +176,7 @@ TOOLS: Mapping[str, Tool] = {
 }
 
 AWK = Tool(
-    syntax=Syntax(
+    syntax=OptionSyntax(
         short="d::D::e:E:F:f:i:l:L::o::p::v:W;",
         long="assign exec field-separator file include load source",
         ordered=True,
@@ -186,8 +192,8 @@ def check_tool(script: ParsedScript, call: Invocation) -> None:
     written = [one for word in call.arguments for one in evaluate_arguments(word, script.known)]
     tool = {"awk": AWK, "sed": SED}.get(call.name) or TOOLS.get(call.name, UNKNOWN)
     refused = script.commands.options.get(call.name, frozenset())
-    for arguments in _argument_alternatives([*call.leading, *written]):
-        parsed = parse(tool.syntax, arguments, refused)
+    for arguments in _iter_argument_alternatives([*call.leading, *written]):
+        parsed = parse_arguments(tool.syntax, arguments, refused)
         if refused:
             _check_options(script, call.name, parsed, arguments)
         match call.name:
@@ -196,7 +202,7 @@ def check_tool(script: ParsedScript, call: Invocation) -> None:
             case "sed":
                 programs.check_sed(script, parsed)
             case "curl":
-                curl.check(script, call, arguments)
+                curl.check_curl(script, call, arguments)
             case "find":
                 _check_find(script, arguments)
             case "jq":
@@ -207,7 +213,7 @@ def check_tool(script: ParsedScript, call: Invocation) -> None:
                 _check_paths(script, call.name, tool, parsed)
 
 
-def _argument_alternatives(arguments: Sequence[CommandArgument]) -> Iterator[list[ArgumentValue]]:
+def _iter_argument_alternatives(arguments: Sequence[CommandArgument]) -> Iterator[list[ArgumentValue]]:
     """Yield the arguments with their first values, then with their second values, and so on."""
     most = min(max((len(one.values) for one in arguments), default=1), MAX_VALUES)
     for index in range(most):
@@ -218,9 +224,9 @@ def _argument_alternatives(arguments: Sequence[CommandArgument]) -> Iterator[lis
 
 
 def _check_options(
-    script: ParsedScript, name: str, parsed: Parsed, arguments: Sequence[ArgumentValue]
+    script: ParsedScript, name: str, parsed: ParsedArguments, arguments: Sequence[ArgumentValue]
 ) -> None:
-    for option in parsed.given(*script.commands.options[name]):
+    for option in parsed.list_options(*script.commands.options[name]):
         _report_option(script, name, option)
     values = {id(option.value) for option in parsed.options if option.value is not None}
     for argument in arguments:
@@ -234,7 +240,7 @@ def _check_options(
         elif argument.value == ANY and argument.loose:
             message = f"The arguments of {name} may be options: {script.written(argument.node)}."
             suggestion = 'Quote it: "$name", or write -- before it.'
-            script.warn(argument.node, "argument.undecided", message, suggestion)
+            script.add_warning(argument.node, "argument.undecided", message, suggestion)
 
 
 def _report_option(script: ParsedScript, name: str, option: ShellOption) -> None:
@@ -252,23 +258,23 @@ _INSTEAD = {
 }
 
 
-def _check_paths(script: ParsedScript, name: str, tool: Tool, parsed: Parsed) -> None:
+def _check_paths(script: ParsedScript, name: str, tool: Tool, parsed: ParsedArguments) -> None:
     for option in parsed.options:
         if option.value is not None and option.name in tool.writes | tool.reads:
             use = PathUse.WRITES if option.name in tool.writes else PathUse.READS
             judge_path(script, option.node, option.value.value, use, f"{name} {option.name}")
     if name == "date":
         _check_date(script, parsed)
-    for operand, written in _path_operands(tool, parsed):
+    for operand, written in _iter_path_operands(tool, parsed):
         if operand.value != "-":
             use = PathUse.WRITES if written else PathUse.READS
             judge_path(script, operand.node, operand.value, use, name)
 
 
-def _path_operands(tool: Tool, parsed: Parsed) -> Iterator[tuple[ArgumentValue, bool]]:
+def _iter_path_operands(tool: Tool, parsed: ParsedArguments) -> Iterator[tuple[ArgumentValue, bool]]:
     """Yield the operands that are paths, and whether each path is written."""
     operands = parsed.operands
-    replaced = bool(parsed.given(*tool.instead))
+    replaced = bool(parsed.list_options(*tool.instead))
     for index, operand in enumerate(operands):
         match tool.operands:
             case Operands.TEXT:
@@ -285,7 +291,7 @@ def _path_operands(tool: Tool, parsed: Parsed) -> Iterator[tuple[ArgumentValue, 
                 yield operand, False
 
 
-def _check_date(script: ParsedScript, parsed: Parsed) -> None:
+def _check_date(script: ParsedScript, parsed: ParsedArguments) -> None:
     for operand in parsed.operands:
         if not operand.value.startswith(("+", ANY, "%")):
             message = f"date with {script.written(operand.node)} sets the clock."
@@ -319,6 +325,6 @@ def _check_absolute(script: ParsedScript, arguments: Sequence[ArgumentValue], na
 def _check_prefix(script: ParsedScript, call: Invocation) -> None:
     """Check the variables that `env` sets; the command that `env` runs is checked elsewhere."""
     prefix = PREFIXES[call.name]
-    for word in call.arguments[: skip(prefix, call.arguments)] if prefix.assignments else ():
-        if "=" in literal_pieces(word) and not literal_pieces(word).startswith("-"):
+    for word in call.arguments[: count_skipped_words(prefix, call.arguments)] if prefix.assignments else ():
+        if "=" in join_literal_pieces(word) and not join_literal_pieces(word).startswith("-"):
             check_name(script, word, call.name)

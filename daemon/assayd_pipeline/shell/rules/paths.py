@@ -19,9 +19,9 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-from assayd_pipeline.shell.parse.nodes import Node
+from assayd_pipeline.shell.parse.nodes import ScriptNode
 from assayd_pipeline.shell.parse.script import NamedPath, ParsedScript
-from assayd_pipeline.shell.parse.words import ANY, HOME, evaluate_arguments, evaluate_unsplit, visible
+from assayd_pipeline.shell.parse.words import ANY, HOME, evaluate_arguments, evaluate_unsplit, to_visible
 
 TEMPORARY = "/tmp"  # noqa: S108 - a link of the image to the sandbox's tmp/
 SANDBOX = "/sandbox"
@@ -32,7 +32,7 @@ _DEVICE = re.compile(r"/dev/(null|stdin|stdout|stderr|fd/[0-9\x01]+)")
 _NETWORK = re.compile(r"/+dev/+(tcp|udp)(/.*)?", re.DOTALL)
 
 
-class Where(StrEnum):
+class PathLocation(StrEnum):
     """The location to which a path leads."""
 
     INSIDE = "inside"
@@ -60,24 +60,32 @@ class PathUse(StrEnum):
     """The path becomes the current directory."""
 
 
-def where(path: str) -> Where:
+def locate_path(path: str) -> PathLocation:
     """Return the location to which a path leads; the path is a value from `words`."""
     if path.startswith(HOME):
         rest = path[len(HOME) :]
-        return Where.INSIDE if rest[:1] in {"", "/"} and not climbs(rest) else Where.OUTSIDE
+        return (
+            PathLocation.INSIDE
+            if rest[:1] in {"", "/"} and not count_ascended_folders(rest)
+            else PathLocation.OUTSIDE
+        )
     if path.startswith(ANY):
-        return Where.UNDECIDED
+        return PathLocation.UNDECIDED
     if _DEVICE.fullmatch(path):
-        return Where.DEVICE
+        return PathLocation.DEVICE
     if _NETWORK.fullmatch(path):
-        return Where.NETWORK
+        return PathLocation.NETWORK
     if path.startswith("/"):
         root = next((root for root in (SANDBOX, TEMPORARY) if f"{path}/".startswith(f"{root}/")), None)
-        return Where.INSIDE if root is not None and not climbs(path[len(root) :]) else Where.OUTSIDE
-    return Where.INSIDE if not climbs(path) else Where.OUTSIDE
+        return (
+            PathLocation.INSIDE
+            if root is not None and not count_ascended_folders(path[len(root) :])
+            else PathLocation.OUTSIDE
+        )
+    return PathLocation.INSIDE if not count_ascended_folders(path) else PathLocation.OUTSIDE
 
 
-def climbs(path: str) -> int:
+def count_ascended_folders(path: str) -> int:
     """Return the maximum number of folders that a path ascends from its start."""
     depth = lowest = 0
     for part in path.split("/"):
@@ -93,13 +101,13 @@ def _enters_folders(script: ParsedScript) -> bool:
     """Return whether a script enters subfolders, which changes the meaning of ``..``."""
     entered = (call.arguments[0] for call in script.calls if call.name in {"cd", "pushd"} and call.arguments)
     return any(
-        where(value) is not Where.OUTSIDE
+        locate_path(value) is not PathLocation.OUTSIDE
         for word in entered
         for value in evaluate_unsplit(word, script.known)
     )
 
 
-def judge_path(script: ParsedScript, node: Node, path: str, use: PathUse, what: str) -> None:
+def judge_path(script: ParsedScript, node: ScriptNode, path: str, use: PathUse, what: str) -> None:
     """Add a finding for a path that can leave the sandbox directory.
 
     Args:
@@ -110,28 +118,28 @@ def judge_path(script: ParsedScript, node: Node, path: str, use: PathUse, what: 
         what: the command or operator, e.g. ``cat`` or ``>``.
     """
     script.paths.append(NamedPath(node=node, value=path, use=use, what=what))
-    place = where(path)
-    if place is Where.NETWORK:
-        message = f"{what} uses {visible(path)}, a network connection."
+    place = locate_path(path)
+    if place is PathLocation.NETWORK:
+        message = f"{what} uses {to_visible(path)}, a network connection."
         script.error(
             node, "redirect.network", message, "The network is blocked. Read files in data/ instead."
         )
-    elif place is Where.OUTSIDE and not path.startswith(("/", HOME)) and _enters_folders(script):
-        message = f"The path of {what} depends on an earlier cd: {visible(path)}."
+    elif place is PathLocation.OUTSIDE and not path.startswith(("/", HOME)) and _enters_folders(script):
+        message = f"The path of {what} depends on an earlier cd: {to_visible(path)}."
         suggestion = "Stay in the sandbox directory and write data/…, or use a subshell: ( cd data && … )."
-        script.warn(node, "path.undecided", message, suggestion)
-    elif place is Where.OUTSIDE:
-        message = f"{what} {use} {visible(path)}, which is outside the sandbox directory."
+        script.add_warning(node, "path.undecided", message, suggestion)
+    elif place is PathLocation.OUTSIDE:
+        message = f"{what} {use} {to_visible(path)}, which is outside the sandbox directory."
         script.error(node, "path.outside", message, _INSIDE)
-    elif place is Where.UNDECIDED and use is not PathUse.READS:
-        message = f"The path of {what} is unknown before the run: {visible(path)}."
-        script.warn(node, "path.undecided", message, _undecided_advice(script, node))
+    elif place is PathLocation.UNDECIDED and use is not PathUse.READS:
+        message = f"The path of {what} is unknown before the run: {to_visible(path)}."
+        script.add_warning(node, "path.undecided", message, _advise_on_undecided(script, node))
 
 
 _INSIDE = "Use paths below the sandbox directory, without a leading slash: data/, tmp/, logs/."
 
 
-def _undecided_advice(script: ParsedScript, node: Node) -> str:
+def _advise_on_undecided(script: ParsedScript, node: ScriptNode) -> str:
     """Return the fix of a path that begins with a variable, which the script may have to assign first."""
     found = _FOLDER.match(script.source.written(node))
     if found is None or script.known.is_set(found[1]):
@@ -142,7 +150,7 @@ def _undecided_advice(script: ParsedScript, node: Node) -> str:
 _FOLDER = re.compile(r"[\"']?\$\{?([A-Za-z_]\w{0,60})\}?/")
 
 
-def check_redirection(script: ParsedScript, node: Node) -> None:
+def check_redirection(script: ParsedScript, node: ScriptNode) -> None:
     """Check the target of a redirection; here-documents and here-strings have no target."""
     operator, word = node.text("Op"), node.node("Word")
     if word is None or operator in {"<<", "<<-", "<<<"}:

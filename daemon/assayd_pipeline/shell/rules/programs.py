@@ -25,12 +25,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from assayd.model.finding import Edit
-from assayd.model.text_limits import shorten
-from assayd_pipeline.shell.parse.nodes import Node
-from assayd_pipeline.shell.parse.options import ArgumentValue, Parsed
+from assayd.model.text_limits import shorten_text
+from assayd_pipeline.shell.parse.nodes import ScriptNode
+from assayd_pipeline.shell.parse.options import ArgumentValue, ParsedArguments
 from assayd_pipeline.shell.parse.resolve import Invocation
 from assayd_pipeline.shell.parse.script import NamedPath, ParsedScript
-from assayd_pipeline.shell.parse.words import ANY, parameter_name, unquoted
+from assayd_pipeline.shell.parse.words import ANY, get_parameter_name, strip_double_quotes
 from assayd_pipeline.shell.rules.paths import PathUse, judge_path
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=.*", re.DOTALL)
@@ -54,26 +54,28 @@ class _AwkToken:
     text: str
 
 
-def check_awk(script: ParsedScript, call: Invocation, parsed: Parsed) -> None:
+def check_awk(script: ParsedScript, call: Invocation, parsed: ParsedArguments) -> None:
     """Check the program and the files of an awk call."""
     operands = parsed.operands
-    sources = [option.value for option in parsed.given("-e", "--source") if option.value is not None]
-    if not sources and not parsed.given("-f", "--file", "-E", "--exec"):
+    sources = [option.value for option in parsed.list_options("-e", "--source") if option.value is not None]
+    if not sources and not parsed.list_options("-f", "--file", "-E", "--exec"):
         sources, operands = operands[:1], operands[1:]
     node = sources[0].node if sources else call.word
-    assigned = [option.value.value for option in parsed.given("-v", "--assign") if option.value is not None]
+    assigned = [
+        option.value.value for option in parsed.list_options("-v", "--assign") if option.value is not None
+    ]
     _check_program(script, node, "\n".join(source.value for source in sources), assigned)
     for operand in operands:
         if operand.value != "-" and not _ASSIGNMENT.fullmatch(operand.value):
             judge_path(script, operand.node, operand.value, PathUse.READS, "awk")
 
 
-def _check_program(script: ParsedScript, node: Node, program: str, assigned: Sequence[str]) -> None:
+def _check_program(script: ParsedScript, node: ScriptNode, program: str, assigned: Sequence[str]) -> None:
     if _has_argument(script, node):
         written = script.source.written(node)
         message = "In double quotes, `$1` or `$2` is an argument of the step, which is empty."
         plain = f"'{written[1:-1]}'" if "'" not in written and "\\" not in written else None
-        edit = script.replacing(node, plain) if plain is not None else None
+        edit = script.build_replacement_edit(node, plain) if plain is not None else None
         hint = "Write the awk program in single quotes: `'{ print $2 }'`."
         script.error(node, "awk.dynamic", message, hint, edit=edit)
         return
@@ -81,7 +83,7 @@ def _check_program(script: ParsedScript, node: Node, program: str, assigned: Seq
         message = "A part of the awk program is unknown before the run."
         suggestion = "Write the program in single quotes and pass values with -v: "
         suggestion += "awk -v n=\"$n\" '{ print $n }' file."
-        script.warn(node, "awk.dynamic", message, suggestion)
+        script.add_warning(node, "awk.dynamic", message, suggestion)
         return
     tokens = list(_tokenize(program))
     if tokens and tokens[-1].kind == "broken":
@@ -106,29 +108,31 @@ def _check_program(script: ParsedScript, node: Node, program: str, assigned: Seq
             script.paths.append(NamedPath(node=node, value=ANY, use=PathUse.WRITES, what="awk"))
 
 
-def _has_argument(script: ParsedScript, node: Node) -> bool:
+def _has_argument(script: ParsedScript, node: ScriptNode) -> bool:
     """Return whether a double-quoted program contains the step's `$1`: ``awk "{ print $2 }"``."""
-    parts = unquoted(node)
+    parts = strip_double_quotes(node)
     quoted = len(node.nodes("Parts")) == 1 and node.nodes("Parts")[0].kind == "DblQuoted"
-    if not quoted or not any(part.kind == "ParamExp" and parameter_name(part).isdigit() for part in parts):
+    if not quoted or not any(
+        part.kind == "ParamExp" and get_parameter_name(part).isdigit() for part in parts
+    ):
         return False
     around = [each for each in script.source.nodes if each.kind == "FuncDecl"]
     inside = any(each.start < node.start < each.end for each in around)
     return not inside and not any(call.name == "set" for call in script.calls)
 
 
-def _check_conditions(script: ParsedScript, node: Node, program: str) -> None:
+def _check_conditions(script: ParsedScript, node: ScriptNode, program: str) -> None:
     """Check for ``awk '{ if ($1 = 5) print }'``, in which the condition assigns (a warning)."""
     compared = _CONDITION.search(program)
     if compared is not None:
         message = f"`{compared[0][:60]}` assigns: the condition is the value."
-        script.warn(node, "shell.suspicious", message, "Compare with two equals signs: `==`.")
+        script.add_warning(node, "shell.suspicious", message, "Compare with two equals signs: `==`.")
 
 
 _CONDITION = re.compile(r"\b(?:if|while)\s*\([^()=<>!~\"]{1,60}[^=<>!~+*/%^()\"-]=[^=~()][^()]{0,60}\)")
 
 
-def _is_quoted(script: ParsedScript, node: Node, program: str) -> bool:
+def _is_quoted(script: ParsedScript, node: ScriptNode, program: str) -> bool:
     """Report a program without quotes, ``awk {print $1} f``, as an error and return False."""
     if script.source.written(node).startswith(("'", '"')) or "{" not in program:
         return True
@@ -137,42 +141,42 @@ def _is_quoted(script: ParsedScript, node: Node, program: str) -> bool:
     found = re.search(r"\{[^{}'\"]*\}", text)
     if found is None or " " not in found[0]:
         return True
-    edit = script.line_edit(line, f"{text[: found.start()]}'{found[0]}'{text[found.end() :]}")
+    edit = script.build_line_edit(line, f"{text[: found.start()]}'{found[0]}'{text[found.end() :]}")
     message = "The awk program has no quotes, so bash splits it."
     script.error(node, "awk.unreadable", message, f"Quote it: `'{found[0]}'`.", edit=edit)
     return False
 
 
-def _check_brackets(script: ParsedScript, node: Node, tokens: Sequence[_AwkToken]) -> bool:
+def _check_brackets(script: ParsedScript, node: ScriptNode, tokens: Sequence[_AwkToken]) -> bool:
     """Check for ``awk '{ print $1'`` -> awk.unreadable; return whether all brackets are closed."""
     texts = [token.text for token in tokens if token.kind in {"sign", "end"}]
     for opener, closer in ("{}", "()"):
         missing = texts.count(opener) - texts.count(closer)
         if missing > 0:
             message = f"A `{opener}` of the awk program isn't closed."
-            edit = _closing_edit(script, node, closer) if missing == 1 else None
+            edit = _build_closing_edit(script, node, closer) if missing == 1 else None
             hint = f"Close it with `{closer}`."
             script.error(node, "awk.unreadable", message, hint, edit=edit)
             return False
     return True
 
 
-def _closing_edit(script: ParsedScript, node: Node, closer: str) -> Edit | None:
+def _build_closing_edit(script: ParsedScript, node: ScriptNode, closer: str) -> Edit | None:
     """Return the edit that closes a brace before `END` or at the program's end; None if it is uncertain."""
     written = script.source.written(node)
     if written[:1] != "'" or written[-1:] != "'":
         return None
     if closer == ")":
         new, count = re.subn(r"(\w+\([^(){};]*)(?=\s*[};'])", r"\1)", written)
-        return script.replacing(node, new) if count == 1 else None
+        return script.build_replacement_edit(node, new) if count == 1 else None
     last = re.search(r"\s*\bEND\s*\{", written)
     before = written[: last.start()] if last is not None else ""
     if last is not None and before.count("{") > before.count("}"):
-        return script.replacing(node, f"{before} }}{written[last.start() :]}")
-    return script.replacing(node, f"{written[:-1].rstrip()} }}'")
+        return script.build_replacement_edit(node, f"{before} }}{written[last.start() :]}")
+    return script.build_replacement_edit(node, f"{written[:-1].rstrip()} }}'")
 
 
-def _check_patterns(script: ParsedScript, node: Node, tokens: Sequence[_AwkToken]) -> None:
+def _check_patterns(script: ParsedScript, node: ScriptNode, tokens: Sequence[_AwkToken]) -> None:
     """Check for ``awk '$2 = "north"'``, in which the pattern assigns (a warning)."""
     depth = 0
     kept = [token for token in tokens if token.text != "\n"]
@@ -187,18 +191,22 @@ def _check_patterns(script: ParsedScript, node: Node, tokens: Sequence[_AwkToken
             if constant and ends:
                 message = f"`${before[1]} = {after[0].text}` assigns to the field of every line."
                 hint = f"Compare with two equals signs: `${before[1]} == {after[0].text}`."
-                script.warn(
-                    node, "shell.suspicious", message, hint, edit=_comparison_edit(script, node, before[1])
+                script.add_warning(
+                    node,
+                    "shell.suspicious",
+                    message,
+                    hint,
+                    edit=_build_comparison_edit(script, node, before[1]),
                 )
 
 
-def _comparison_edit(script: ParsedScript, node: Node, field: str) -> Edit | None:
+def _build_comparison_edit(script: ParsedScript, node: ScriptNode, field: str) -> Edit | None:
     written = script.source.written(node)
     new, count = re.subn(rf"(\${re.escape(field)}\s*)=(?![=~])", r"\1==", written)
-    return script.replacing(node, new) if count == 1 else None
+    return script.build_replacement_edit(node, new) if count == 1 else None
 
 
-def _check_token(script: ParsedScript, node: Node, token: _AwkToken, following: _AwkToken) -> None:
+def _check_token(script: ParsedScript, node: ScriptNode, token: _AwkToken, following: _AwkToken) -> None:
     if token == _AwkToken("name", "system"):
         message = "The awk program runs a command with system()."
         suggestion = "Run the command in the script, before or after awk."
@@ -215,7 +223,7 @@ def _check_token(script: ParsedScript, node: Node, token: _AwkToken, following: 
 
 
 def _check_shell_variables(
-    script: ParsedScript, node: Node, tokens: Sequence[_AwkToken], assigned: Sequence[str]
+    script: ParsedScript, node: ScriptNode, tokens: Sequence[_AwkToken], assigned: Sequence[str]
 ) -> None:
     """Check for ``awk '$2 >= $min' f`` if only the shell has `min` -> awk.shell_variable (a warning)."""
     names = {text.partition("=")[0] for text in assigned}
@@ -227,7 +235,7 @@ def _check_shell_variables(
     for name in sorted((fields - names) & of_the_shell):
         message = f"${name} in single quotes is an awk field, not the shell variable."
         suggestion = f"Pass the value: awk -v {name}=\"${name}\" '… {name} …', without a $ before it."
-        script.warn(node, "awk.shell_variable", message, suggestion)
+        script.add_warning(node, "awk.shell_variable", message, suggestion)
 
 
 def _tokenize(program: str) -> Iterator[_AwkToken]:
@@ -263,25 +271,29 @@ _SUBSTITUTES = re.compile(r"[sy][^\w\s\\]")
 _SUBSTITUTION = re.compile(r"[sy](.)(?:\\.|(?!\1).)*+\1(?:\\.|(?!\1).)*+\1(\w*)", re.DOTALL)
 
 
-def check_sed(script: ParsedScript, parsed: Parsed) -> None:
+def check_sed(script: ParsedScript, parsed: ParsedArguments) -> None:
     """Check the unknown parts of a sed script, and its files."""
     operands = parsed.operands
-    sources = [option.value for option in parsed.given("-e", "--expression") if option.value is not None]
-    if not sources and not parsed.given("-f", "--file", "-e", "--expression"):
+    sources = [
+        option.value for option in parsed.list_options("-e", "--expression") if option.value is not None
+    ]
+    if not sources and not parsed.list_options("-f", "--file", "-e", "--expression"):
         sources, operands = operands[:1], operands[1:]
     for source in sources:
         _record_written_file(script, source)
         if source.value.startswith(ANY):
             message = "A command of the sed script is unknown before the run."
             suggestion = 'Write the commands literally; only the parts of s can vary: sed "s/a/$b/".'
-            script.warn(source.node, "sed.dynamic", message, suggestion)
+            script.add_warning(source.node, "sed.dynamic", message, suggestion)
         elif ANY in source.value:
             message = "A value inside the sed script is unknown before the run; "
             message += "a / or & in it changes the script."
-            script.warn(source.node, "sed.undecided", message, "Use awk -v for values that come from data.")
+            script.add_warning(
+                source.node, "sed.undecided", message, "Use awk -v for values that come from data."
+            )
         elif _SUBSTITUTES.match(source.value):
             _check_substitution(script, source)
-    in_place = parsed.given("-i", "--in-place")
+    in_place = parsed.list_options("-i", "--in-place")
     for option in in_place:
         if option.value is not None and "/" in option.value.value:
             message = "sed -i would put its backup into another folder."
@@ -300,14 +312,14 @@ def _check_substitution(script: ParsedScript, source: ArgumentValue) -> None:
         separator, quote = source.value[1], written[-1:] if written[-1:] in {"'", '"'} else ""
         body = written[:-1] if quote else written
         message = f"The last `{separator}` of the sed script is missing."
-        hint = f"Write the separator three times: `{shorten(source.value, 60)}{separator}`."
-        edit = script.replacing(source.node, f"{body}{separator}{quote}")
+        hint = f"Write the separator three times: `{shorten_text(source.value, 60)}{separator}`."
+        edit = script.build_replacement_edit(source.node, f"{body}{separator}{quote}")
         script.error(source.node, "sed.unreadable", message, hint, edit=edit)
     elif not _AFTER_FLAGS.match(source.value, found.start(2)):
         separator = source.value[1]
         message = f"The text of the sed script contains `{separator}`, which separates its parts."
         parts = written.count(separator) == _SEPARATORS and "|" not in written
-        edit = script.replacing(source.node, written.replace(separator, "|")) if parts else None
+        edit = script.build_replacement_edit(source.node, written.replace(separator, "|")) if parts else None
         hint = "Separate the parts with another delimiter: `s|old|new|`."
         script.error(source.node, "sed.unreadable", message, hint, edit=edit)
     elif "e" in found[2]:

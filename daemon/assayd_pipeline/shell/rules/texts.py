@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assayd.model.finding import Rule, Severity, keyed
+from assayd.model.finding import Rule, Severity, add_profile_keys
 
 _ERRORS = (
     (
@@ -129,7 +129,7 @@ _KEYS = {
 }
 """The profile's keys that state the rules; the rest is bash or a tool itself."""
 
-COMMAND_RULES = keyed(
+COMMAND_RULES = add_profile_keys(
     (
         *(Rule(id=rule, title=title, help=example) for rule, title, example in _ERRORS),
         *(

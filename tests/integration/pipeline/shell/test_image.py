@@ -12,11 +12,11 @@ import pytest
 from docker import APIClient
 
 from assayd.imaging.recipe import load_recipe
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from assayd_pipeline.shell import check_script
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.shell.parse.options import Syntax
+from assayd_pipeline.shell.parse.options import OptionSyntax
 from assayd_pipeline.shell.parse.resolve import PREFIXES
 from assayd_pipeline.shell.rules.operands import SED, TOOLS
 from assayd_pipeline.shell_programs import read_shell
@@ -24,7 +24,7 @@ from support.engines import bare_container
 
 TESTS = Path(__file__).resolve().parents[3]
 INSIDE = (TESTS / "support/guests/in_shell_image.py").read_text()
-POLICY = load_policies([share("policies")]).get("pipeline")
+POLICY = load_policies([shared_path("policies")]).get("pipeline")
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def runs(client: APIClient, scripts: list[str]) -> list[dict[str, Any]]:
 @pytest.mark.engine
 def test_image_has_the_listed_programs_and_no_others(client: APIClient) -> None:
     found = ask(client, None)
-    recipe = load_recipe(share("images"), "shell")
+    recipe = load_recipe(shared_path("images"), "shell")
 
     scripts = [name for name, _ in recipe.scripts]
     assert found["programs"] == sorted(f"/{name}" for name in (*recipe.executables, *scripts))
@@ -75,7 +75,7 @@ def test_legitimate_scripts_do_their_work_in_the_image(client: APIClient) -> Non
 PLAIN = {"[", "echo", "expr", "false", "find", "jq", "printenv", "printf", "seq", "sleep", "test", "true"}
 
 
-def grammars() -> dict[str, Syntax]:
+def grammars() -> dict[str, OptionSyntax]:
     tools = {name: tool.syntax for name, tool in TOOLS.items()}
     prefixes = {name: prefix.syntax for name, prefix in PREFIXES.items()}
     known = {**tools, **prefixes, "sed": SED.syntax}
@@ -90,7 +90,7 @@ def test_options_with_a_value_are_those_of_the_tools_in_the_image(client: APICli
 
     wrong = []
     for name, (short, long) in said.items():
-        letters = known[name].letters
+        letters = known[name].short_options
         wrong += [(name, letter) for letter, takes in short.items() if (letters.get(letter) == ":") != takes]
         wrong += [(name, option) for option in long if not known[name].names.get(option)]
     # The value of this one is optional, although the help doesn't show it.
@@ -120,7 +120,7 @@ def test_xargs_takes_glued_values_only_where_the_rules_say_so(client: APIClient)
 
     assert (ended["status"], ended["stdout"].count("ran")) == (0, len(options))
     for option in options:
-        reader.install(read_shell)
+        reader.install_reader(read_shell)
         found = check_script(f"echo a | xargs {option} rm x", POLICY.commands).findings
         assert [finding.rule for finding in found] == ["command.blocked"], option
 
@@ -144,7 +144,7 @@ def test_tools_have_no_shell_to_hand_commands_to(client: APIClient) -> None:
     ],
 )
 def test_command_that_no_rule_sees_is_not_in_the_image(client: APIClient, script: str) -> None:
-    reader.install(read_shell)
+    reader.install_reader(read_shell)
     assert [f for f in check_script(script, POLICY.commands).findings if f.rule == "command.blocked"] == []
 
     (ended,) = runs(client, [f"{script}\ncat data/notes.txt"])
@@ -163,7 +163,7 @@ def test_command_that_no_rule_sees_is_not_in_the_image(client: APIClient, script
     ],
 )
 def test_file_that_no_rule_sees_cannot_be_written(client: APIClient, script: str) -> None:
-    reader.install(read_shell)
+    reader.install_reader(read_shell)
     assert not any(f.is_error for f in check_script(script, POLICY.commands).findings)
 
     (ended,) = runs(client, [script])

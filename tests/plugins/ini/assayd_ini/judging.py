@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from assayd.findings.python_failures import ExceptionContext
-from assayd.findings.python_unit import judge_end, never_started, read
+from assayd.findings.python_unit import build_not_started_result, judge_python_unit, read
 from assayd.findings.runs import cause_finding
-from assayd.guest_results.record import Bound, GuestJsonError
+from assayd.guest_results.record import BoundNames, GuestJsonError
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, RunResult, UnitResult
@@ -30,8 +30,8 @@ def judge_file(payload: IniPayload, result: RunResult) -> Judgement:
     """Return a case and the findings for every field."""
     unit = result.units[0] if result.units and result.units[0].name == UNIT else None
     if unit is None:
-        return Judgement(stage_findings={"fields": ()}, cases=(never_started(UNIT).case,))
-    tried = judge_end(unit, ExceptionContext(text=payload.text), what="The file")
+        return Judgement(stage_findings={"fields": ()}, cases=(build_not_started_result(UNIT).case,))
+    tried = judge_python_unit(unit, ExceptionContext(text=payload.text), what="The file")
     if tried.case.status is not CaseStatus.PASSED:
         return Judgement(stage_findings={"fields": tried.findings}, cases=(tried.case,))
     try:
@@ -46,7 +46,7 @@ def judge_file(payload: IniPayload, result: RunResult) -> Judgement:
 def _told(unit: UnitResult) -> Mapping[str, object]:
     """Return the run's record of each field. Raises: GuestJsonError."""
     record = read(unit)
-    value = record.values.get("result") if isinstance(record, Bound) else None
+    value = record.values.get("result") if isinstance(record, BoundNames) else None
     if value is None or not isinstance(value.value, dict):
         raise GuestJsonError("not the record of an INI file")
     return value.value

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, Table, insert, update
 
 from assayd.model.attempt import Attempt
-from assayd.model.records import Event, Run
+from assayd.model.records import AttemptEvent, AttemptRun
 from assayd.model.report import Case, CaseStatus
 from assayd.store.access import DatabaseAccess
 from assayd_ini.records import IniRecords
@@ -31,7 +31,7 @@ class IniRecorder:
         row = {"attempt_id": attempt.id, "uid": attempt.peer.uid, "lines": lines}
         connection.execute(insert(files).values(**row))
 
-    def leased(self, connection: Connection, run: Run) -> None:
+    def leased(self, connection: Connection, run: AttemptRun) -> None:
         """Do nothing, because the kind doesn't record runs."""
 
     def finished(
@@ -39,7 +39,7 @@ class IniRecorder:
         connection: Connection,
         attempt: Attempt,
         cases: Sequence[Case],
-        events: Sequence[Event],
+        events: Sequence[AttemptEvent],
         refusals: Sequence[str],
     ) -> None:
         """Record the number of fields that were read."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from types import MappingProxyType
 
 from assayd.findings import python_failures, runs
-from assayd.findings.briefing import code_example
+from assayd.findings.briefing import build_code_example
 from assayd.kind import Cap, Kind, Stage
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
@@ -46,7 +46,7 @@ class Ini(Kind[IniPayload]):
     reminders = ("Give every declared field a value of its type.",)
     code_field = "text"
     language = "ini"
-    example = code_example(
+    example = build_code_example(
         SAMPLES[0],
         request="An INI file with these fields.",
         reason="Gives every field a value of its type.",

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.kinds.extractor.rules import apply, write
+from assayd.kinds.extractor.rules import apply_rules, render_rules
 from assayd.model.prompting import ExtractedField
-from assayd_chains.fallback import COMPUTED, NOT_FOUND, draft
+from assayd_chains.fallback import COMPUTED, NOT_FOUND, infer_rules
 
 PATHS = ("/data/CLIENT-ABC/2024/Q1/report.csv", "/data/CLIENT-XYZ/2023/Q2/data.csv")
 
@@ -17,8 +17,10 @@ def wanted(*names: str, computed: tuple[str, ...] = ()) -> list[ExtractedField]:
 
 
 def test_fields_get_the_rules_of_what_the_segments_look_like() -> None:
-    rules = draft(PATHS, wanted("client_id", "year", "quarter", computed=("start_month", "end_month")), {})
-    assert write(rules) == (
+    rules = infer_rules(
+        PATHS, wanted("client_id", "year", "quarter", computed=("start_month", "end_month")), {}
+    )
+    assert render_rules(rules) == (
         "extract:\n"
         "  client_id:\n"
         "    from: segment(-4)\n"
@@ -34,7 +36,7 @@ def test_fields_get_the_rules_of_what_the_segments_look_like() -> None:
         f"  start_month: '{COMPUTED}'\n"
         f"  end_month: '{COMPUTED}'\n"
     )
-    assert apply(rules, PATHS[1]) == ({"client_id": "XYZ", "year": 2023, "quarter": 2}, ())
+    assert apply_rules(rules, PATHS[1]) == ({"client_id": "XYZ", "year": 2023, "quarter": 2}, ())
 
 
 @pytest.mark.parametrize(
@@ -50,22 +52,22 @@ def test_fields_get_the_rules_of_what_the_segments_look_like() -> None:
     ],
 )  # fmt: skip
 def test_forms_that_are_known(paths, names, fields) -> None:
-    assert apply(draft(paths, wanted(*names), {}), paths[0])[0] == fields
+    assert apply_rules(infer_rules(paths, wanted(*names), {}), paths[0])[0] == fields
 
 
 def test_values_that_an_attempt_gave_decide_before_names() -> None:
     known = {PATHS[0]: {"tag": "AB", "period": "Q1", "year": "2024", "n": 1}, PATHS[1]: {"n": 2}}
-    rules = draft(PATHS, wanted("tag", "period", "year", computed=("n",)), known)
-    assert apply(rules, PATHS[0])[0] == {"tag": "AB", "period": "Q1", "year": "2024", "n": 1}
+    rules = infer_rules(PATHS, wanted("tag", "period", "year", computed=("n",)), known)
+    assert apply_rules(rules, PATHS[0])[0] == {"tag": "AB", "period": "Q1", "year": "2024", "n": 1}
 
 
 def test_field_that_nothing_looks_like_is_noted() -> None:
-    rules = draft(PATHS, wanted("warehouse"), {})
+    rules = infer_rules(PATHS, wanted("warehouse"), {})
     assert (dict(rules.extract), rules.notes) == ({}, {"warehouse": NOT_FOUND})
 
 
 def test_without_fields_every_segment_that_means_something_is_taken() -> None:
-    rules = draft(PATHS, [], {})
+    rules = infer_rules(PATHS, [], {})
     assert list(rules.extract) == ["client", "year", "quarter", "filename", "stem", "extension"]
 
 
@@ -74,5 +76,5 @@ def test_without_fields_every_segment_that_means_something_is_taken() -> None:
 )
 def test_strange_paths_give_rules_or_none(paths) -> None:
     for path in paths:
-        fields, _ = apply(draft(paths, wanted("x", "filename"), {}), path)
+        fields, _ = apply_rules(infer_rules(paths, wanted("x", "filename"), {}), path)
         assert set(fields) <= {"x", "filename"}

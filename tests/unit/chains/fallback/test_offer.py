@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.model.prompting import ExtractedField, Taken
-from assayd_chains.fallback import MOST_SHOWN, EarlierAttempt, Trigger, offer, trigger_of
+from assayd.model.prompting import ExtractedField, ExtractedFields
+from assayd_chains.fallback import MOST_SHOWN, EarlierAttempt, OfferTrigger, build_offer, determine_trigger
 from assayd_chains.model import Outcome
 
-COMPUTED = Taken(
+COMPUTED = ExtractedFields(
     texts=("/CLIENT-A/2024/x.csv", "/CLIENT-B/soon/y.csv"),
     fields=(
         ExtractedField(name="client", computed=False),
@@ -14,7 +14,7 @@ COMPUTED = Taken(
         ExtractedField(name="age", computed=True),
     ),
 )
-PLAIN = Taken(texts=COMPUTED.texts, fields=COMPUTED.fields[:2])
+PLAIN = ExtractedFields(texts=COMPUTED.texts, fields=COMPUTED.fields[:2])
 
 
 def tried(stage: str, *rules: str, cause: str | None = None) -> EarlierAttempt:
@@ -30,27 +30,27 @@ LATE, CAUGHT = tried("sandbox", "sandbox.timeout"), tried("sandbox", cause="poli
 @pytest.mark.parametrize(
     ("outcome", "tries", "taken", "trigger"),
     [
-        (Outcome.EXHAUSTED, [RAISED, RAISED], COMPUTED, Trigger.COMPUTED_FIELDS),
-        (Outcome.STUCK, [RAISED, RAISED], COMPUTED, Trigger.COMPUTED_FIELDS),
+        (Outcome.EXHAUSTED, [RAISED, RAISED], COMPUTED, OfferTrigger.COMPUTED_FIELDS),
+        (Outcome.STUCK, [RAISED, RAISED], COMPUTED, OfferTrigger.COMPUTED_FIELDS),
         (Outcome.EXHAUSTED, [RAISED, RAISED], PLAIN, None),
         (Outcome.PROVIDER_FAILED, [RAISED], COMPUTED, None),
-        (Outcome.EXHAUSTED, [REFUSED, REFUSED], PLAIN, Trigger.SECURITY),
-        (Outcome.TERMINAL, [CAUGHT], PLAIN, Trigger.SECURITY),
+        (Outcome.EXHAUSTED, [REFUSED, REFUSED], PLAIN, OfferTrigger.SECURITY),
+        (Outcome.TERMINAL, [CAUGHT], PLAIN, OfferTrigger.SECURITY),
         (Outcome.PROVIDER_FAILED, [REFUSED], PLAIN, None),
         (Outcome.EXHAUSTED, [REFUSED, RAISED], PLAIN, None),
-        (Outcome.EXHAUSTED, [RAISED, LATE], PLAIN, Trigger.TIMEOUT),
-        (Outcome.PROVIDER_FAILED, [LATE], PLAIN, Trigger.TIMEOUT),
-        (Outcome.TIMEOUT, [tried("sandbox", cause="timeout")], PLAIN, Trigger.TIMEOUT),
+        (Outcome.EXHAUSTED, [RAISED, LATE], PLAIN, OfferTrigger.TIMEOUT),
+        (Outcome.PROVIDER_FAILED, [LATE], PLAIN, OfferTrigger.TIMEOUT),
+        (Outcome.TIMEOUT, [tried("sandbox", cause="timeout")], PLAIN, OfferTrigger.TIMEOUT),
         (Outcome.VALIDATED, [LATE], COMPUTED, None),
         (Outcome.CANCELLED, [LATE], COMPUTED, None),
     ],
 )
 def test_rules_are_offered_for_three_reasons(outcome, tries, taken, trigger) -> None:
-    assert trigger_of(outcome, tries, taken) is trigger
+    assert determine_trigger(outcome, tries, taken) is trigger
 
 
 def test_offer_says_what_its_rules_give_for_the_sample_paths() -> None:
-    found = offer(Trigger.COMPUTED_FIELDS, [RAISED], COMPUTED)
+    found = build_offer(OfferTrigger.COMPUTED_FIELDS, [RAISED], COMPUTED)
     assert list(found["notes"]) == ["year", "age"]
     assert "from: segment(-3)" in found["rules"]
     assert (found["trigger"], found["accepted_at"]) == ("computed_fields", None)
@@ -67,18 +67,18 @@ def test_offer_says_what_its_rules_give_for_the_sample_paths() -> None:
 def test_offer_uses_what_an_attempt_gave() -> None:
     case = {"name": COMPUTED.texts[0], "status": "passed", "result": {"age": "A", "year": 2024}}
     report = {"stage_reached": "sandbox", "runtime_results": {"cases": [case]}}
-    found = offer(Trigger.TIMEOUT, [EarlierAttempt(cause=None, report=report)], COMPUTED)
+    found = build_offer(OfferTrigger.TIMEOUT, [EarlierAttempt(cause=None, report=report)], COMPUTED)
     assert found["applied"]["complete"] == 1
     assert found["applied"]["shown"][0]["fields"] == {"client": "A", "year": 2024, "age": "A"}
     assert found["applied"]["shown"][1]["missing"] == ["year"]
 
 
 def test_many_paths_are_counted_and_some_shown() -> None:
-    many = Taken(texts=tuple(f"/CLIENT-{n}/x.csv" for n in range(100)), fields=PLAIN.fields[:1])
-    applied = offer(Trigger.TIMEOUT, [LATE], many)["applied"]
+    many = ExtractedFields(texts=tuple(f"/CLIENT-{n}/x.csv" for n in range(100)), fields=PLAIN.fields[:1])
+    applied = build_offer(OfferTrigger.TIMEOUT, [LATE], many)["applied"]
     assert (applied["paths"], len(applied["shown"])) == (100, MOST_SHOWN)
 
 
 def test_without_a_single_field_nothing_is_offered() -> None:
-    nothing = Taken(texts=("/a",), fields=(ExtractedField(name="b", computed=True),))
-    assert offer(Trigger.TIMEOUT, [LATE], nothing) is None
+    nothing = ExtractedFields(texts=("/a",), fields=(ExtractedField(name="b", computed=True),))
+    assert build_offer(OfferTrigger.TIMEOUT, [LATE], nothing) is None

@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from assayd.errors import ProviderError
-from assayd.keys import hide_environment
+from assayd.keys import make_environment_unreadable
 from assayd.model.prompting import SourcePart
 from assayd_chains.provider import FixRequest
 from assayd_chains.providers.command import CommandProvider
@@ -111,7 +111,7 @@ async def test_what_a_program_prints_has_a_limit() -> None:
 
 
 async def test_program_cannot_read_the_environment_of_the_daemon() -> None:
-    hide_environment()
+    make_environment_unreadable()
     program = f"""
 import json
 try:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from assayd_chains.providers import anthropic, openai
-from assayd_chains.providers.answers import MOST_HEARD_BYTES, Ending, Listener
+from assayd_chains.providers.answers import MOST_HEARD_BYTES, AnswerListener, StopReason
 from support.hosts.model_api import ANTHROPIC, OPENAI, Vendor
 
 TEXT = '{"code": "ä = 1\\n", "reason": "r"}'
@@ -18,9 +18,9 @@ VENDORS = pytest.mark.parametrize(
 
 def heard_of(adapter: object, *pieces: bytes) -> list[str]:
     heard: list[str] = []
-    listener = Listener(adapter.text_of, heard.append)  # type: ignore[attr-defined]
+    listener = AnswerListener(adapter.text_of, heard.append)  # type: ignore[attr-defined]
     for piece in pieces:
-        listener.take(piece)
+        listener.add_bytes(piece)
     return heard
 
 
@@ -47,7 +47,7 @@ def test_no_more_is_looked_at_than_the_bound(vendor: Vendor, adapter: object) ->
 @VENDORS
 def test_whole_stream_is_read_as_the_answer_that_it_is(vendor: Vendor, adapter: object) -> None:
     answer = adapter.read_answer(vendor.streamed(TEXT))  # type: ignore[attr-defined]
-    assert (answer.text, answer.ending) == (TEXT, Ending.COMPLETE)
+    assert (answer.text, answer.ending) == (TEXT, StopReason.COMPLETE)
     assert (answer.usage.input_tokens, answer.usage.output_tokens) == (11, 7)
 
 
@@ -60,10 +60,12 @@ def test_stream_that_is_cut_short_is_no_answer(vendor: Vendor, adapter: object) 
 
 def test_endings_of_a_stream_are_told_as_those_of_a_whole_answer() -> None:
     refused = OPENAI.streamed("").replace(b'"stop"', b'"content_filter"')
-    assert openai.read_answer(refused).ending is Ending.REFUSED
-    assert openai.read_answer(OPENAI.streamed(TEXT).replace(b'"stop"', b'"length"')).ending is Ending.CUT_OFF
+    assert openai.read_answer(refused).ending is StopReason.REFUSED
+    assert (
+        openai.read_answer(OPENAI.streamed(TEXT).replace(b'"stop"', b'"length"')).ending is StopReason.CUT_OFF
+    )
     late = ANTHROPIC.streamed(TEXT).replace(b'"end_turn"', b'"max_tokens"')
-    assert anthropic.read_answer(late).ending is Ending.CUT_OFF
+    assert anthropic.read_answer(late).ending is StopReason.CUT_OFF
 
 
 def test_failure_within_a_stream_is_no_answer() -> None:

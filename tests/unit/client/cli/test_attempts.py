@@ -11,7 +11,7 @@ from assayd.api import SocketAccess
 from assayd.errors import StoreError
 from assayd_client import PlainClient
 from assayd_client.cli import main
-from assayd_client.cli.terminal import Screen, print_table
+from assayd_client.cli.terminal import TerminalOutput, print_table
 from assayd_client.cli.texts import to_safe_path
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
@@ -166,7 +166,7 @@ def test_without_a_file_all_profiles_are_checked(tmp_path, monkeypatch, capsys) 
 
 def test_what_is_copied_from_a_table_is_never_cut(capsys) -> None:
     name = "validation_20260301T120000.000000Z.json"
-    print_table(Screen(sys.stdout, width=60), ("name", "sha256"), [[name, "0" * 64]])
+    print_table(TerminalOutput(sys.stdout, width=60), ("name", "sha256"), [[name, "0" * 64]])
     assert name in capsys.readouterr().out
 
 

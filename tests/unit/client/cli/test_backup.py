@@ -27,7 +27,9 @@ async def test_copy_has_the_bundles_that_its_verdicts_name_and_no_others(tmp_pat
         done = await daemon.finished(await daemon.accept("a"))
         # Those that come between the copy of the database and that of the bundles look like this one.
         late, failure = replace(done, id=UlidGenerator().new()), record.Failure(code="late", message="")
-        await record.Conclusion(artifacts=daemon.artifacts, clock=daemon.clock).give_up(late, b"{}", failure)
+        await record.ConclusionWriter(artifacts=daemon.artifacts, clock=daemon.clock).give_up(
+            late, b"{}", failure
+        )
         assert len(bundles(live)) == 2
 
         assert back_up(copy, live) == 1

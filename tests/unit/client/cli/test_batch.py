@@ -17,15 +17,15 @@ from assayd_client import ClientError, NotFound, NotReady, PlainClient
 from assayd_client.cli import main
 from assayd_client.cli.batch import (
     BatchOutputs,
-    Rate,
-    Summary,
-    _submitted,
+    BatchSummary,
+    ThroughputMeter,
+    _get_submission,
     exit_code,
-    follow,
+    follow_batch,
     generate_name,
     send_and_follow,
 )
-from assayd_client.cli.patience import results_of
+from assayd_client.cli.patience import iter_batch_results
 from support.cluster.either import EITHER, serving_either
 from support.daemons.server import Served
 from support.daemons.small_daemon import submission
@@ -114,12 +114,12 @@ def test_line_whose_bundle_was_removed_meanwhile_is_named(capsys) -> None:
 
     attempt = {"id": "A", "artifacts": [{"name": "submission_1.json"}]}
     client: Any = SimpleNamespace(artifact=miss)
-    assert _submitted(client, {"line": 7, "attempt": attempt}) is None
+    assert _get_submission(client, {"line": 7, "attempt": attempt}) is None
     assert capsys.readouterr().err == "assay: line 7 can't be printed: its submission isn't stored\n"
 
 
 def test_causes_are_those_of_failures() -> None:
-    summary = Summary()
+    summary = BatchSummary()
     for cause in ("completed", "completed", "timeout"):
         summary.add({"verdict": "failed", "rules": [], "cause": cause, "error": None})
     shown = [each.plain for each in summary.lines()]
@@ -245,12 +245,12 @@ def test_folder_that_cannot_be_written_is_refused(assay, write, tmp_path: Path, 
 
 
 def test_rate_is_that_of_the_last_seconds() -> None:
-    rate = Rate()
+    rate = ThroughputMeter()
     rate.note(0.0, 0)
-    assert (rate.per_second, rate.remaining(5)) == (0.0, "-:--")
+    assert (rate.items_per_second, rate.remaining(5)) == (0.0, "-:--")
     for second in range(1, 101):
         rate.note(float(second), second * (1 if second < 50 else 3))
-    assert rate.per_second == pytest.approx(3.0, rel=0.1)
+    assert rate.items_per_second == pytest.approx(3.0, rel=0.1)
     assert (rate.remaining(0), rate.remaining(180), rate.remaining(30_000)) == ("0:00", "1:00", "2:46:40")
 
 
@@ -374,14 +374,14 @@ UNREACHABLE = NotReady("store.unreachable", "the database does not answer", stat
 
 def test_following_waits_while_the_gateway_has_no_database() -> None:
     client: Any = AwayOnce(UNREACHABLE)
-    assert follow(client, BATCH)["state"] == "finished"
-    assert [result["line"] for result in results_of(client, "b")] == [1, 2]
+    assert follow_batch(client, BATCH)["state"] == "finished"
+    assert [result["line"] for result in iter_batch_results(client, "b")] == [1, 2]
 
 
 def test_following_ends_at_once_with_what_does_not_pass() -> None:
     client: Any = AwayOnce(ClientError("internal", "it failed", status=500))
     with pytest.raises(ClientError, match="it failed"):
-        follow(client, BATCH)
+        follow_batch(client, BATCH)
 
 
 def test_batch_whose_gateway_stays_away_says_how_to_go_on(write, capsys) -> None:

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from assayd_client.cli.evaluate import TASK_LABEL, _submission_line, pass_at
-from assayd_client.hidden_tests import HiddenTests, Problem
+from assayd_client.cli.evaluate import TASK_LABEL, _build_submission_line, estimate_pass_at_k
+from assayd_client.hidden_tests import BenchmarkTask, HiddenTests
 
 
 def row(samples: int, passed: int, lost: int = 0) -> dict[str, object]:
@@ -25,23 +25,26 @@ def row(samples: int, passed: int, lost: int = 0) -> dict[str, object]:
 def test_estimate_is_the_mean_over_tasks_without_what_was_lost(
     rows: list[dict[str, object]], k: int, estimate: float
 ) -> None:
-    assert pass_at(rows, k)["estimate"] == estimate
+    assert estimate_pass_at_k(rows, k)["estimate"] == estimate
 
 
 def test_interval_is_within_0_and_1_and_narrows_with_tasks() -> None:
-    few, many = pass_at([row(1, 1), row(1, 0)] * 2, 1), pass_at([row(1, 1), row(1, 0)] * 50, 1)
+    few, many = (
+        estimate_pass_at_k([row(1, 1), row(1, 0)] * 2, 1),
+        estimate_pass_at_k([row(1, 1), row(1, 0)] * 50, 1),
+    )
     assert 0 <= few["low"] < many["low"] < 0.5 < many["high"] < few["high"] <= 1
 
 
 def test_tasks_with_too_few_samples_do_not_count() -> None:
-    assert pass_at([row(1, 1), row(10, 0)], 10) == {
+    assert estimate_pass_at_k([row(1, 1), row(10, 0)], 10) == {
         "k": 10,
         "tasks": 1,
         "estimate": 0.0,
         "low": 0.0,
         "high": 0.0,
     }
-    assert pass_at([row(1, 1)], 10)["estimate"] is None
+    assert estimate_pass_at_k([row(1, 1)], 10)["estimate"] is None
 
 
 @pytest.mark.parametrize(
@@ -73,6 +76,6 @@ def test_bad_input_is_named_with_its_line(
 def test_attempt_is_labelled_with_its_task_if_that_can_be_a_label(
     task: str, labels: dict[str, str] | None
 ) -> None:
-    problem = Problem(task_id=task, hidden=HiddenTests(entry_point="f", tests="assert f()"))
+    problem = BenchmarkTask(task_id=task, hidden=HiddenTests(entry_point="f", tests="assert f()"))
 
-    assert json.loads(_submission_line(problem, "def f(): return 1", None)).get("labels") == labels
+    assert json.loads(_build_submission_line(problem, "def f(): return 1", None)).get("labels") == labels

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_client.cli.report import excerpt
-from assayd_client.cli.terminal import cells
+from assayd_client.cli.report import crop_line
+from assayd_client.cli.terminal import display_width
 
 ROOM = 40
 
@@ -32,21 +32,21 @@ ROOM = 40
     ],
 )
 def test_name_at_the_column_is_underlined(source: str, column: int | None, shown: str, marks: str) -> None:
-    assert excerpt(source, column, ROOM) == (shown, marks)
+    assert crop_line(source, column, ROOM) == (shown, marks)
 
 
 @pytest.mark.parametrize("column", [1, 20, 39, 41, 100, 150, 189, 200])
 def test_long_line_is_cropped_around_the_column(column: int) -> None:
     source = "." * (column - 1) + "n" + "." * (200 - column)
-    shown, marks = excerpt(source, column, ROOM)
-    assert (cells(shown) <= ROOM, shown[len(marks) - 1]) == (True, "n")
+    shown, marks = crop_line(source, column, ROOM)
+    assert (display_width(shown) <= ROOM, shown[len(marks) - 1]) == (True, "n")
     assert (shown.startswith("…"), shown.endswith("…")) == (column >= ROOM, column < 180)
 
 
 def test_long_line_without_a_column_is_cropped_at_its_end() -> None:
-    assert excerpt("x" * 200, None, ROOM) == ("x" * (ROOM - 1) + "…", "")
+    assert crop_line("x" * 200, None, ROOM) == ("x" * (ROOM - 1) + "…", "")
 
 
 def test_name_that_is_cropped_is_underlined_as_far_as_it_is_shown() -> None:
-    shown, marks = excerpt("n" * 200, 1, ROOM)
+    shown, marks = crop_line("n" * 200, 1, ROOM)
     assert (len(shown), len(marks)) == (ROOM, ROOM - 1)

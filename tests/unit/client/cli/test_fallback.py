@@ -1,4 +1,4 @@
-from assayd_client.cli.repair import described
+from assayd_client.cli.repair import iter_offer_lines
 
 FALLBACK = {
     "trigger": "timeout",
@@ -18,7 +18,7 @@ FALLBACK = {
 
 
 def test_offer_is_told_with_what_it_gives_and_how_it_is_taken() -> None:
-    told = "\n".join(described("01R", FALLBACK))
+    told = "\n".join(iter_offer_lines("01R", FALLBACK))
     assert "   extract:\n     year:" in told
     assert "for 1 of 2 sample paths" in told
     assert "'/2024/a': year=2024" in told
@@ -29,4 +29,4 @@ def test_offer_is_told_with_what_it_gives_and_how_it_is_taken() -> None:
 
 def test_offer_that_was_taken_says_when() -> None:
     taken = {**FALLBACK, "accepted_at": "2026-05-04T10:20:30.000000Z"}
-    assert list(described("01R", taken))[-1] == "Accepted at 2026-05-04T10:20:30.000000Z"
+    assert list(iter_offer_lines("01R", taken))[-1] == "Accepted at 2026-05-04T10:20:30.000000Z"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from assayd.errors import RequestError
-from assayd_client.cli.validate import select
+from assayd_client.cli.validate import select_fields
 
 DOCUMENT = {
     "verdict": "failed",
@@ -37,14 +37,14 @@ DOCUMENT = {
 )
 def test_named_fields_stand_where_they_stood(fields: str, found: dict[str, object]) -> None:
     before = json.dumps(DOCUMENT)
-    assert select(DOCUMENT, fields) == found
+    assert select_fields(DOCUMENT, fields) == found
     assert json.dumps(DOCUMENT) == before
 
 
 @pytest.mark.parametrize("fields", ["verdit", "report.stati", "verdict.x", "", "verdict,"])
 def test_field_that_there_is_not_is_refused_by_name(fields: str) -> None:
     with pytest.raises(RequestError, match="doesn't exist; "):
-        select(DOCUMENT, fields)
+        select_fields(DOCUMENT, fields)
 
 
 def test_fields_of_an_attempt_are_printed_as_json(assay, finished, capsys) -> None:

@@ -11,15 +11,15 @@ import pytest
 from assayd.errors import RequestError, StoreError
 from assayd.ports.command_line import FileOptions
 from assayd_client.cli.generate import (
-    Given,
-    described,
-    leave,
-    next_steps,
+    GenerateOptions,
+    describe_generation,
+    iter_next_steps,
     read_context,
+    run_and_exit,
 )
-from assayd_client.cli.screens.result import Rules
-from assayd_client.cli.screens.session import Outcome
-from assayd_client.cli.screens.wizard import Ended, Wizard
+from assayd_client.cli.screens.result import AcceptedRules
+from assayd_client.cli.screens.session import ChainOutcome
+from assayd_client.cli.screens.wizard import Wizard, WizardResult
 from assayd_client.cli.submitting import read_files
 from assayd_client.cli.texts import texts_of, write_texts
 from assayd_pipeline.from_files import from_files
@@ -27,9 +27,9 @@ from assayd_pipeline.from_files import from_files
 NO_FAILURE: dict[str, object] = {"last_error": None, "repair_id": None, "fallback": None}
 
 
-def given(**more: object) -> Given:
+def given(**more: object) -> GenerateOptions:
     none: dict[str, object] = {"sample_paths": (), "files": (), "database": None, "examples": ()}
-    return Given(**{**none, "inputs": None, "options": (), **more})  # type: ignore[arg-type]
+    return GenerateOptions(**{**none, "inputs": None, "options": (), **more})  # type: ignore[arg-type]
 
 
 def test_context_is_what_the_options_name(tmp_path: Path) -> None:
@@ -136,23 +136,23 @@ def test_entry_of_no_version_is_refused(assay, capsys, reference: str) -> None:
 class EndedWizard:
     """Wizard screens that have ended."""
 
-    def __init__(self, ended: Ended) -> None:
+    def __init__(self, ended: WizardResult) -> None:
         self._ended = ended
 
-    def run(self) -> Ended:
+    def run(self) -> WizardResult:
         return self._ended
 
 
 def test_rules_that_were_accepted_are_written_and_told(tmp_path: Path, capsys) -> None:
-    rules = Rules(name="months", text="extract:\n", path=tmp_path / "months.yaml")
-    assert leave(cast("Wizard", EndedWizard(Ended(code=0, rules=rules)))) == 0
+    rules = AcceptedRules(name="months", text="extract:\n", path=tmp_path / "months.yaml")
+    assert run_and_exit(cast("Wizard", EndedWizard(WizardResult(code=0, rules=rules)))) == 0
     assert rules.path.read_text() == "extract:\n"
     assert f"the rules of months are in {rules.path}" in capsys.readouterr().out
 
 
 def test_validated_result_that_was_left_unapproved_says_how_to_approve_it(capsys) -> None:
-    outcome = Outcome(attempt={"id": "01A", "verdict": "validated"})
-    assert leave(cast("Wizard", EndedWizard(Ended(code=0, outcome=outcome)))) == 0
+    outcome = ChainOutcome(attempt={"id": "01A", "verdict": "validated"})
+    assert run_and_exit(cast("Wizard", EndedWizard(WizardResult(code=0, outcome=outcome)))) == 0
     assert "assay library approve 01A NAME" in capsys.readouterr().out
 
 
@@ -179,7 +179,7 @@ def ended(**more: object) -> dict[str, object]:
 
 def test_question_is_printed_with_the_command_that_answers_it() -> None:
     asked = ended(form="question", patched_code="Numbers or names?") | {"outcome": "question"}
-    lines = [*described(asked, None), *next_steps(asked, NO_FAILURE)]
+    lines = [*describe_generation(asked, None), *iter_next_steps(asked, NO_FAILURE)]
     assert lines[1:3] == ["1. question", "   Numbers or names?"]
     assert lines[-1] == 'Answer the question: assay generation hint 01JTC8ZK5V0000000000000001 "TEXT"'
 
@@ -187,7 +187,7 @@ def test_question_is_printed_with_the_command_that_answers_it() -> None:
 def test_failed_generation_ends_with_its_last_error_and_the_next_step() -> None:
     failed = ended() | {"attempt_id": "01JTC8ZK5V0000000000000002"}
     failure = {**NO_FAILURE, "last_error": "It fails:\n\n1. line 2: KeyError: 'x' [runtime.error]\n"}
-    assert list(next_steps(failed, failure)) == [
+    assert list(iter_next_steps(failed, failure)) == [
         "The last attempt failed: line 2: KeyError: 'x' [runtime.error]",
         "Show its report: assay show 01JTC8ZK5V0000000000000002",
         'Try again with a hint: assay generation hint 01JTC8ZK5V0000000000000001 "TEXT"',
@@ -195,4 +195,4 @@ def test_failed_generation_ends_with_its_last_error_and_the_next_step() -> None:
 
 
 def test_validated_generation_has_no_next_step_of_a_failure() -> None:
-    assert not list(next_steps(ended() | {"outcome": "validated"}, NO_FAILURE))
+    assert not list(iter_next_steps(ended() | {"outcome": "validated"}, NO_FAILURE))

@@ -11,12 +11,12 @@ import pytest
 from assayd.errors import RequestError
 from assayd.kinds import registry
 from assayd_client.cli import main
-from assayd_client.cli.kinds import find_kind, form_of, get_command_line
+from assayd_client.cli.kinds import find_kind, get_command_line, get_form
 
 
 @pytest.fixture
 def own(service):
-    service.kinds = dict(registry.all_validators())
+    service.kinds = dict(registry.load_own_validators())
     return service
 
 
@@ -32,11 +32,11 @@ def test_kinds_are_listed(assay, capsys) -> None:
 def test_each_kind_is_described_with_an_example_that_it_takes(assay, capsys, kind: str) -> None:
     assert assay("kinds", kind) == 0
     shown = capsys.readouterr().out
-    validator = registry.own(kind)
+    validator = registry.load_own(kind)
     assert f"{kind}: policy {validator.default_policy}, image {validator.image}" in shown
     assert all(f"  {rule.id} (" in shown for rule in validator.rules)
     assert all(f"  {name}: " in shown for name in validator.payload.model_fields)
-    assert all(f"--option {option.name}=" in shown for option in registry.command_line(kind).options)
+    assert all(f"--option {option.name}=" in shown for option in registry.load_command_line(kind).options)
     example = json.loads(shown.partition("a valid payload:\n")[2])
     assert validator.payload.model_validate_json(json.dumps(example))
 
@@ -65,7 +65,7 @@ def test_commands_of_kinds_stand_among_those_of_the_program(capsys) -> None:
 
 def test_form_that_a_kind_has_not_is_refused_with_those_it_has() -> None:
     with pytest.raises(RequestError, match="it supports yaml; use --json"):
-        form_of("fifth", "steps")
+        get_form("fifth", "steps")
 
 
 def test_steps_of_a_kind_without_steps_are_refused(assay, finished, capsys) -> None:
@@ -81,7 +81,7 @@ def test_kind_that_nobody_here_knows_is_shown_the_usual_way() -> None:
 
 def test_showing_a_report_imports_no_validator() -> None:
     program = (
-        "import sys; from assayd_client.cli.report import render\n"
+        "import sys; from assayd_client.cli.report import iter_report_lines\n"
         "from assayd_client.cli.kinds import get_command_line\n"
         "print(get_command_line('pipeline').case, *(n for n in sys.modules if n.endswith('.validator')))"
     )

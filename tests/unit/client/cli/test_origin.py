@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.findings.source_text import snippet
-from assayd_client.cli.report import UNKNOWN, Origin
+from assayd.findings.source_text import get_snippet
+from assayd_client.cli.report import UNKNOWN, SubmissionOrigin
 
 PLAIN = b"import re\n\ndef extract(path):\n    return {}\n"
 ANSWER = b"Here it is:\n\n```python\n" + PLAIN + b"```\n"
@@ -23,8 +23,8 @@ def finding(
     return {"file": file, "line": line, "snippet": snippet, "column": column}
 
 
-def origin(text: bytes) -> Origin:
-    return Origin(paths={"x.py": "src/x.py"}, texts={"x.py": text})
+def origin(text: bytes) -> SubmissionOrigin:
+    return SubmissionOrigin(paths={"x.py": "src/x.py"}, texts={"x.py": text})
 
 
 def test_place_is_file_and_line_and_a_column_if_there_is_one() -> None:
@@ -34,17 +34,20 @@ def test_place_is_file_and_line_and_a_column_if_there_is_one() -> None:
 
 @pytest.mark.parametrize("text", [f"\n\n\n{LONG}\n", f"Here:\n\n{LONG}\r\nmore\n"])
 def test_line_of_which_the_report_has_the_beginning_is_found_and_shown_in_full(text: str) -> None:
-    found = finding(snippet=snippet(LONG, 1))
+    found = finding(snippet=get_snippet(LONG, 1))
     assert origin(text.encode()).place(found)[1] == text[: text.index(LONG)].count("\n") + 1
     assert origin(text.encode()).source(found) == [LONG]
 
 
 def test_line_that_only_begins_alike_is_another() -> None:
-    assert origin(f"{LONG[:150]}\n".encode()).found(finding(snippet=snippet(LONG, 1))) == ("src/x.py", None)
+    assert origin(f"{LONG[:150]}\n".encode()).locate_finding(finding(snippet=get_snippet(LONG, 1))) == (
+        "src/x.py",
+        None,
+    )
 
 
 def test_lines_end_in_line_feeds_alone() -> None:
-    assert origin("a = '\x0c\u2028'\nreturn {}\n".encode()).found(finding(line=2)) == ("src/x.py", 2)
+    assert origin("a = '\x0c\u2028'\nreturn {}\n".encode()).locate_finding(finding(line=2)) == ("src/x.py", 2)
 
 
 def test_file_that_is_not_at_hand_shows_what_the_report_has() -> None:
@@ -66,7 +69,7 @@ def test_finding_without_a_line_has_the_file_alone() -> None:
 
 @pytest.mark.parametrize("file", ["a/adapter.py", "adapter.py", "adapter"])
 def test_of_several_files_the_one_that_is_meant_is_named(file: str) -> None:
-    several = Origin(
+    several = SubmissionOrigin(
         paths={"a/adapter.py": "m/a/adapter.py", "t.py": "m/t.py"}, texts={"a/adapter.py": PLAIN, "t.py": b""}
     )
     assert several.place(finding(file=file)) == ("m/a/adapter.py:4", 4)
@@ -75,7 +78,7 @@ def test_of_several_files_the_one_that_is_meant_is_named(file: str) -> None:
 
 def test_step_is_the_file_that_has_the_line_and_not_the_data_beside_it() -> None:
     files = {"sales.csv": b"id,amount\n1,5\n", "sales.sql": b"SELECT 1;\nSELEC 2;\n"}
-    both = Origin(paths={name: f"p/{name}" for name in files}, texts=files)
+    both = SubmissionOrigin(paths={name: f"p/{name}" for name in files}, texts=files)
     assert both.place(finding(line=2, snippet="SELEC 2;", file="sales")) == ("p/sales.sql:2", 2)
     assert both.place(finding(line=None, snippet=None, file="sales")) == ("sales", None)
 

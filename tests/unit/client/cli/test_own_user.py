@@ -13,7 +13,7 @@ from contextlib import closing
 import pytest
 import uvicorn
 
-from assayd_client.cli.own_user import OwnUserH11, listed_uid, parse_uid, query_uid
+from assayd_client.cli.own_user import OwnUserH11, find_uid_in_tables, parse_uid, query_kernel_uid
 from support.daemons.daemon_fixtures import needs_root
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -89,10 +89,10 @@ def test_kernel_says_the_user_of_one_connection(family: int, listening: str, con
         accepted, _ = server.accept()
         with accepted:
             local, remote = accepted.getpeername()[:2], accepted.getsockname()[:2]
-            assert query_uid(local, remote) == listed_uid(local, remote) == os.geteuid()
-            assert query_uid(local, (remote[0], 1)) is None
+            assert query_kernel_uid(local, remote) == find_uid_in_tables(local, remote) == os.geteuid()
+            assert query_kernel_uid(local, (remote[0], 1)) is None
             connection.close()
-            assert query_uid(local, remote) is None
+            assert query_kernel_uid(local, remote) is None
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from assayd.policies import describe
+from assayd.policies import describe_policy
 from assayd.settings import load_settings
 from assayd.wiring.profiles import load_profiles
 from assayd_client import Document
 from assayd_client.cli import main
-from assayd_client.cli.policy import explain
+from assayd_client.cli.policy import explain_access
 
 REACH = """
 [network]
@@ -28,7 +28,7 @@ paths = ["/v1/"]
 
 def document(name: str, *, egress: bool = True) -> Document:
     """Return a profile in the daemon's form."""
-    return describe(load_profiles(load_settings()).get(name), egress=egress)
+    return describe_policy(load_profiles(load_settings()).get(name), egress=egress)
 
 
 @pytest.fixture
@@ -72,21 +72,21 @@ def test_check_says_what_a_list_allows(reach: Path, capsys: pytest.CaptureFixtur
 )
 def test_explain_decides_as_the_relay_would(reach: Path, arguments: list[str], rule: str) -> None:
     (url, *more) = arguments
-    allowed, said = explain(document("reach"), url, more[-1] if more else "GET")
+    allowed, said = explain_access(document("reach"), url, more[-1] if more else "GET")
 
     assert f": {rule} (" in said
     assert allowed is (rule == "network.listed")
 
 
 def test_explain_under_a_profile_without_an_allowlist_says_so() -> None:
-    allowed, said = explain(document("default"), "https://api.example.com/", "GET")
+    allowed, said = explain_access(document("default"), "https://api.example.com/", "GET")
 
     assert not allowed
     assert "network.blocked (the profile blocks the network)" in said
 
 
 def test_explain_says_when_a_daemon_refuses_the_profile_altogether(reach: Path) -> None:
-    allowed, said = explain(document("reach", egress=False), "https://api.example.com/", "GET")
+    allowed, said = explain_access(document("reach", egress=False), "https://api.example.com/", "GET")
 
     assert not allowed
     assert "egress.enabled" in said

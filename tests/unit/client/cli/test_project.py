@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import RequestError
-from assayd_client.cli.check import find_project, read_project, submission_of
+from assayd_client.cli.check import build_submission, find_project, read_project
 
 TOML = """
 [[file]]
@@ -40,8 +40,8 @@ def root(tmp_path: Path) -> Path:
 
 def submitted(root: Path, name: str, **more) -> dict:
     project = find_project(root / name)
-    table = project.table_of(root / name)
-    return submission_of(root / name, table, **more)[0]
+    table = project.find_table(root / name)
+    return build_submission(root / name, table, **more)[0]
 
 
 def test_file_is_submitted_as_its_table_says(root: Path) -> None:
@@ -75,8 +75,8 @@ def test_project_lists_each_submission_once(root: Path) -> None:
 
 
 def test_file_that_no_table_fits_is_nothing_to_us(root: Path) -> None:
-    assert find_project(root).table_of(root / "other.py") is None
-    assert find_project(root).table_of(Path("/elsewhere/x.py")) is None
+    assert find_project(root).find_table(root / "other.py") is None
+    assert find_project(root).find_table(Path("/elsewhere/x.py")) is None
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assayd_client.cli.repair import describe, statistics
+from assayd_client.cli.repair import compute_statistics, iter_repair_lines
 
 FIX = {
     "number": 1,
@@ -37,7 +37,7 @@ def repair(outcome: str | None, *fixes: dict[str, object], **more: object) -> di
 
 def test_statistics_are_by_kind_and_provider_and_in_all() -> None:
     duplicate = {**FIX, "duplicate": True, "duration_ms": 1500.0}
-    rows = statistics(
+    rows = compute_statistics(
         [
             repair("repaired", FIX),
             repair("repaired", duplicate, FIX),
@@ -58,11 +58,11 @@ def test_statistics_are_by_kind_and_provider_and_in_all() -> None:
 
 
 def test_nothing_ended_gives_no_statistics() -> None:
-    assert statistics([repair(None)]) == []
+    assert compute_statistics([repair(None)]) == []
 
 
 def test_repair_is_told_attempt_by_attempt_without_what_a_terminal_obeys() -> None:
-    lines = list(describe(repair("repaired", FIX)))
+    lines = list(iter_repair_lines(repair("repaired", FIX)))
 
     assert "1. code: validated  B" in lines
     assert "   failed: It is" in lines
@@ -71,4 +71,4 @@ def test_repair_is_told_attempt_by_attempt_without_what_a_terminal_obeys() -> No
 
 
 def test_change_of_a_single_file_is_shown_under_its_name() -> None:
-    assert "   --- src/x.py" in list(describe(repair("repaired", FIX), "src/x.py"))
+    assert "   --- src/x.py" in list(iter_repair_lines(repair("repaired", FIX), "src/x.py"))

@@ -6,15 +6,15 @@ import os
 
 import pytest
 
-from assayd.findings.source_text import snippet
-from assayd_client.cli.report import MAX_CASES, MAX_FINDINGS, UNKNOWN, Origin, render
-from assayd_client.cli.terminal import Screen, duration
+from assayd.findings.source_text import get_snippet
+from assayd_client.cli.report import MAX_CASES, MAX_FINDINGS, UNKNOWN, SubmissionOrigin, iter_report_lines
+from assayd_client.cli.terminal import TerminalOutput, format_duration
 from support.daemons.fake_service import GOLDEN
 
 
-def page(attempt, origin: Origin = UNKNOWN, **screen) -> str:
+def page(attempt, origin: SubmissionOrigin = UNKNOWN, **screen) -> str:
     file = io.StringIO()
-    Screen(file, **screen).lines(render(attempt, origin))
+    TerminalOutput(file, **screen).lines(iter_report_lines(attempt, origin))
     return file.getvalue()
 
 
@@ -167,7 +167,7 @@ def test_cases_with_the_same_last_name_are_told_apart() -> None:
     ("ms", "text"), [(0.04, "0.0ms"), (2.34, "2.3ms"), (250.4, "250ms"), (1500, "1.50s"), (61_000, "61.00s")]
 )
 def test_durations_are_written_for_people(ms: float, text: str) -> None:
-    assert duration(ms) == text
+    assert format_duration(ms) == text
 
 
 def test_memory_that_was_not_measured_is_said_to_be_so() -> None:
@@ -207,12 +207,14 @@ def test_fields_of_a_result_keep_the_order_of_the_code() -> None:
 def test_finding_names_the_file_and_line_of_the_command_line() -> None:
     attempt = golden("failed_at_run")
     attempt["report"]["findings"][0] |= {"line": 2, "snippet": "y = int(x)"}
-    shown = page(attempt, Origin(paths={"x.py": "src/x.py"}, texts={"x.py": b"x = 1\ny = int(x)\n"}))
+    shown = page(
+        attempt, SubmissionOrigin(paths={"x.py": "src/x.py"}, texts={"x.py": b"x = 1\ny = int(x)\n"})
+    )
     assert "\n  --> src/x.py:2\n" in shown
 
 
 LONG = "    x = '" + "y" * 300 + "' + name.attribute"
-PLACED = {"line": 1, "column": LONG.index("name") + 1, "snippet": snippet(LONG, 1)}
+PLACED = {"line": 1, "column": LONG.index("name") + 1, "snippet": get_snippet(LONG, 1)}
 
 
 @pytest.mark.parametrize("ascii_only", [False, True])
@@ -222,7 +224,9 @@ def test_finding_far_to_the_right_of_a_long_line_has_its_place_and_its_name_unde
     attempt = golden("failed_at_run")
     attempt["report"]["findings"][0] |= PLACED
     shown = page(
-        attempt, Origin(paths={"x.py": "x.py"}, texts={"x.py": LONG.encode()}), ascii_only=ascii_only
+        attempt,
+        SubmissionOrigin(paths={"x.py": "x.py"}, texts={"x.py": LONG.encode()}),
+        ascii_only=ascii_only,
     )
     _, place, source, marks, *_ = shown[shown.index("error[") :].splitlines()
     assert place == f"  --> x.py:1:{PLACED['column']}"

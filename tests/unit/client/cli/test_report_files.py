@@ -5,9 +5,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from assayd.findings.source_text import snippet
-from assayd_client.cli.report import Origin
-from assayd_client.cli.reports import sarif
+from assayd.findings.source_text import get_snippet
+from assayd_client.cli.report import SubmissionOrigin
+from assayd_client.cli.reports import build_sarif
 from support.daemons.fake_service import GOLDEN
 
 TEXT = b"Sure:\n\n" + b"\n" * 11 + b"    quarter = int(part)\n"
@@ -34,9 +34,9 @@ def validate(assay, tmp_path):
 
 
 def test_finding_stands_at_its_line_of_the_file_with_its_certain_edit() -> None:
-    origin = Origin(paths={"x.py": "src/x.py"}, texts={"x.py": TEXT})
+    origin = SubmissionOrigin(paths={"x.py": "src/x.py"}, texts={"x.py": TEXT})
 
-    (result,) = sarif(with_edit(failed()), origin, {})["runs"][0]["results"]
+    (result,) = build_sarif(with_edit(failed()), origin, {})["runs"][0]["results"]
 
     place = result["locations"][0]["physicalLocation"]
     assert place == {"artifactLocation": {"uri": "src/x.py"}, "region": {"startLine": 14}}
@@ -49,19 +49,19 @@ def test_finding_stands_at_its_line_of_the_file_with_its_certain_edit() -> None:
 
 def test_finding_on_a_long_line_has_its_region() -> None:
     attempt, line = failed(), "x = '" + "y" * 300 + "' + name"
-    attempt["report"]["findings"][0] |= {"line": 1, "column": 310, "snippet": snippet(line, 1)}
-    origin = Origin(paths={"x.py": "src/x.py"}, texts={"x.py": line.encode()})
+    attempt["report"]["findings"][0] |= {"line": 1, "column": 310, "snippet": get_snippet(line, 1)}
+    origin = SubmissionOrigin(paths={"x.py": "src/x.py"}, texts={"x.py": line.encode()})
 
-    (result,) = sarif(attempt, origin, {})["runs"][0]["results"]
+    (result,) = build_sarif(attempt, origin, {})["runs"][0]["results"]
 
     region = result["locations"][0]["physicalLocation"]["region"]
     assert region == {"startLine": 1, "startColumn": 310}
 
 
 def test_finding_whose_line_cannot_be_told_has_the_file_and_no_fix() -> None:
-    origin = Origin(paths={"x.py": "src/x.py"}, texts={"x.py": b"something else\n"})
+    origin = SubmissionOrigin(paths={"x.py": "src/x.py"}, texts={"x.py": b"something else\n"})
 
-    (result,) = sarif(with_edit(failed()), origin, {})["runs"][0]["results"]
+    (result,) = build_sarif(with_edit(failed()), origin, {})["runs"][0]["results"]
 
     assert result["locations"] == [{"physicalLocation": {"artifactLocation": {"uri": "src/x.py"}}}]
     assert "fixes" not in result

@@ -12,15 +12,15 @@ import pytest
 from assayd.errors import RequestError
 from assayd_client.applying import Applied
 from assayd_client.cli.extractor import ResultsFile
-from assayd_client.shapes import Tally
+from assayd_client.shapes import ResultTally
 
 TREE = Path("/srv/reports")
 RESULTS = [Applied(path=f"/srv/reports/{number}.csv", result={"n": number}) for number in range(3)]
 
 
-def written(file: Path, *, resume: bool = False, entry: str = "quarter@1") -> tuple[str | None, Tally]:
+def written(file: Path, *, resume: bool = False, entry: str = "quarter@1") -> tuple[str | None, ResultTally]:
     with ResultsFile(file, entry, TREE, resume=resume) as results:
-        tally = Tally()
+        tally = ResultTally()
         last = results.read(tally)
         results.write(RESULTS)
         return last, tally

@@ -13,10 +13,10 @@ from assayd_client.cli.sample_paths import (
     MOST_CHOSEN,
     PER_SHAPE,
     choose_paths,
+    collect_sample_paths,
+    compute_shape,
     group_tree,
     read_lines,
-    sample_paths,
-    shape_of,
 )
 
 CODE = "def extract(path: str) -> dict:\n    return {}\n"
@@ -46,7 +46,7 @@ def tree(tmp_path: Path) -> Path:
     ],
 )
 def test_paths_that_look_alike_have_one_shape(one: str, other: str) -> None:
-    assert shape_of(one) == shape_of(other)
+    assert compute_shape(one) == compute_shape(other)
 
 
 @pytest.mark.parametrize(
@@ -61,17 +61,17 @@ def test_paths_that_look_alike_have_one_shape(one: str, other: str) -> None:
     ],
 )
 def test_paths_that_need_different_code_have_different_shapes(one: str, other: str) -> None:
-    assert shape_of(one) != shape_of(other)
+    assert compute_shape(one) != compute_shape(other)
 
 
 def test_folder_gives_some_paths_of_each_shape_and_says_so(tree: Path, capsys) -> None:
-    chosen = sample_paths(None, None, tree)
+    chosen = collect_sample_paths(None, None, tree)
 
     assert len([path for path in chosen if path.endswith("report.csv")]) == PER_SHAPE
     assert {str(tree / "notes.txt"), str(tree / "2024-01-02.json")} <= set(chosen)
     assert all(Path(path).is_file() for path in chosen)
     assert f"{tree} has 14 files of 3 shapes; chosen: 5 paths of 3\n" in capsys.readouterr().err
-    assert sample_paths(None, None, tree) == chosen
+    assert collect_sample_paths(None, None, tree) == chosen
 
 
 def test_one_path_of_each_shape_comes_before_a_second_of_any(tmp_path: Path, capsys) -> None:
@@ -83,8 +83,8 @@ def test_one_path_of_each_shape_comes_before_a_second_of_any(tmp_path: Path, cap
 
     chosen = list(choose_paths(group_tree(tmp_path)))
 
-    assert len({shape_of(path) for path in chosen}) == len(chosen) == MOST_CHOSEN
-    sample_paths(None, None, tmp_path)
+    assert len({compute_shape(path) for path in chosen}) == len(chosen) == MOST_CHOSEN
+    collect_sample_paths(None, None, tmp_path)
     assert f"chosen: {MOST_CHOSEN} paths of {MOST_CHOSEN} of {MOST_CHOSEN + 5}" in capsys.readouterr().err
 
 
@@ -112,18 +112,18 @@ def test_list_has_a_path_on_each_line_and_each_is_taken_once(tmp_path: Path) -> 
     listed = tmp_path / "paths.txt"
     listed.write_text("/a/1.csv\r\n\n/b/ 2.csv\n/named\n")
 
-    assert sample_paths(["/named"], listed, None) == ("/named", "/a/1.csv", "/b/ 2.csv")
+    assert collect_sample_paths(["/named"], listed, None) == ("/named", "/a/1.csv", "/b/ 2.csv")
 
 
 def test_list_comes_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"/a\n/b\n")))
 
-    assert sample_paths(None, Path("-"), None) == ("/a", "/b")
+    assert collect_sample_paths(None, Path("-"), None) == ("/a", "/b")
 
 
 def test_standard_input_is_not_read_for_two_things() -> None:
     with pytest.raises(RequestError, match="read standard input"):
-        sample_paths(None, Path("-"), None, [Path("-")])
+        collect_sample_paths(None, Path("-"), None, [Path("-")])
 
 
 @pytest.mark.parametrize(

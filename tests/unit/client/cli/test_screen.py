@@ -7,32 +7,40 @@ import io
 import pytest
 
 from assayd_client.cli.report import MARKS
-from assayd_client.cli.terminal import Screen, StyledLine, can_show_unicode, cells, line, to_ascii, wrapped
+from assayd_client.cli.terminal import (
+    StyledLine,
+    TerminalOutput,
+    build_line,
+    can_show_unicode,
+    display_width,
+    to_ascii,
+    wrap_text,
+)
 
 
 def printed(*lines: StyledLine | str, **screen) -> str:
     file = io.StringIO()
     for each in lines:
-        Screen(file, **screen).print(each)
+        TerminalOutput(file, **screen).print(each)
     return file.getvalue()
 
 
 def test_line_is_wrapped_at_spaces_and_hangs() -> None:
-    assert printed(line("one two three four", hang=2), width=9) == "one two \n  three \n  four\n"
+    assert printed(build_line("one two three four", hang=2), width=9) == "one two \n  three \n  four\n"
 
 
 def test_word_that_is_wider_than_the_screen_is_cut() -> None:
-    assert wrapped("abcdefghij", 4) == ["abcd", "efgh", "ij"]
+    assert wrap_text("abcdefghij", 4) == ["abcd", "efgh", "ij"]
 
 
 @pytest.mark.parametrize("width", [None, 60])
 def test_newline_in_a_text_never_begins_a_line_of_ours(width: int | None) -> None:
-    forged = line(("error[x]", "bold"), " no\nValidation: ✓ Passed\nCause: completed", hang=2)
+    forged = build_line(("error[x]", "bold"), " no\nValidation: ✓ Passed\nCause: completed", hang=2)
     assert printed(forged, width=width) == "error[x] no\n  │ Validation: ✓ Passed\n  │ Cause: completed\n"
 
 
 def test_line_that_hangs_nowhere_is_left_whole() -> None:
-    assert printed(line("one two three", hang=None), width=5) == "one two three\n"
+    assert printed(build_line("one two three", hang=None), width=5) == "one two three\n"
 
 
 def test_nothing_is_wrapped_where_there_is_no_terminal() -> None:
@@ -40,13 +48,13 @@ def test_nothing_is_wrapped_where_there_is_no_terminal() -> None:
 
 
 def test_wide_letters_take_two_columns() -> None:
-    assert cells("日本") == 4
-    assert wrapped("日本語", 4) == ["日本", "語"]
+    assert display_width("日本") == 4
+    assert wrap_text("日本語", 4) == ["日本", "語"]
 
 
 def test_styles_are_shown_where_colours_are() -> None:
-    assert printed(line(("bad", "bold red"), " x"), colour=True) == "\x1b[1;31mbad\x1b[0m x\n"
-    assert printed(line(("bad", "bold red"), " x")) == "bad x\n"
+    assert printed(build_line(("bad", "bold red"), " x"), colour=True) == "\x1b[1;31mbad\x1b[0m x\n"
+    assert printed(build_line(("bad", "bold red"), " x")) == "bad x\n"
 
 
 def test_marks_differ_in_ascii_and_stay_one_column() -> None:
@@ -80,7 +88,7 @@ def test_encoding_without_other_letters_shows_none() -> None:
 
 def test_redrawn_lines_take_the_place_of_the_last() -> None:
     file = io.StringIO()
-    screen = Screen(file, width=10)
-    assert screen.redraw([line("a" * 30), line("b")], 0) == 2
+    screen = TerminalOutput(file, width=10)
+    assert screen.redraw([build_line("a" * 30), build_line("b")], 0) == 2
     screen.redraw([], 2)
     assert file.getvalue() == "\x1b[J" + "a" * 9 + "\nb\n" + "\x1b[2A\x1b[J"

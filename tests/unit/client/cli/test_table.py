@@ -7,12 +7,12 @@ import io
 from assayd_client.cli.listing import (
     ARTIFACT_HEADS,
     ATTEMPT_HEADS,
-    artifact_row,
-    attempt_row,
-    attempt_row_for_display,
-    check_lines,
+    build_artifact_row,
+    build_attempt_row,
+    build_display_attempt_row,
+    iter_check_lines,
 )
-from assayd_client.cli.terminal import Screen, print_table
+from assayd_client.cli.terminal import TerminalOutput, print_table
 
 ATTEMPT = {
     "id": "01M7YHKFHWZP7YKVWXC96QNKT7",
@@ -35,12 +35,12 @@ ARTIFACT = {
 
 def table(heads, rows, width: int | None) -> list[str]:
     file = io.StringIO()
-    print_table(Screen(file, width=width), heads, rows)
+    print_table(TerminalOutput(file, width=width), heads, rows)
     return file.getvalue().splitlines()
 
 
 def test_attempts_fit_eighty_columns_with_what_went_wrong_and_the_beginning_of_their_labels() -> None:
-    shown = table(ATTEMPT_HEADS, [attempt_row_for_display(ATTEMPT, "2026-11-22", wide=False)] * 2, 80)
+    shown = table(ATTEMPT_HEADS, [build_display_attempt_row(ATTEMPT, "2026-11-22", wide=False)] * 2, 80)
     assert max(map(len, shown)) <= 80
     assert shown[1].split() == [
         "01M7YHKFHWZP7YKVWXC96QNKT7",
@@ -53,7 +53,7 @@ def test_attempts_fit_eighty_columns_with_what_went_wrong_and_the_beginning_of_t
 
 
 def test_wide_list_has_all_rules_and_labels() -> None:
-    assert attempt_row_for_display(ATTEMPT, "2026-11-21", wide=True)[3:] == [
+    assert build_display_attempt_row(ATTEMPT, "2026-11-21", wide=True)[3:] == [
         "07:54:45Z",
         "12.35s",
         "case.failed name.undefined  category=weather platform=open_meteo run=nightly-2026-11-21",
@@ -63,13 +63,13 @@ def test_wide_list_has_all_rules_and_labels() -> None:
 def test_file_of_an_attempt_comes_before_its_other_labels() -> None:
     named = {**ATTEMPT, "labels": {"category": "weather", "file": "total.py"}}
     assert (
-        attempt_row_for_display(named, "2026-11-21", wide=False)[-1]
+        build_display_attempt_row(named, "2026-11-21", wide=False)[-1]
         == "case.failed +1  total.py  category=weather"
     )
 
 
 def test_attempt_for_a_program_has_whole_times_and_rules_after_its_labels() -> None:
-    assert attempt_row(ATTEMPT)[3:] == [
+    assert build_attempt_row(ATTEMPT)[3:] == [
         "2026-11-21T07:54:45Z",
         "12.35s",
         "category=weather platform=open_meteo run=nightly-2026-11-21",
@@ -80,18 +80,18 @@ def test_attempt_for_a_program_has_whole_times_and_rules_after_its_labels() -> N
 
 def test_attempt_under_report_only_says_so_in_its_last_cell() -> None:
     reported = {**ATTEMPT, "enforcement": "report"}
-    assert attempt_row(reported)[-1] == "report-only"
-    assert attempt_row_for_display(reported, "2026-11-21", wide=False)[-1].startswith("report-only  ")
+    assert build_attempt_row(reported)[-1] == "report-only"
+    assert build_display_attempt_row(reported, "2026-11-21", wide=False)[-1].startswith("report-only  ")
 
 
 def test_attempt_that_ended_in_our_error_is_listed_with_its_code() -> None:
     broken = {**ATTEMPT, "error": {"code": "engine.unreachable"}, "rules": [], "labels": {}}
-    assert attempt_row(broken)[-2] == "engine.unreachable"
-    assert attempt_row_for_display(broken, "2026-11-21", wide=False)[-1] == "engine.unreachable"
+    assert build_attempt_row(broken)[-2] == "engine.unreachable"
+    assert build_display_attempt_row(broken, "2026-11-21", wide=False)[-1] == "engine.unreachable"
 
 
 def test_artifacts_fit_eighty_columns_and_keep_their_names() -> None:
-    shown = table(ARTIFACT_HEADS, [artifact_row(ARTIFACT, whole=False)], 80)
+    shown = table(ARTIFACT_HEADS, [build_artifact_row(ARTIFACT, whole=False)], 80)
     assert max(map(len, shown)) <= 80
     assert shown[1].split() == [ARTIFACT["name"], "123456", "text/plain", "0123456789"]
 
@@ -121,7 +121,7 @@ def test_check_is_a_line_with_its_remedy_below_and_the_number_of_bad_ones_is_las
             "took_ms": 1500,
         },
     ]
-    assert [each.plain for each in check_lines(checks)] == [
+    assert [each.plain for each in iter_check_lines(checks)] == [
         "ok    engine  Docker 24",
         "fail  canary  no\\x1b  1.5 s",
         "      fix: assay images build",

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from assayd.metrics import Metrics
 from assayd_client import PlainClient
-from assayd_client.cli.sample import parse_metrics, span
-from assayd_client.cli.top import Frame, Watch, quiet_keyboard, render, watch
+from assayd_client.cli.sample import build_span, parse_metrics
+from assayd_client.cli.top import MetricsWatch, MonitorFrame, quiet_keyboard, render_frame, show_repeatedly
 
 NOW = datetime(2026, 5, 4, 10, 20, 40, tzinfo=UTC)
 ATTEMPT = {
@@ -36,19 +36,19 @@ def metrics(*, validated: int = 0, failed: int = 0, run_s: tuple[float, ...] = (
         made.attempt_duration.labels("run").observe(seconds)
     made.containers.labels("stuck").set(2)
     made.queue_depth.set(1204)
-    return made.render().decode()
+    return made.render_metrics().decode()
 
 
-def shown(frame: Frame) -> str:
+def shown(frame: MonitorFrame) -> str:
     console = Console(file=io.StringIO(), width=140)
-    console.print(render(frame))
+    console.print(render_frame(frame))
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def frame_of(now: str, before: str | None = None, *, seconds: float = 2.0) -> Frame:
+def frame_of(now: str, before: str | None = None, *, seconds: float = 2.0) -> MonitorFrame:
     earlier = None if before is None else parse_metrics(before, 0.0)
-    between = span(parse_metrics(now, seconds), earlier, up_s=10.0)
-    return Frame(at=NOW, span=between, since_start=before is None, attempts=[ATTEMPT])
+    between = build_span(parse_metrics(now, seconds), earlier, up_s=10.0)
+    return MonitorFrame(at=NOW, span=between, since_start=before is None, attempts=[ATTEMPT])
 
 
 def test_rates_cover_the_time_since_the_look_before() -> None:
@@ -84,14 +84,14 @@ def test_what_submitters_named_cannot_act_on_the_terminal() -> None:
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 0.0075), (0.9, 30.0), (0.99, 120.0)])
 def test_quantile_lies_within_its_bucket_and_the_last_has_no_end(share: float, expected: float) -> None:
     text = metrics(run_s=(0.006,) * 5 + (0.008,) * 3 + (25.0, 500.0))
-    seen = span(parse_metrics(text, 1.0), None, up_s=1.0)
-    quantile = seen.quantile_s(share, "assayd_attempt_duration_seconds", stage="run")
+    seen = build_span(parse_metrics(text, 1.0), None, up_s=1.0)
+    quantile = seen.estimate_quantile_s(share, "assayd_attempt_duration_seconds", stage="run")
     assert quantile == pytest.approx(expected, rel=0.1)
 
 
 def test_histogram_that_got_nothing_has_no_quantile() -> None:
-    seen = span(parse_metrics(metrics(), 1.0), None, up_s=1.0)
-    assert seen.quantile_s(0.5, "assayd_attempt_duration_seconds", stage="run") is None
+    seen = build_span(parse_metrics(metrics(), 1.0), None, up_s=1.0)
+    assert seen.estimate_quantile_s(0.5, "assayd_attempt_duration_seconds", stage="run") is None
 
 
 def test_one_look_is_printed_where_there_is_no_terminal(assay, capsys) -> None:
@@ -101,7 +101,7 @@ def test_one_look_is_printed_where_there_is_no_terminal(assay, capsys) -> None:
 
 def test_attempts_under_way_are_asked_for_by_state(service, socket) -> None:
     with PlainClient(socket) as client:
-        Watch(client).look()
+        MetricsWatch(client).read_frame()
     assert {query.state for query in service.queries} == {"running", "leasing", "checking", "judging"}
 
 
@@ -109,7 +109,7 @@ def test_it_looks_again_until_the_user_has_enough(service, socket) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=120, height=20)
     answers = iter([False, True])
     with PlainClient(socket) as client:
-        watch(client, console, interval_s=1.0, wait=lambda seconds: next(answers))
+        show_repeatedly(client, console, interval_s=1.0, wait=lambda seconds: next(answers))
     assert "rates of" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -126,7 +126,7 @@ def test_q_ends_the_wait_and_other_keys_are_neither_shown_nor_an_end() -> None:
 
 def test_narrow_terminal_continues_between_two_facts() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
-    console.print(render(frame_of(metrics(run_s=(0.2,) * 8))))
+    console.print(render_frame(frame_of(metrics(run_s=(0.2,) * 8))))
     shown = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert max(map(len, shown)) <= 80
     assert [line[:11].strip() for line in shown[:9]] == [

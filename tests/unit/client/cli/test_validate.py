@@ -6,11 +6,11 @@ import pytest
 from assayd.errors import RequestError
 from assayd_client.cli.submitting import (
     ValidateRequest,
+    add_file_label,
     build_submission,
     parse_settings,
     read_cases,
     read_files,
-    with_file,
 )
 from support.daemons.fake_service import GOLDEN
 
@@ -145,7 +145,7 @@ def test_a_module_is_submitted_as_a_folder(tmp_path) -> None:
     ],
 )
 def test_name_of_the_file_is_a_label_if_it_can_be_one(given, file, expected) -> None:
-    assert with_file(given, [Path(file)]) == expected
+    assert add_file_label(given, [Path(file)]) == expected
 
 
 def test_two_files_of_one_name_are_refused(tmp_path) -> None:

@@ -14,7 +14,7 @@ from assayd.documents import LARGE_DOCUMENT_BYTES
 from assayd.errors import RequestError
 from assayd.model.report import Verdict
 from assayd_cluster.documents import MOST_CAPACITY, NodeBeat, RunLost
-from assayd_cluster.gateway.runs import MOST_RETURNED, Held
+from assayd_cluster.gateway.runs import MOST_RETURNED, RunHeldElsewhere
 from assayd_cluster.nodes import DatabaseNodes
 from assayd_cluster.settings import ClusterSettings
 from support.cluster.gateways import OneGateway, one_gateway, silence
@@ -37,7 +37,7 @@ async def test_node_that_holds_an_attempt_for_too_long_has_lost_it(gateway: OneG
     message = await gateway.messages.next()
     await gateway.claim("hangs", message)
     await gateway.beat("hangs", runs=[attempt.id])
-    with pytest.raises(Held):
+    with pytest.raises(RunHeldElsewhere):
         await gateway.claim("works", message)
     late = text("UPDATE runs SET leased_at = leased_at - 60000000, expires_at = leased_at + 1")
     await gateway.access.write(lambda connection: connection.execute(late).close())
@@ -119,7 +119,7 @@ async def test_silent_node_gets_a_run_after_its_next_beat(gateway: OneGateway) -
     message = await gateway.messages.next()
     await silence(gateway, "nodes", "name", "away")
     for node in ("away", "never-seen"):
-        with pytest.raises(Held, match="beat"):
+        with pytest.raises(RunHeldElsewhere, match="beat"):
             await gateway.claim(node, message)
     await gateway.beat("away")
     assert (await gateway.claim("away", message)).run == 1
@@ -142,7 +142,7 @@ async def test_attempt_that_is_given_back_without_end_ends(gateway: OneGateway) 
     for _ in range(MOST_RETURNED + 2):
         claimed = await gateway.claim("a", await gateway.messages.next())
         lost = RunLost(lost=True, reason="the node is draining", started=False)
-        await gateway.runs.lose("a", attempt.id, claimed.run, lost)
+        await gateway.runs.record_lost_run("a", attempt.id, claimed.run, lost)
     ended = await gateway.service.wait(attempt.id, 30)
     assert (ended.verdict, ended.error and ended.error.code) == (Verdict.ERROR, "run.lost")
 
@@ -152,7 +152,7 @@ async def test_run_that_was_given_back_is_not_its_nodes_any_more(gateway: OneGat
     attempt = await gateway.submit()
     claimed = await gateway.claim("a", await gateway.messages.next())
     lost = RunLost(lost=True, reason="the node is draining", started=False)
-    await gateway.runs.lose("a", attempt.id, claimed.run, lost)
+    await gateway.runs.record_lost_run("a", attempt.id, claimed.run, lost)
     with pytest.raises(RequestError, match=r"(does not|no longer) holds? run 1"):
         await gateway.bring("a", attempt.id, claimed)
     again = await gateway.claim("a", await gateway.messages.next())
@@ -169,7 +169,7 @@ async def test_run_given_back_at_one_gateway_is_given_back_at_all(
             attempt = await one.submit()
             claimed = await one.claim("n", await one.messages.next())
             lost = RunLost(lost=True, reason="the node is draining", started=False)
-            await other.runs.lose("n", attempt.id, claimed.run, lost)
+            await other.runs.record_lost_run("n", attempt.id, claimed.run, lost)
             message = await one.messages.next()
             with pytest.raises(RequestError, match=r"(does not|no longer) holds? run 1"):
                 await one.bring("n", attempt.id, claimed)
@@ -189,7 +189,7 @@ async def test_run_given_back_where_the_notice_was_missed_counts_for_nothing(
             attempt = await other.submit()
             old = await one.claim("n", await other.messages.next())
             one.deaf()
-            await other.runs.lose("n", attempt.id, old.run, lost)
+            await other.runs.record_lost_run("n", attempt.id, old.run, lost)
             claimed = await other.claim("m", await other.messages.next())
             with pytest.raises(RequestError, match=r"(does not|no longer) holds? run 1"):
                 await one.bring("n", attempt.id, old)

@@ -16,7 +16,7 @@ import pytest
 from assayd.errors import RequestError
 from assayd.ids import UlidGenerator
 from assayd.model.attempt import Attempt
-from assayd.model.records import Query
+from assayd.model.records import AttemptQuery
 from assayd_cluster.gateway.program import configure_gateway
 from assayd_cluster.settings import ClusterSettings, GatewaySettings
 from assayd_cluster.tokens import Scope, TokenTerms
@@ -242,4 +242,6 @@ async def test_only_operators_distrust_and_forget(operator: Operator) -> None:
     for verb in ("distrust", "forget"):
         answer = await operator.ask("POST", f"/v1/nodes/{operator.stolen}/{verb}")
         assert answer.status_code == 403
-    assert (await operator.gateway.jobs.list(Query(distrusted=True, node=operator.stolen))).attempts == ()
+    assert (
+        await operator.gateway.jobs.list(AttemptQuery(distrusted=True, node=operator.stolen))
+    ).attempts == ()

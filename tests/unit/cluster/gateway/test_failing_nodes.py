@@ -21,10 +21,10 @@ from assayd_cluster.gateway.failing_nodes import (
     MOST_LOST,
     MOST_OVERDUE,
     OVERDUE_WITHIN_S,
-    FailingNodes,
-    longest_run_s,
+    NodeFailureCounter,
+    compute_longest_run_s,
 )
-from assayd_cluster.gateway.runs import Idle
+from assayd_cluster.gateway.runs import NodeIdle
 from assayd_cluster.nodes import FAILING, DatabaseNodes
 from support.cluster.gateways import OneGateway, one_gateway
 from support.stores.postgres import PostgresServer, needs_postgres
@@ -69,10 +69,10 @@ async def let_pass(gateway: OneGateway, seconds: float) -> None:
     await gateway.access.write(lambda connection: connection.execute(statement).close())
 
 
-async def lose(failing: FailingNodes, node: str, number: int, tenants: Sequence[int] = TENANTS) -> None:
+async def lose(failing: NodeFailureCounter, node: str, number: int, tenants: Sequence[int] = TENANTS) -> None:
     """Have a node lose this number of runs, of the tenants in turn."""
     for tenant in islice(cycle(tenants), number):
-        await failing.note_lost(node, tenant)
+        await failing.record_lost_run(node, tenant)
 
 
 async def whys(gateway: OneGateway) -> dict[str, str]:
@@ -81,7 +81,7 @@ async def whys(gateway: OneGateway) -> dict[str, str]:
 
 def test_node_may_keep_a_run_for_two_extended_containers_and_a_minute() -> None:
     limits = Limits(timeout_s=30, unit_timeout_s=5, memory_bytes=1, max_processes=1)
-    assert longest_run_s(limits) == 240
+    assert compute_longest_run_s(limits) == 240
 
 
 async def test_run_that_its_node_keeps_for_too_long_goes_to_another_node(gateway: OneGateway) -> None:
@@ -91,10 +91,10 @@ async def test_run_that_its_node_keeps_for_too_long_goes_to_another_node(gateway
     old = await gateway.claim("hangs", await gateway.messages.next())
     await gateway.beat("hangs", runs=[attempt.id])
     await let_pass(gateway, 20)
-    await gateway.cluster.execution.watch()
+    await gateway.cluster.execution.republish_stray_attempts()
     assert gateway.messages.none()
     await let_pass(gateway, 600)
-    await gateway.cluster.execution.watch()
+    await gateway.cluster.execution.republish_stray_attempts()
     claimed = await gateway.claim("works", await gateway.messages.next())
     with pytest.raises(RequestError, match="run"):
         await gateway.bring("hangs", attempt.id, old)
@@ -109,7 +109,7 @@ async def test_attempt_whose_second_run_is_kept_too_ends(gateway: OneGateway) ->
         await gateway.claim(node, await gateway.messages.next())
         await gateway.beat(node, runs=[attempt.id])
         await let_pass(gateway, 600)
-        await gateway.cluster.execution.watch()
+        await gateway.cluster.execution.republish_stray_attempts()
     with pytest.raises(RequestError):
         await gateway.claim("works", await gateway.messages.next())
     ended = await gateway.service.wait(attempt.id, 30)
@@ -120,7 +120,7 @@ async def test_node_that_keeps_several_runs_gets_no_more(gateway: OneGateway) ->
     for node in ("hangs", "works"):
         await gateway.beat(node)
     clock = SetTime()
-    failing = FailingNodes(gateway.access, SharedAccount(), monotonic=clock)
+    failing = NodeFailureCounter(gateway.access, SharedAccount(), monotonic=clock)
     for tenant in TENANTS:
         await failing.note_kept("hangs", tenant)
     clock.seconds += OVERDUE_WITHIN_S + 1
@@ -136,9 +136,9 @@ async def test_node_that_keeps_several_runs_gets_no_more(gateway: OneGateway) ->
 async def test_node_that_loses_every_run_gets_no_more(gateway: OneGateway) -> None:
     for node in ("loses", "works"):
         await gateway.beat(node)
-    failing = FailingNodes(gateway.access, SharedAccount())
+    failing = NodeFailureCounter(gateway.access, SharedAccount())
     await lose(failing, "loses", MOST_LOST - 1)
-    failing.note_verdict("loses")
+    failing.record_verdict("loses")
     await lose(failing, "loses", MOST_LOST - 1)
     assert await whys(gateway) == {"loses": "", "works": ""}
     await lose(failing, "loses", 1)
@@ -148,7 +148,7 @@ async def test_node_that_loses_every_run_gets_no_more(gateway: OneGateway) -> No
 async def test_failures_of_one_tenant_alone_drain_no_node(gateway: OneGateway) -> None:
     for node in ("healthy", "works"):
         await gateway.beat(node)
-    failing = FailingNodes(gateway.access, SharedAccount(), monotonic=SetTime())
+    failing = NodeFailureCounter(gateway.access, SharedAccount(), monotonic=SetTime())
     await lose(failing, "healthy", 3 * MOST_LOST, tenants=(1,))
     for _ in range(3 * MOST_OVERDUE):
         await failing.note_kept("healthy", 1)
@@ -163,7 +163,7 @@ async def test_node_that_is_drained_reads_no_more_messages(gateway: OneGateway, 
     for node in ("loses", "works"):
         await gateway.beat(node)
     accounts = Suspending(works=works)
-    failing = FailingNodes(gateway.access, accounts)
+    failing = NodeFailureCounter(gateway.access, accounts)
     await lose(failing, "loses", MOST_LOST)
     assert accounts.suspended == ["loses"] * works
     assert (await whys(gateway))["loses"] == FAILING
@@ -172,7 +172,7 @@ async def test_node_that_is_drained_reads_no_more_messages(gateway: OneGateway, 
 async def test_last_node_that_takes_work_goes_on(gateway: OneGateway) -> None:
     await gateway.beat("alone")
     await gateway.beat("idle", ready=False, reason="no engine")
-    failing = FailingNodes(gateway.access, SharedAccount())
+    failing = NodeFailureCounter(gateway.access, SharedAccount())
     await lose(failing, "alone", MOST_LOST)
     assert await whys(gateway) == {"alone": "", "idle": "no engine"}
 
@@ -192,7 +192,7 @@ async def test_lost_runs_count_with_their_nodes(
         peer = Peer(uid=tenant, gid=tenant, pid=1)
         attempt = await gateway.submit(f"# {number}\n", peer=peer)
         claimed = await gateway.claim("loses", await gateway.messages.next())
-        await gateway.runs.lose("loses", attempt.id, claimed.run, lost)
+        await gateway.runs.record_lost_run("loses", attempt.id, claimed.run, lost)
         await gateway.finish_all("works", 1)
     assert (await whys(gateway))["loses"] == why
 
@@ -207,14 +207,14 @@ async def test_refusals_of_all_nodes_count_against_none(gateway: OneGateway) -> 
         attempt = await gateway.submit(f"# {number}\n", peer=peer)
         for node in names[:2]:
             claimed = await gateway.claim(node, await gateway.messages.next())
-            await gateway.runs.lose(node, attempt.id, claimed.run, refused)
+            await gateway.runs.record_lost_run(node, attempt.id, claimed.run, refused)
     assert await whys(gateway) == dict.fromkeys(names, "")
 
 
 async def report(gateway: OneGateway, node: str, attempt: str, state: str) -> None:
     """Have a node report a state of an attempt's first run."""
     body = {"kind": "state", "body": {"state": state}, "run": 1, "seq": 2, "at": "2026-01-01T00:00:00Z"}
-    await gateway.runs.happened(node, attempt, 1, LiveEvents.model_validate({"events": [body]}).events)
+    await gateway.runs.record_events(node, attempt, 1, LiveEvents.model_validate({"events": [body]}).events)
 
 
 async def watch(gateway: OneGateway, node: str, attempt: str, times: int = SILENT_LOOKS) -> None:
@@ -222,7 +222,7 @@ async def watch(gateway: OneGateway, node: str, attempt: str, times: int = SILEN
     await gateway.beat(node, runs=[attempt])
     await let_pass(gateway, 20)
     for _ in range(times):
-        await gateway.cluster.execution.watch()
+        await gateway.cluster.execution.republish_stray_attempts()
 
 
 async def test_run_of_which_nothing_is_heard_goes_to_another_node(gateway: OneGateway) -> None:
@@ -267,7 +267,7 @@ async def test_runs_that_fail_together_count_once(gateway: OneGateway) -> None:
     for node in ("restarts", "works"):
         await gateway.beat(node)
     clock = SetTime()
-    failing = FailingNodes(gateway.access, SharedAccount(), monotonic=clock)
+    failing = NodeFailureCounter(gateway.access, SharedAccount(), monotonic=clock)
     for tenant in islice(cycle(TENANTS), 3 * MOST_OVERDUE):
         await failing.note_kept("restarts", tenant, began_s=20)
     assert (await whys(gateway))["restarts"] == ""
@@ -287,7 +287,7 @@ async def test_node_that_claims_more_runs_than_it_may_have_gets_no_more(gateway:
         clock.seconds += 20
         await gateway.submit(f"# {number}\n", peer=Peer(uid=tenant, gid=tenant, pid=1))
         message = await gateway.messages.next()
-        with pytest.raises(Idle, match="in hand") if number >= 2 else nullcontext():
+        with pytest.raises(NodeIdle, match="in hand") if number >= 2 else nullcontext():
             await gateway.claim("greedy", message)
         if number >= 2:
             await gateway.finish_all("works", 1)
@@ -301,6 +301,6 @@ async def test_run_that_began_late_has_its_whole_time(gateway: OneGateway) -> No
     await gateway.beat("busy", runs=[attempt.id])
     await report(gateway, "busy", attempt.id, "running")
     await let_pass(gateway, 3600)
-    await gateway.cluster.execution.watch()
+    await gateway.cluster.execution.republish_stray_attempts()
     gateway.runs.forget()
     assert await gateway.bring("busy", attempt.id, claimed)

@@ -21,8 +21,8 @@ from assayd.store import tables as daemon_tables
 from assayd_attestation import keys
 from assayd_cluster import tables
 from assayd_cluster.documents import RunLost
-from assayd_cluster.gateway.dispatches import Message
-from assayd_cluster.gateway.runs import Held
+from assayd_cluster.gateway.dispatches import BrokerMessage
+from assayd_cluster.gateway.runs import RunHeldElsewhere
 from support.cluster.gateways import PEER, one_gateway, silence, two_gateways
 from support.stores.postgres import PostgresServer, needs_postgres
 
@@ -117,7 +117,7 @@ async def test_cases_of_the_report_are_those_that_kinds_keep_records_of(
 
 
 async def test_verdict_that_cannot_be_signed_becomes_an_error(tmp_path: Path, url: str) -> None:
-    keys.create(tmp_path / "key")
+    keys.create_key(tmp_path / "key")
     settings = {"command": ["/bin/false"], "command_key": tmp_path / "key.pub"}
     async with one_gateway(tmp_path, url, attestation=settings) as gateway:
         await gateway.beat("a")
@@ -136,11 +136,11 @@ async def test_claim_needs_the_ticket_and_is_one_nodes_at_a_time(tmp_path: Path,
         await gateway.beat("b")
         await gateway.submit()
         message = await gateway.messages.next()
-        forged = Message(attempt=message.attempt, submission="", ticket="A" * 43 + "=")
+        forged = BrokerMessage(attempt=message.attempt, submission="", ticket="A" * 43 + "=")
         with pytest.raises(RequestError) as wrong:
             await gateway.claim("a", forged)
         first = await gateway.claim("a", message)
-        with pytest.raises(Held) as held:
+        with pytest.raises(RunHeldElsewhere) as held:
             await gateway.claim("b", message)
         again = await gateway.claim("a", message)
         with pytest.raises(RequestError) as foreign:
@@ -180,14 +180,14 @@ async def test_attempt_whose_runs_are_both_lost_ends_as_error(tmp_path: Path, ur
         attempt = await gateway.submit()
         message = await gateway.messages.next()
         await gateway.claim("a", message)
-        await gateway.runs.lose("a", attempt.id, 1, lost)
+        await gateway.runs.record_lost_run("a", attempt.id, 1, lost)
         fresh = await gateway.messages.next()
         with pytest.raises(RequestError, match="ticket"):
             await gateway.claim("b", message)
         with pytest.raises(RequestError, match="another node runs it"):  # its daemon would answer the same
             await gateway.claim("a", fresh)
         assert (await gateway.claim("b", await gateway.messages.next())).run == 2
-        await gateway.runs.lose("b", attempt.id, 2, lost)
+        await gateway.runs.record_lost_run("b", attempt.id, 2, lost)
         ended = await gateway.service.wait(attempt.id, 30)
     assert (ended.verdict, ended.error.code if ended.error else None) == (Verdict.ERROR, "run.lost")
 
@@ -199,7 +199,7 @@ async def test_run_that_never_started_counts_for_nothing(tmp_path: Path, url: st
         for _ in range(3):
             message = await gateway.messages.next()
             assert (await gateway.claim("a", message)).run == 1
-            await gateway.runs.lose(
+            await gateway.runs.record_lost_run(
                 "a", attempt.id, 1, RunLost(lost=True, reason="the node is draining", started=False)
             )
         await gateway.finish_all("a", 1)
@@ -241,7 +241,7 @@ async def test_attempt_is_cancelled_before_and_while_a_node_has_it(tmp_path: Pat
         running = await gateway.submit()
         message = await gateway.messages.next()
         claimed = await gateway.claim("a", message)
-        telling = asyncio.create_task(gateway.runs.cancelled("a", 30))
+        telling = asyncio.create_task(gateway.runs.wait_for_cancelled("a", 30))
         await gateway.service.cancel(running.id)
         assert await telling == [running.id]
         await gateway.bring("a", running.id, claimed)
@@ -292,7 +292,7 @@ async def test_run_that_goes_on_is_waited_for_by_who_takes_over(tmp_path: Path, 
     async with one_gateway(tmp_path, url, "second") as second:
         async with one_gateway(tmp_path, url, "first") as first:
             await first.beat("a")
-            await second.cluster.readiness.look()
+            await second.cluster.readiness.check_nodes()
             attempt = await first.submit()
             claimed = await first.claim("a", await first.messages.next())
         assert await second.inherit() == 1  # it has left in order: at once
@@ -329,16 +329,16 @@ async def test_runs_say_which_node_had_them(tmp_path: Path, url: str) -> None:
 
 async def test_one_gateway_of_several_sends_to_webhooks(tmp_path: Path, url: str) -> None:
     async with two_gateways(tmp_path, url) as (first, second):
-        await first.cluster.readiness.look()
+        await first.cluster.readiness.check_nodes()
         assert [each.cluster.basics.sender.leads() for each in (first, second)] == [True, False]
         await silence(first, "gateways", "id", first.cluster.gateway_id)
-        await second.cluster.readiness.look()
+        await second.cluster.readiness.check_nodes()
         assert second.cluster.basics.sender.leads()
 
 
 async def test_one_gateway_of_several_removes_what_is_old(tmp_path: Path, url: str) -> None:
     async with two_gateways(tmp_path, url) as (first, second):
-        await first.cluster.readiness.look()
+        await first.cluster.readiness.check_nodes()
         parts = [each.gateway.parts for each in (first, second)]
         assert [each.retention.leads() for each in parts] == [True, False]
         assert [each.batches.leads() for each in parts] == [True, False]
@@ -347,9 +347,9 @@ async def test_one_gateway_of_several_removes_what_is_old(tmp_path: Path, url: s
 async def test_batch_of_a_dead_gateway_goes_on_at_another(tmp_path: Path, url: str) -> None:
     async with two_gateways(tmp_path, url) as (first, second):
         batch = await first.gateway.parts.batches.open(BatchRequest(name="b"), peer=PEER)
-        assert not await second.cluster.driving.take(DrivenWork.BATCH, batch.id)
+        assert not await second.cluster.driving.claim(DrivenWork.BATCH, batch.id)
         await silence(first, "gateways", "id", first.cluster.gateway_id)
         estate = await second.cluster.membership.adopt_orphaned_work()
         assert estate.driven == [("batch", batch.id)]
-        assert await second.cluster.driving.take(DrivenWork.BATCH, batch.id)
-        assert not await first.cluster.driving.take(DrivenWork.BATCH, batch.id)
+        assert await second.cluster.driving.claim(DrivenWork.BATCH, batch.id)
+        assert not await first.cluster.driving.claim(DrivenWork.BATCH, batch.id)

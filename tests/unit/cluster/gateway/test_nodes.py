@@ -4,7 +4,7 @@ import pytest
 
 from assayd import __version__
 from assayd_cluster.documents import NodeBeat
-from assayd_cluster.gateway.nodes import ClusterCensus, LiveNode, are_versions_compatible, find_objection
+from assayd_cluster.gateway.nodes import ClusterSnapshot, LiveNode, are_versions_compatible, find_objection
 from assayd_cluster.gateway.readiness import _explain_idle_nodes
 
 PROFILES = {"one": "a" * 64, "two": "b" * 64}
@@ -58,14 +58,14 @@ def test_tenant_that_leaves_a_place_at_each_gateway_leaves_one_of_the_nodes(
     capacity: int, gateways: int
 ) -> None:
     node = LiveNode(name="a", capacity=capacity, why="", version="1", engine="", images={})
-    census = ClusterCensus(nodes=[node], gateways=gateways)
+    census = ClusterSnapshot(nodes=[node], gateways=gateways)
     assert gateways * census.share >= capacity
     assert gateways * (census.share - 1) < capacity
 
 
 def test_callers_are_not_told_what_nodes_say_of_themselves() -> None:
     node = LiveNode(name="secret-1", capacity=1, why="its disk is full", version="1", engine="", images={})
-    told = _explain_idle_nodes(ClusterCensus(nodes=[node]))
+    told = _explain_idle_nodes(ClusterSnapshot(nodes=[node]))
     assert told.startswith("none of 1 nodes takes attempts")
     assert "secret" not in told
     assert "disk" not in told

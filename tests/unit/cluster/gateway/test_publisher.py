@@ -15,19 +15,19 @@ from typing import Any, cast
 import pytest
 from amqp.exceptions import MessageNacked
 
-from assayd_cluster.broker import EXCHANGE, TASK, make_celery
+from assayd_cluster.broker import EXCHANGE, TASK, create_celery
 from assayd_cluster.gateway import publisher
-from assayd_cluster.gateway.dispatches import DispatchOutbox, Message
+from assayd_cluster.gateway.dispatches import BrokerMessage, DispatchOutbox
 from assayd_cluster.gateway.publisher import AWAY, BrokerChannel, BrokerPublisher
 from support.cluster.silent_broker import OPEN_CHANNEL, PUBLISH, SELECT_CONFIRMS, broker_silent_from
 from support.cluster.stub_broker import StubBroker
 
 QUEUE = "assayd.attempts"
-FIRST, SECOND = (Message(attempt=f"01{n}", submission="0" * 64, ticket=f"ticket-{n}") for n in (1, 2))
+FIRST, SECOND = (BrokerMessage(attempt=f"01{n}", submission="0" * 64, ticket=f"ticket-{n}") for n in (1, 2))
 
 
 def channel_to(*brokers: StubBroker) -> BrokerChannel:
-    app, coming = make_celery("memory://", queue=QUEUE), iter(brokers)
+    app, coming = create_celery("memory://", queue=QUEUE), iter(brokers)
     app.connection_for_write = lambda **_: next(coming)
     return BrokerChannel(app)
 
@@ -44,7 +44,7 @@ def test_message_is_what_celery_makes() -> None:
     channel_to(broker).send([FIRST])
     [sent] = broker.published
     arguments = {"attempt": "011", "submission": "0" * 64, "ticket": "ticket-1"}
-    headers, properties, body, _ = make_celery("memory://", queue=QUEUE).amqp.as_task_v2(
+    headers, properties, body, _ = create_celery("memory://", queue=QUEUE).amqp.as_task_v2(
         "011", TASK, kwargs=arguments
     )
     assert sent.body == json.loads(json.dumps(body))
@@ -101,7 +101,7 @@ def test_message_that_the_broker_refuses_is_an_error_and_the_next_has_a_fresh_co
 def test_a_broker_that_falls_silent_is_away(step: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publisher, "CONFIRMED_WITHIN_S", 0.5)
     with broker_silent_from(step) as url, pytest.raises(AWAY):
-        BrokerChannel(make_celery(url, queue=QUEUE)).send([FIRST])
+        BrokerChannel(create_celery(url, queue=QUEUE)).send([FIRST])
 
 
 def _properties(broker: StubBroker) -> list[Any]:
@@ -115,8 +115,10 @@ class Noting:
         """Record the call."""
 
 
-async def publish(*brokers: StubBroker, messages: Sequence[Message]) -> tuple[BrokerPublisher, list[str]]:
-    app, coming, counted = make_celery("memory://", queue="assayd.attempts"), iter(brokers), list[str]()
+async def publish(
+    *brokers: StubBroker, messages: Sequence[BrokerMessage]
+) -> tuple[BrokerPublisher, list[str]]:
+    app, coming, counted = create_celery("memory://", queue="assayd.attempts"), iter(brokers), list[str]()
     app.connection_for_write = lambda **_: next(coming)
     publisher = BrokerPublisher(app)
     async with publisher.running(cast("DispatchOutbox", Noting()), counted.append):

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import Connection, func, select
 
 from assayd.errors import RequestError
-from assayd.store.rows import attempt_values
+from assayd.store.rows import build_attempt_values
 from assayd.store.tables import submissions
-from assayd_cluster.gateway.notices import Notices
+from assayd_cluster.gateway.notices import GatewayNotices
 from assayd_cluster.gateway.recording import GatewayJobRows
 from support.cluster.gateways import OneGateway, one_gateway
 from support.stores.postgres import PostgresServer, needs_postgres
@@ -30,17 +30,17 @@ async def gateway(tmp_path: Path, postgres: PostgresServer) -> AsyncIterator[One
 async def test_submission_is_written_with_its_attempt_alone(gateway: OneGateway) -> None:
     await gateway.beat("a")
     attempt = await gateway.submit()
-    rows = GatewayJobRows(gateway.cluster.gateway_id, Notices("postgresql://localhost", "x"))
+    rows = GatewayJobRows(gateway.cluster.gateway_id, GatewayNotices("postgresql://localhost", "x"))
 
     def accept(connection: Connection) -> tuple[bool, int]:
-        new = rows.accept(connection, attempt, attempt_values(attempt, "d" * 64, None), b"[]")
+        new = rows.accept(connection, attempt, build_attempt_values(attempt, "d" * 64, None), b"[]")
         return new, connection.execute(select(func.count()).select_from(submissions)).scalar_one()
 
     assert await gateway.access.write(accept) == (False, 1)
     other = replace(attempt, id=attempt.id[:-1] + ("0" if attempt.id[-1] != "0" else "1"))
 
     def accept_other(connection: Connection) -> tuple[bool, int]:
-        new = rows.accept(connection, other, attempt_values(other, "d" * 64, None), b"[]")
+        new = rows.accept(connection, other, build_attempt_values(other, "d" * 64, None), b"[]")
         return new, connection.execute(select(func.count()).select_from(submissions)).scalar_one()
 
     assert await gateway.access.write(accept_other) == (True, 2)

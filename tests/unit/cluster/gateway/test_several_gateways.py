@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import select
 
 from assayd.errors import RequestError
-from assayd.model.batch import Batch, Tally
+from assayd.model.batch import Batch, ItemCounts
 from assayd.ports.driving import DrivenWork
-from assayd.store.outbox import Outbox, batch_message_row
+from assayd.store.outbox import Outbox, build_batch_message_row
 from assayd.store.tables import webhook_messages
 from support.cluster.gateways import CODE, PEER, one_gateway, silence, two_gateways
 from support.stores.postgres import PostgresServer, needs_postgres
@@ -51,7 +51,7 @@ async def test_what_waits_in_the_database_leaves_a_tenant_less_room_at_every_gat
 async def test_message_that_another_gateway_writes_is_looked_at_at_once(tmp_path: Path, url: str) -> None:
     at = datetime.now(UTC)
     async with two_gateways(tmp_path, url) as (first, second):
-        await first.cluster.readiness.look()
+        await first.cluster.readiness.check_nodes()
         outbox = Outbox(second.access)
         for name in ("a", "b"):  # after the first one, who sends has nothing to look at for a minute
             batch = Batch(
@@ -62,7 +62,7 @@ async def test_message_that_another_gateway_writes_is_looked_at_at_once(tmp_path
                 concurrency=1,
                 webhook="https://a.test/hook",
             )
-            row = batch_message_row(batch, Tally(), at)
+            row = build_batch_message_row(batch, ItemCounts(), at)
             await second.access.write(lambda connection, row=row: outbox.add(connection, row))
             # Nobody lists that receiver: the message goes as soon as it is looked at.
             async with asyncio.timeout(30):
@@ -76,10 +76,10 @@ async def test_repair_and_generation_of_a_dead_gateway_are_anothers_then(
 ) -> None:
     subject = "0" * 26
     async with two_gateways(tmp_path, url) as (first, second):
-        assert await first.cluster.driving.take(kind, subject)
-        assert not await second.cluster.driving.take(kind, subject)
+        assert await first.cluster.driving.claim(kind, subject)
+        assert not await second.cluster.driving.claim(kind, subject)
         await silence(first, "gateways", "id", first.cluster.gateway_id)
         estate = await second.cluster.membership.adopt_orphaned_work()
         assert estate.driven == [(kind, subject)]
-        assert await second.cluster.driving.take(kind, subject)
-        assert not await first.cluster.driving.take(kind, subject)
+        assert await second.cluster.driving.claim(kind, subject)
+        assert not await first.cluster.driving.claim(kind, subject)

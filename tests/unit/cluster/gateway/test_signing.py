@@ -18,7 +18,7 @@ from assayd.kinds import registry
 from assayd.model.attempt import Attempt
 from assayd.model.policy import Enforcement
 from assayd.model.report import Case, CaseStatus, Verdict
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from assayd_attestation import keys
 from assayd_attestation.envelope import open_envelope
@@ -26,7 +26,7 @@ from assayd_cluster.gateway.signing import RunAttester, read_facts
 from support.signed import FILES, NOW, attester, sha256
 from support.stores.stored_attempts import Make
 
-POLICIES = load_policies([share("policies")])
+POLICIES = load_policies([shared_path("policies")])
 DIGEST = POLICIES.get("script").digest
 REPORT: dict[str, Any] = {
     "policy_digest": DIGEST,
@@ -70,11 +70,11 @@ async def signed(
     digest: str = DIGEST,
 ) -> Mapping[str, Any]:
     """Return a verdict's statement."""
-    public = keys.create(folder / "key")
+    public = keys.create_key(folder / "key")
     signing = RunAttester(
         attester=attester(folder / "key"),
         analyst=analyst or Preparing(),  # type: ignore[arg-type]
-        kinds=registry.load(()),
+        kinds=registry.load_validators(()),
         policies=POLICIES,
     )
     facts = read_facts({**REPORT, "policy_digest": digest}, execution, CASES)

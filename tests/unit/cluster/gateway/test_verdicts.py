@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from assayd.errors import RequestError
-from assayd.model.attempt import Attempt, State, stamp
+from assayd.model.attempt import Attempt, State, format_timestamp
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.artifacts import ATTESTATION
@@ -88,7 +88,7 @@ def test_internal_error_with_a_message_that_no_daemon_writes_is_refused() -> Non
 
 
 def test_signature_of_a_node_is_not_kept_as_it_is_of_other_files() -> None:
-    created_at, moment = ATTEMPT.created_at, stamp(ATTEMPT.created_at)
+    created_at, moment = ATTEMPT.created_at, format_timestamp(ATTEMPT.created_at)
     report = {"attempt_id": "a", "kind": "code", "input_digest": "d", "status": "VALIDATED"}
     contents = {
         f"validation_{moment}.json": json.dumps(report).encode(),

@@ -12,12 +12,12 @@ from assayd_cluster.documents import NodeBeat
 from assayd_cluster.node.daemon_link import DaemonClient
 from assayd_cluster.node.forwarding import EventForwarder
 from assayd_cluster.node.gateway_link import GatewayClient
-from assayd_cluster.node.running import Runner, StopSignals, Tries
+from assayd_cluster.node.running import NodeRunner, RetryDelays, StopSignals
 from support.cluster.stub_daemon import StubDaemon
 from support.cluster.stub_gateway import Known, StubGateway
 from support.cluster.unix_http import serving
 
-QUICK = Tries(again_s=(0.01,), daemon_away_s=0.05)
+QUICK = RetryDelays(again_s=(0.01,), daemon_away_s=0.05)
 
 
 class NodeParts:
@@ -29,7 +29,7 @@ class NodeParts:
         self.link = link
         self.stopping = StopSignals()
         self.forwarder = EventForwarder(link)
-        self.runner = Runner(link, DaemonClient(socket), self.forwarder, self.stopping, QUICK)
+        self.runner = NodeRunner(link, DaemonClient(socket), self.forwarder, self.stopping, QUICK)
 
     def attempt(self, **document: object) -> tuple[str, Known]:
         """Add an attempt to the gateway."""

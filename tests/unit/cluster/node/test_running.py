@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from assayd.model.trace_context import from_text
+from assayd.model.trace_context import parse_text
 from assayd_cluster.node.beating import HeartbeatSender
 from assayd_cluster.node.daemon_link import DaemonClient
-from assayd_cluster.node.gateway_link import Run
-from assayd_cluster.node.running import PutBack, Untrue
+from assayd_cluster.node.gateway_link import AssignedRun
+from assayd_cluster.node.running import MessageForged, MessageRequeued
 from support.cluster.stub_gateway import TICKET
 from support.cluster.unix_http import refusal
 
@@ -31,7 +31,7 @@ def test_daemon_continues_the_span_of_the_gateway(parts: NodeParts) -> None:
     traced, untraced = parts.attempt()[0], parts.attempt()[0]
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-    parts.runner.run(traced, TICKET, from_text(parent))
+    parts.runner.run(traced, TICKET, parse_text(parent))
     parts.runner.run(untraced, TICKET)
 
     assert parts.daemon.traces == {traced: parent, untraced: None}
@@ -120,7 +120,7 @@ def test_a_verdict_that_is_needed_no_more_is_given_up(parts: NodeParts, code: st
 def test_a_message_with_a_wrong_ticket_is_laid_aside_and_nothing_runs(parts: NodeParts) -> None:
     attempt_id, _ = parts.attempt()
 
-    with pytest.raises(Untrue):
+    with pytest.raises(MessageForged):
         parts.runner.run(attempt_id, "x" * 43)
 
     assert parts.daemon.submitted == []
@@ -154,7 +154,7 @@ def test_a_node_that_drains_puts_back_what_it_has_not_claimed(parts: NodeParts) 
     attempt_id, known = parts.attempt()
     parts.stopping.draining.set()
 
-    with pytest.raises(PutBack):
+    with pytest.raises(MessageRequeued):
         parts.runner.run(attempt_id, TICKET)
 
     assert not known.holders
@@ -199,7 +199,7 @@ def test_events_of_a_run_that_takes_long_are_sent_as_soon_as_the_gateway_answers
     thread.start()
     parts.daemon.wait_until_followed(attempt_id)
     parts.gateway.away = True
-    while not parts.forwarder._waiting.get(Run(attempt=attempt_id, number=1)):
+    while not parts.forwarder._waiting.get(AssignedRun(attempt=attempt_id, number=1)):
         parts.forwarder.send()
     parts.forwarder.send()
     parts.gateway.away = False

@@ -13,7 +13,13 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.engines.docker.calls import AttachedStream, Calls, Demultiplexer, DockerApi, translate
+from assayd.engines.docker.calls import (
+    AttachedStream,
+    Demultiplexer,
+    DockerApi,
+    DockerCallRunner,
+    translate_docker_error,
+)
 from assayd.errors import EngineError
 
 
@@ -136,19 +142,19 @@ def answered(status: int) -> APIError:
     ],
 )
 def test_foreign_exception_becomes_ours(problem: Exception, code: str, retryable: bool) -> None:
-    ours = translate(problem)
+    ours = translate_docker_error(problem)
     assert (ours.code, ours.retryable) == (code, retryable)
 
 
 @pytest.mark.parametrize("status", [400, 404, 409, 500])
 def test_message_does_not_carry_the_words_of_the_engine(status: int) -> None:
-    assert "/var/lib" not in translate(answered(status)).message
+    assert "/var/lib" not in translate_docker_error(answered(status)).message
 
 
 def test_reason_that_the_client_wraps_is_found() -> None:
     wrapper = DockerException("Error while fetching server API version")
     wrapper.__cause__ = requests.ReadTimeout()
-    assert translate(wrapper).code == "engine.timeout"
+    assert translate_docker_error(wrapper).code == "engine.timeout"
 
 
 @pytest.fixture
@@ -180,7 +186,7 @@ async def address(tmp_path: Path) -> AsyncIterator[str]:
 async def test_engine_that_does_not_answer_is_a_timeout(
     address: str, act: Callable[[DockerApi], object]
 ) -> None:
-    calls = Calls(address, threads=1, timeout_s=0.1)
+    calls = DockerCallRunner(address, threads=1, timeout_s=0.1)
     with pytest.raises(EngineError) as caught:
         await calls(act)
     assert (caught.value.code, caught.value.retryable) == ("engine.timeout", True)
@@ -189,7 +195,7 @@ async def test_engine_that_does_not_answer_is_a_timeout(
 
 
 async def test_engine_that_is_not_there_is_unreachable(unused_tcp_port: int) -> None:
-    calls = Calls(f"tcp://127.0.0.1:{unused_tcp_port}", threads=1, timeout_s=1)
+    calls = DockerCallRunner(f"tcp://127.0.0.1:{unused_tcp_port}", threads=1, timeout_s=1)
     with pytest.raises(EngineError) as caught:
         await calls(lambda client: client.info())
     assert caught.value.code == "engine.unreachable"
@@ -197,7 +203,7 @@ async def test_engine_that_is_not_there_is_unreachable(unused_tcp_port: int) -> 
 
 
 async def test_closed_calls_refuse(address: str) -> None:
-    calls = Calls(address, threads=1, timeout_s=1)
+    calls = DockerCallRunner(address, threads=1, timeout_s=1)
     calls.close()
     with pytest.raises(EngineError) as caught:
         await calls(lambda client: client.info())
@@ -205,7 +211,7 @@ async def test_closed_calls_refuse(address: str) -> None:
 
 
 async def test_result_of_a_call_that_was_cancelled_is_discarded(address: str) -> None:
-    calls = Calls(address, threads=1, timeout_s=5)
+    calls = DockerCallRunner(address, threads=1, timeout_s=5)
     entered, proceed = asyncio.Event(), threading.Event()
     discarded: asyncio.Queue[str] = asyncio.Queue()
     loop = asyncio.get_running_loop()

@@ -90,11 +90,11 @@ def altered(path: str, value: object) -> dict[str, Any]:
 
 
 def differences(inspected: Mapping[str, object]) -> list[str]:
-    return document.differences(inspected, SPEC, HOST, IMAGE)
+    return document.find_creation_differences(inspected, SPEC, HOST, IMAGE)
 
 
 REMOVED = object()
-ASKED = document.creation(SPEC, HOST)
+ASKED = document.build_creation_document(SPEC, HOST)
 FLAGS = [
     *(f"Config.{key}" for key in ASKED if key != "HostConfig"),
     *(f"HostConfig.{key}" for key in section(ASKED, "HostConfig")),
@@ -164,7 +164,9 @@ def test_document_without_a_section_is_refused(name: str) -> None:
 
 
 def test_swappiness_is_asked_for_only_where_it_exists() -> None:
-    isolation = section(document.creation(SPEC, EngineHost(runtime="runc", swappiness=False)), "HostConfig")
+    isolation = section(
+        document.build_creation_document(SPEC, EngineHost(runtime="runc", swappiness=False)), "HostConfig"
+    )
     assert "MemorySwappiness" not in isolation
 
 
@@ -178,10 +180,10 @@ def test_writable_places_are_the_work_directory_and_a_tiny_shared_memory() -> No
 
 def test_work_directory_runs_what_is_written_only_where_it_was_asked_for() -> None:
     def mounted(*, work_exec: bool) -> str:
-        asked = document.creation(replace(SPEC, work_exec=work_exec), HOST)
+        asked = document.build_creation_document(replace(SPEC, work_exec=work_exec), HOST)
         return str(section(section(asked, "HostConfig"), "Tmpfs")["/sandbox"])
 
     assert mounted(work_exec=False).endswith(",nosuid,nodev,noexec")
     assert mounted(work_exec=True).endswith(",nosuid,nodev,exec")
     assert differences(INSPECTED) == []
-    assert document.differences(INSPECTED, replace(SPEC, work_exec=True), HOST, IMAGE) != []
+    assert document.find_creation_differences(INSPECTED, replace(SPEC, work_exec=True), HOST, IMAGE) != []

@@ -17,7 +17,7 @@ GOOD: dict[str, object] = {
 
 
 def test_engine_and_runtime_are_named_with_their_versions() -> None:
-    info = engine.engine_info(GOOD, {"Components": [{"Name": "runc", "Version": "1.4.1"}]})
+    info = engine.parse_engine_info(GOOD, {"Components": [{"Name": "runc", "Version": "1.4.1"}]})
     assert (info.name, info.version, info.runtime) == ("docker", "20.10.24", "runc 1.4.1")
     assert (info.kernel, info.cgroup_version, info.warnings) == ("6.1.0", 1, ())
 
@@ -25,7 +25,7 @@ def test_engine_and_runtime_are_named_with_their_versions() -> None:
 @pytest.mark.parametrize("key", ["MemoryLimit", "SwapLimit", "PidsLimit", "CpuCfsQuota", "SecurityOptions"])
 @pytest.mark.parametrize("value", [None, False])
 def test_limit_that_the_host_lacks_is_a_warning(key: str, value: object) -> None:
-    assert len(engine.missing_limits({**GOOD, key: value})) == 1
+    assert len(engine.find_missing_limits({**GOOD, key: value})) == 1
 
 
 @pytest.mark.parametrize(("version", "swappiness"), [("1", True), ("2", False)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assayd.engines.oci.config import HostShare
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.ports.engine import LABEL_CONTAINER, LABEL_DAEMON, ContainerSpec
 
 MIB = 2**20
@@ -22,7 +22,7 @@ def spec() -> ContainerSpec:
         work_bytes=4 * MIB,
         work_files=64,
         open_files=128,
-        seccomp=share("seccomp", "container.json").read_text(),
+        seccomp=shared_path("seccomp", "container.json").read_text(),
         labels={LABEL_DAEMON: "daemon", LABEL_CONTAINER: "01ARZ3NDEKTSV4RRFFQ69G5FAV"},
     )
 

@@ -10,11 +10,11 @@ import pytest
 
 from assayd.engines.oci.config import (
     HostShare,
-    configuration,
-    id_mappings,
-    mounts,
-    resources,
-    startup_limits,
+    build_configuration,
+    build_id_mappings,
+    build_mounts,
+    compute_cgroup_limits,
+    compute_startup_limits,
 )
 from assayd.errors import EngineError
 from assayd.ports.engine import ContainerSpec
@@ -22,7 +22,7 @@ from assayd.ports.engine import ContainerSpec
 
 @pytest.fixture
 def written(spec: ContainerSpec, place: HostShare) -> dict[str, Any]:
-    return json.loads(json.dumps(configuration(spec, place)))
+    return json.loads(json.dumps(build_configuration(spec, place)))
 
 
 def test_process_has_no_rights_and_the_guests_user(written: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ def test_root_is_read_only_and_only_own_control_groups_are_bound(written: dict[s
 
 
 def test_work_directory_is_bounded_and_runs_nothing(spec: ContainerSpec, place: HostShare) -> None:
-    [work] = [each for each in mounts(spec, place.cgroups) if each["destination"] == "/sandbox"]
+    [work] = [each for each in build_mounts(spec, place.cgroups) if each["destination"] == "/sandbox"]
     assert work["type"] == "tmpfs"
     wanted = {
         "nosuid",
@@ -86,8 +86,8 @@ def test_work_directory_runs_what_is_written_where_the_profile_says_so(
     spec: ContainerSpec, place: HostShare
 ) -> None:
     asked = replace(spec, work_exec=True)
-    [work] = [each for each in mounts(asked, place.cgroups) if each["destination"] == "/sandbox"]
-    others = [each for each in mounts(asked, place.cgroups) if each["destination"] != "/sandbox"]
+    [work] = [each for each in build_mounts(asked, place.cgroups) if each["destination"] == "/sandbox"]
+    others = [each for each in build_mounts(asked, place.cgroups) if each["destination"] != "/sandbox"]
 
     assert "noexec" not in work["options"]
     assert {"nosuid", "nodev"} <= set(work["options"])
@@ -95,7 +95,7 @@ def test_work_directory_runs_what_is_written_where_the_profile_says_so(
 
 
 def test_one_group_of_version_2_is_bound_where_the_guest_looks(spec: ContainerSpec) -> None:
-    [bound] = [each for each in mounts(spec, {"": "/sys/fs/cgroup/a"}) if "bind" in each["options"]]
+    [bound] = [each for each in build_mounts(spec, {"": "/sys/fs/cgroup/a"}) if "bind" in each["options"]]
     assert bound["destination"] == "/sys/fs/cgroup"
 
 
@@ -114,19 +114,19 @@ def test_filter_is_the_shared_one_for_this_architecture(written: dict[str, Any],
 @pytest.mark.parametrize("text", ["unconfined", "{}", "[]", '{"syscalls": 1, "defaultAction": "x"}'])
 def test_container_without_a_filter_is_refused(spec: ContainerSpec, place: HostShare, text: str) -> None:
     with pytest.raises(EngineError) as caught:
-        configuration(replace(spec, seccomp=text), place)
+        build_configuration(replace(spec, seccomp=text), place)
     assert caught.value.code == "engine.seccomp"
 
 
 def test_architecture_that_the_filter_does_not_know_is_refused(spec: ContainerSpec, place: HostShare) -> None:
     with pytest.raises(EngineError, match="this machine is riscv64"):
-        configuration(spec, replace(place, machine="riscv64"))
+        build_configuration(spec, replace(place, machine="riscv64"))
 
 
 def test_limits_are_those_of_the_spec_and_wider_in_processes_alone_while_starting(
     spec: ContainerSpec,
 ) -> None:
-    exact = resources(spec)
+    exact = compute_cgroup_limits(spec)
     assert exact == {
         "memory_bytes": 100663296,
         "pids": 16,
@@ -134,7 +134,7 @@ def test_limits_are_those_of_the_spec_and_wider_in_processes_alone_while_startin
         "cpu_period_us": 100_000,
         "cpu_weight": 25,
     }
-    starting = startup_limits(exact)
+    starting = compute_startup_limits(exact)
     assert starting["pids"] > exact["pids"]
     assert {**starting, "pids": exact["pids"]} == exact
 
@@ -142,7 +142,7 @@ def test_limits_are_those_of_the_spec_and_wider_in_processes_alone_while_startin
 def test_runtime_that_makes_control_groups_is_told_ours_and_gives_no_device(
     spec: ContainerSpec, place: HostShare, written: dict[str, Any]
 ) -> None:
-    linux: Any = configuration(spec, replace(place, joins="assayd-1"))["linux"]
+    linux: Any = build_configuration(spec, replace(place, joins="assayd-1"))["linux"]
     assert (linux["cgroupsPath"], linux["resources"]) == (
         "assayd-1",
         {"devices": [{"allow": False, "access": "rwm"}]},
@@ -152,10 +152,10 @@ def test_runtime_that_makes_control_groups_is_told_ours_and_gives_no_device(
 
 def test_nothing_of_the_labels_reaches_the_runtime(spec: ContainerSpec, place: HostShare) -> None:
     marked = replace(spec, labels={"org.assayd.container": "marked-label"}, image="marked-image")
-    assert "marked" not in json.dumps(configuration(marked, place))
+    assert "marked" not in json.dumps(build_configuration(marked, place))
 
 
 def test_ids_are_counted_for_the_runtime_as_in_the_namespace_that_it_is_root_of(place: HostShare) -> None:
     users = replace(place, first_uid=100_006, less=99_999)
-    mapped = [(each["hostID"], each["size"]) for each in id_mappings(users)]
+    mapped = [(each["hostID"], each["size"]) for each in build_id_mappings(users)]
     assert (mapped, users.program_uid) == ([(7, 1), (8, 1)], 100_007)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.engines.oci.container import Record, Records
+from assayd.engines.oci.container import ContainerRecords, Record
 
 RECORD = Record(
     name="01ARZ3NDEKTSV4RRFFQ69G5FAV",
@@ -20,13 +20,13 @@ RECORD = Record(
 
 
 def test_record_is_found_by_another_reader(tmp_path: Path) -> None:
-    Records(tmp_path / "run").write(RECORD)
-    assert list(Records(tmp_path / "run").all()) == [RECORD]
-    assert Records(tmp_path / "run").read(RECORD.name) == RECORD
+    ContainerRecords(tmp_path / "run").write(RECORD)
+    assert list(ContainerRecords(tmp_path / "run").all()) == [RECORD]
+    assert ContainerRecords(tmp_path / "run").read(RECORD.name) == RECORD
 
 
 def test_removed_record_is_gone_and_may_be_removed_again(tmp_path: Path) -> None:
-    records = Records(tmp_path)
+    records = ContainerRecords(tmp_path)
     records.write(RECORD)
     records.remove(RECORD.name)
     records.remove(RECORD.name)
@@ -34,16 +34,16 @@ def test_removed_record_is_gone_and_may_be_removed_again(tmp_path: Path) -> None
 
 
 def test_folder_is_for_its_owner_alone(tmp_path: Path) -> None:
-    assert Records(tmp_path).write(RECORD).stat().st_mode & 0o777 == 0o700
+    assert ContainerRecords(tmp_path).write(RECORD).stat().st_mode & 0o777 == 0o700
 
 
 def test_folder_without_a_record_is_no_container(tmp_path: Path) -> None:
     (tmp_path / "half").mkdir()
-    assert list(Records(tmp_path).all()) == []
+    assert list(ContainerRecords(tmp_path).all()) == []
 
 
 def test_old_folder_without_a_record_is_swept_and_no_other(tmp_path: Path) -> None:
-    records = Records(tmp_path)
+    records = ContainerRecords(tmp_path)
     kept = records.write(RECORD)
     (tmp_path / "half").mkdir()
     (tmp_path / "half/record.new").write_text("{")
@@ -55,7 +55,7 @@ def test_old_folder_without_a_record_is_swept_and_no_other(tmp_path: Path) -> No
 
 
 def test_removed_container_leaves_nothing_whatever_stood_in_its_folder(tmp_path: Path) -> None:
-    records = Records(tmp_path)
+    records = ContainerRecords(tmp_path)
     (records.write(RECORD) / "log").touch()
     records.remove(RECORD.name)
     assert list(tmp_path.iterdir()) == []
@@ -63,7 +63,7 @@ def test_removed_container_leaves_nothing_whatever_stood_in_its_folder(tmp_path:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"name": "x", "unknown": 1}'])
 def test_record_of_another_form_does_not_keep_others_from_being_read(tmp_path: Path, text: str) -> None:
-    records = Records(tmp_path)
+    records = ContainerRecords(tmp_path)
     records.write(RECORD)
     (tmp_path / "odd").mkdir()
     (tmp_path / "odd/record.json").write_text(text)
@@ -73,4 +73,4 @@ def test_record_of_another_form_does_not_keep_others_from_being_read(tmp_path: P
 @pytest.mark.parametrize("name", ["", "..", "a/b", "/etc", "a.b", "a\n"])
 def test_name_that_is_no_word_leads_nowhere(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="isn't a container name"):
-        Records(tmp_path).folder_of(name)
+        ContainerRecords(tmp_path).container_folder(name)

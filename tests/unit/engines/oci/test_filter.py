@@ -7,11 +7,11 @@ import struct
 
 import pytest
 
-from assayd.engines.oci.filter import instructions
+from assayd.engines.oci.filter import compile_filter
 from assayd.errors import EngineError
-from assayd.package_data import share
+from assayd.package_data import shared_path
 
-PROFILE = share("seccomp", "container.json").read_text()
+PROFILE = shared_path("seccomp", "container.json").read_text()
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 RETURN = 0x06
 
@@ -24,17 +24,17 @@ def ends(program: bytes) -> set[int]:
 def test_profile_allows_refuses_and_denies_the_existence_of_calls_and_nothing_else() -> None:
     # 0 ends a program of another architecture: the process is killed there. ERRNO | 0 is a call that is
     # answered as done.
-    assert ends(instructions(PROFILE, "x86_64")) - {0} == {ALLOW, ERRNO | 0, ERRNO | 1, ERRNO | 38}
+    assert ends(compile_filter(PROFILE, "x86_64")) - {0} == {ALLOW, ERRNO | 0, ERRNO | 1, ERRNO | 38}
 
 
 def test_condition_on_an_argument_becomes_instructions() -> None:
     profile = json.loads(PROFILE)
     without = {**profile, "syscalls": [rule for rule in profile["syscalls"] if "args" not in rule]}
-    assert len(instructions(json.dumps(without), "x86_64")) < len(instructions(PROFILE, "x86_64"))
+    assert len(compile_filter(json.dumps(without), "x86_64")) < len(compile_filter(PROFILE, "x86_64"))
 
 
 @pytest.mark.parametrize(("text", "machine"), [("{}", "x86_64"), ("no", "x86_64"), (PROFILE, "riscv64")])
 def test_what_is_no_profile_of_this_machine_is_refused(text: str, machine: str) -> None:
     with pytest.raises(EngineError) as caught:
-        instructions(text, machine)
+        compile_filter(text, machine)
     assert caught.value.code == "engine.seccomp"

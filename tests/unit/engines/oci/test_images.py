@@ -13,7 +13,7 @@ import pytest
 from assayd.engines.oci.images import ImageStore
 from assayd.errors import EngineError
 from assayd.imaging.archive import Image, pack_layer, write_archive
-from assayd.imaging.tree import LABEL_FILES, read_layer_entries, tree_digest
+from assayd.imaging.tree import LABEL_FILES, compute_tree_digest, read_layer_entries
 
 
 def archive(folder: Path, content: str = "text", *, label: str | None = None) -> Path:
@@ -29,7 +29,7 @@ def archive(folder: Path, content: str = "text", *, label: str | None = None) ->
         user="10001:10001",
         entrypoint=["/usr/data"],
         environment={"LANG": "C.UTF-8"},
-        labels={LABEL_FILES: label or tree_digest(read_layer_entries([layer]))},
+        labels={LABEL_FILES: label or compute_tree_digest(read_layer_entries([layer]))},
     )
     write_archive(folder / "image.tar", image, [(digest, layer)])
     return folder / "image.tar"
@@ -109,7 +109,7 @@ def test_folder_that_was_deleted_meanwhile_is_missing_until_it_is_loaded_again(
     """Regression: the image counted as verified, so doctor reported it as ok."""
     image = store.get(store.load(archive(tmp_path)).digest)
     shutil.rmtree(image.folder)
-    assert store.verified(image.digest) is None
+    assert store.get_verified(image.digest) is None
     with pytest.raises(EngineError) as caught:
         store.find("assayd/test")
     assert caught.value.code == "image.missing"
@@ -220,7 +220,7 @@ def image_of(folder: Path, name: str, contents: dict[str, str]) -> Path:
     (root / "run/tool").write_text("tool")
     (root / "run/tool").chmod(0o755)
     digest = pack_layer(root, layer)
-    labels = {LABEL_FILES: tree_digest(read_layer_entries([layer]))}
+    labels = {LABEL_FILES: compute_tree_digest(read_layer_entries([layer]))}
     image = Image(
         tag=f"assayd/{name}:latest",
         architecture="amd64",

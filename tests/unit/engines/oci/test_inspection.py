@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from assayd.engines.oci.config import HostShare
-from assayd.engines.oci.inspection import Seen, differences, find_shared_namespaces, read_mounts
+from assayd.engines.oci.inspection import ProcessFacts, find_differences, find_shared_namespaces, read_mounts
 from assayd.ports.engine import ContainerSpec
 
 NO_CAPABILITIES = "".join(f"Cap{name}:\t{'0' * 16}\n" for name in ("Inh", "Prm", "Eff", "Bnd", "Amb"))
@@ -42,7 +42,7 @@ MOUNTS = """\
 210 177 0:41 /sys /proc/sys ro,relatime - proc proc rw
 """.replace("UID", "1879048193")
 MAP = "         0 1879048192          1\n     10001 1879048193          1\n"
-GOOD = Seen(
+GOOD = ProcessFacts(
     status=STATUS,
     own_status="Seccomp_filters:\t0\n",
     limits=LIMITS,
@@ -70,7 +70,7 @@ def clones_place(place: HostShare) -> HostShare:
 
 
 def test_clone_that_was_asked_for_has_no_differences(spec: ContainerSpec, clones_place: HostShare) -> None:
-    assert differences(CLONE, spec, clones_place) == []
+    assert find_differences(CLONE, spec, clones_place) == []
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_clone_that_was_asked_for_has_no_differences(spec: ContainerSpec, clones
     ids=["user", "group", "filter", "filter beside the daemon's"],
 )
 def test_clone_without_a_wall_of_its_own_is_a_difference(
-    spec: ContainerSpec, clones_place: HostShare, seen: Seen, said: str
+    spec: ContainerSpec, clones_place: HostShare, seen: ProcessFacts, said: str
 ) -> None:
-    [found] = differences(seen, spec, clones_place)
+    [found] = find_differences(seen, spec, clones_place)
     assert found.startswith(said)
 
 
@@ -109,14 +109,14 @@ def test_template_has_five_capabilities_and_no_more(spec: ContainerSpec, place: 
         held = held.replace(f"{name}:\t00000000002011c0", f"{name}:\t0000000000000000")
     seen = replace(GOOD, status=held, uid_map=mapping, gid_map=mapping, outside=())
     own = replace(place, children=127)
-    found = [each for each in differences(seen, spec, own) if "mounted" not in each]
+    found = [each for each in find_differences(seen, spec, own) if "mounted" not in each]
     more = replace(seen, status=held.replace("CapEff:\t00000000002011c0", "CapEff:\t00000000002011c1"))
     assert found == []
-    assert [each for each in differences(more, spec, own) if each.startswith("CapEff")]
+    assert [each for each in find_differences(more, spec, own) if each.startswith("CapEff")]
 
 
 def test_container_that_was_asked_for_has_no_differences(spec: ContainerSpec, place: HostShare) -> None:
-    assert differences(GOOD, spec, place) == []
+    assert find_differences(GOOD, spec, place) == []
 
 
 @pytest.mark.parametrize(
@@ -135,9 +135,9 @@ def test_container_that_was_asked_for_has_no_differences(spec: ContainerSpec, pl
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_wall_that_is_not_the_containers_own_is_a_difference(
-    spec: ContainerSpec, place: HostShare, seen: Seen, said: str
+    spec: ContainerSpec, place: HostShare, seen: ProcessFacts, said: str
 ) -> None:
-    [difference] = differences(seen, spec, place)
+    [difference] = find_differences(seen, spec, place)
     assert difference.startswith(said)
 
 
@@ -158,7 +158,7 @@ def test_right_that_a_process_has_is_a_difference(
     spec: ContainerSpec, place: HostShare, line: str, instead: str, said: str
 ) -> None:
     assert line in STATUS
-    [difference] = differences(replace(GOOD, status=STATUS.replace(line, instead)), spec, place)
+    [difference] = find_differences(replace(GOOD, status=STATUS.replace(line, instead)), spec, place)
     assert difference.startswith(said)
 
 
@@ -170,7 +170,7 @@ def test_limit_that_is_another_is_a_difference(spec: ContainerSpec, place: HostS
         line if f"Max {name} " not in line else f"Max {name}  unlimited  unlimited"
         for line in LIMITS.split("\n")
     ]
-    [difference] = differences(replace(GOOD, limits="\n".join(lines)), spec, place)
+    [difference] = find_differences(replace(GOOD, limits="\n".join(lines)), spec, place)
     assert difference.startswith("limit ")
 
 
@@ -198,7 +198,7 @@ def test_mount_that_is_another_is_a_difference(
     spec: ContainerSpec, place: HostShare, part: str, instead: str, said: str
 ) -> None:
     assert part in MOUNTS
-    found = differences(replace(GOOD, mountinfo=MOUNTS.replace(part, instead, 1)), spec, place)
+    found = find_differences(replace(GOOD, mountinfo=MOUNTS.replace(part, instead, 1)), spec, place)
     assert [each for each in found if each.startswith(said)], found
 
 
@@ -207,7 +207,7 @@ def test_file_that_is_hidden_behind_the_null_device_may_be_written(
 ) -> None:
     hidden = MOUNTS.replace("/null /proc/interrupts ro", "/null /proc/interrupts rw")
     assert hidden != MOUNTS
-    assert differences(replace(GOOD, mountinfo=hidden), spec, place) == []
+    assert find_differences(replace(GOOD, mountinfo=hidden), spec, place) == []
 
 
 def test_uppermost_of_two_mounts_at_a_place_counts() -> None:
@@ -222,5 +222,5 @@ def test_work_directory_that_runs_programs_is_a_difference_unless_it_was_asked_f
     work = next(line for line in lines if " /sandbox " in line)
     seen = replace(GOOD, mountinfo=MOUNTS.replace(work, work.replace(",noexec", "")))
 
-    assert differences(seen, spec, place) == ["/sandbox lacks noexec"]
-    assert differences(seen, replace(spec, work_exec=True), place) == []
+    assert find_differences(seen, spec, place) == ["/sandbox lacks noexec"]
+    assert find_differences(seen, replace(spec, work_exec=True), place) == []

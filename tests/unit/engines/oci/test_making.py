@@ -12,7 +12,7 @@ import pytest
 
 from assayd.engines.oci.container import Record
 from assayd.engines.oci.images import ImageStore
-from assayd.engines.oci.making import ContainerMaker, Threads, has_process_ended, own_process_mark
+from assayd.engines.oci.making import ContainerMaker, ThreadRunner, create_process_mark, has_process_ended
 
 GONE = "00000000-0000-0000-0000-000000000000:1:1:1"
 NAME = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -23,7 +23,7 @@ def maker(tmp_path: Path) -> ContainerMaker:
     return ContainerMaker(
         images=ImageStore(tmp_path / "images"),
         run=tmp_path / "run",
-        threads=Threads(1, 5.0),
+        threads=ThreadRunner(1, 5.0),
         runtimes=(),
     )
 
@@ -56,7 +56,7 @@ def test_dead_container_of_a_daemon_that_has_gone_is_swept_with_its_group(
     assert left(record, maker) == (False, False)
 
 
-@pytest.mark.parametrize("daemon", [own_process_mark(), ""], ids=["this one", "unmarked"])
+@pytest.mark.parametrize("daemon", [create_process_mark(), ""], ids=["this one", "unmarked"])
 def test_container_of_a_daemon_that_may_live_is_left_alone(
     maker: ContainerMaker, record: Record, daemon: str
 ) -> None:
@@ -89,22 +89,22 @@ def test_container_whose_groups_cannot_be_seen_here_is_left_alone(
     assert maker.records.read(NAME) is not None
 
 
-TELL = "from assayd.engines.oci.making import own_process_mark; print(own_process_mark())"
+TELL = "from assayd.engines.oci.making import create_process_mark; print(create_process_mark())"
 
 
 def changed(place: int, value: str) -> str:
-    parts = own_process_mark().split(":")
+    parts = create_process_mark().split(":")
     parts[place] = value
     return ":".join(parts)
 
 
 def test_process_that_lives_has_not_gone() -> None:
-    assert not has_process_ended(own_process_mark())
+    assert not has_process_ended(create_process_mark())
 
 
 def test_process_that_has_ended_has_gone() -> None:
     mark = subprocess.run([sys.executable, "-c", TELL], capture_output=True, text=True, check=True).stdout
-    assert mark.strip().count(":") == own_process_mark().count(":")
+    assert mark.strip().count(":") == create_process_mark().count(":")
     assert has_process_ended(mark.strip())
 
 

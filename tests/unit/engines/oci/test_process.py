@@ -15,12 +15,12 @@ import pytest
 import uvloop
 
 from assayd.engines.oci.process import (
+    ContainerStartFailed,
     Control,
     LauncherProcess,
     LaunchRequest,
     PipeEnd,
     PipeStream,
-    StartFailed,
     make_pipes,
 )
 from assayd.errors import EngineError
@@ -163,7 +163,7 @@ async def test_end_of_a_container_is_told_with_its_code(launcher: LauncherProces
 async def test_container_that_its_runtime_has_waited_for_has_failed(
     launcher: LauncherProcess, tmp_path: Path
 ) -> None:
-    with pytest.raises(StartFailed):
+    with pytest.raises(ContainerStartFailed):
         await launched(launcher, tmp_path, detached("exit 7") + "; wait")
     process = await launched(launcher, tmp_path, "exec 3<&0; " + detached("cat <&3"))
     assert process.pid
@@ -178,7 +178,7 @@ async def test_killed_container_ends_with_the_signal(launcher: LauncherProcess, 
 
 
 async def test_runtime_that_fails_is_told(launcher: LauncherProcess, tmp_path: Path) -> None:
-    with pytest.raises(StartFailed, match="3"):
+    with pytest.raises(ContainerStartFailed, match="3"):
         await launched(launcher, tmp_path, "exit 3")
 
 
@@ -192,7 +192,7 @@ async def test_container_does_not_start_where_its_control_group_is_gone(
         pid_file=tmp_path / "pid",
     )
     ends, theirs = make_pipes()
-    with pytest.raises(StartFailed):
+    with pytest.raises(ContainerStartFailed):
         await launcher.launch(launch, theirs)
     close(*theirs)
     ends.close()
@@ -280,7 +280,7 @@ async def pair() -> AsyncIterator[Pair]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     control = Control(ours, "the other", lambda: None)
     yield control, theirs
-    control.lose()
+    control.disconnect()
     theirs.close()
 
 
@@ -314,7 +314,7 @@ async def test_refusal_is_told_to_who_waits(pair: Pair) -> None:
     starting = asyncio.ensure_future(control.start("A", {"id": "A"}, []))
     await asyncio.sleep(0)
     say(theirs, {"id": "A", "failed": 11})
-    with pytest.raises(StartFailed, match="11"):
+    with pytest.raises(ContainerStartFailed, match="11"):
         await starting
 
 
@@ -359,7 +359,7 @@ async def test_descriptor_that_is_no_process_is_not_believed(pair: Pair) -> None
 
 async def test_descriptor_that_was_asked_for_is_handed_over(pair: Pair) -> None:
     control, theirs = pair
-    asked = asyncio.ensure_future(control.borrow("A", {"id": "A", "tree": "/"}))
+    asked = asyncio.ensure_future(control.request_descriptor("A", {"id": "A", "tree": "/"}))
     await asyncio.sleep(0)
     reading, writing = os.pipe()
     say(theirs, {"id": "A", "tree": "/"}, writing)
@@ -373,16 +373,16 @@ async def test_descriptor_that_was_asked_for_is_handed_over(pair: Pair) -> None:
 
 async def test_descriptor_that_is_refused_is_told(pair: Pair) -> None:
     control, theirs = pair
-    asked = asyncio.ensure_future(control.borrow("A", {"id": "A", "tree": "/"}))
+    asked = asyncio.ensure_future(control.request_descriptor("A", {"id": "A", "tree": "/"}))
     await asyncio.sleep(0)
     say(theirs, {"id": "A", "failed": 38})
-    with pytest.raises(StartFailed, match="38"):
+    with pytest.raises(ContainerStartFailed, match="38"):
         await asked
 
 
 async def test_descriptor_that_nobody_waits_for_any_more_is_closed(pair: Pair) -> None:
     control, theirs = pair
-    asked = asyncio.ensure_future(control.borrow("A", {"id": "A", "tree": "/"}))
+    asked = asyncio.ensure_future(control.request_descriptor("A", {"id": "A", "tree": "/"}))
     await asyncio.sleep(0)
     asked.cancel()
     await asyncio.wait({asked})
@@ -401,7 +401,7 @@ async def test_answer_without_a_descriptor_and_one_that_nobody_asked_for_are_not
 ) -> None:
     control, theirs = pair
     if asked_for:
-        asked = asyncio.ensure_future(control.borrow("A", {"id": "A", "tree": "/"}))
+        asked = asyncio.ensure_future(control.request_descriptor("A", {"id": "A", "tree": "/"}))
         await asyncio.sleep(0)
     say(theirs, {"id": "A", "tree": "/"})
     if asked_for:

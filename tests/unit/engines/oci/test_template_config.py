@@ -11,15 +11,15 @@ from typing import Any, cast
 import pytest
 
 from assayd.engines.oci import template
-from assayd.engines.oci.config import HostShare, configuration
+from assayd.engines.oci.config import HostShare, build_configuration
 from assayd.engines.oci.template_config import (
     CAPABILITIES,
     CHILDREN,
-    clone_request,
-    plan,
+    build_clone_request,
+    build_template_configuration,
+    build_template_plan,
+    build_template_spec,
     read_program,
-    template_configuration,
-    template_spec,
 )
 from assayd.errors import EngineError
 from assayd.ports.engine import ContainerSpec
@@ -29,7 +29,7 @@ RUNNER = ("/usr/bin/python3.11", "-I", "-S", "/usr/lib/assayd/guest.pyc")
 
 @pytest.fixture
 def own(spec: ContainerSpec) -> ContainerSpec:
-    return template_spec(spec, {"a": "b"})
+    return build_template_spec(spec, {"a": "b"})
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def templates_place(place: HostShare) -> HostShare:
 def test_template_differs_from_a_container_in_user_capabilities_mounts_and_calls_alone(
     own: ContainerSpec, templates_place: HostShare
 ) -> None:
-    made = cast("dict[str, Any]", template_configuration(own, templates_place))
-    usual = cast("dict[str, Any]", configuration(own, templates_place))
+    made = cast("dict[str, Any]", build_template_configuration(own, templates_place))
+    usual = cast("dict[str, Any]", build_configuration(own, templates_place))
     assert {name for name in made["linux"] if made["linux"][name] != usual["linux"][name]} == {"seccomp"}
     assert {name for name in made["process"] if made["process"][name] != usual["process"][name]} == {
         "user",
@@ -56,7 +56,7 @@ def test_template_differs_from_a_container_in_user_capabilities_mounts_and_calls
 def test_template_holds_five_capabilities_and_inherits_none(
     own: ContainerSpec, templates_place: HostShare
 ) -> None:
-    made = cast("dict[str, Any]", template_configuration(own, templates_place))
+    made = cast("dict[str, Any]", build_template_configuration(own, templates_place))
     held = made["process"]["capabilities"]
     assert held["effective"] == held["bounding"] == held["permitted"] == list(CAPABILITIES)
     assert held["inheritable"] == held["ambient"] == []
@@ -66,7 +66,7 @@ def test_template_holds_five_capabilities_and_inherits_none(
 def test_template_is_shown_no_control_groups_and_may_write_mount_points_alone(
     own: ContainerSpec, templates_place: HostShare
 ) -> None:
-    made = cast("dict[str, Any]", template_configuration(own, templates_place))
+    made = cast("dict[str, Any]", build_template_configuration(own, templates_place))
     assert [mount["destination"] for mount in made["mounts"]] == ["/proc", "/dev", "/sys", "/sandbox"]
     assert "size=65536" in made["mounts"][-1]["options"]
 
@@ -108,7 +108,7 @@ def test_image_that_starts_another_program_has_no_template(arguments: tuple[str,
 
 
 def test_child_is_told_its_limits_and_nothing_of_the_host(spec: ContainerSpec, place: HostShare) -> None:
-    told = clone_request(spec, replace(place, clone_uid=7))
+    told = build_clone_request(spec, replace(place, clone_uid=7))
     assert told == {
         "uid": 7,
         "groups": ["memory", "pids", "cpu"],
@@ -124,11 +124,11 @@ def test_child_is_told_its_limits_and_nothing_of_the_host(spec: ContainerSpec, p
         "loopback": False,
         "work": "size=4194304,nr_inodes=64",
     }
-    assert clone_request(replace(spec, loopback=True), place)["loopback"] is True
+    assert build_clone_request(replace(spec, loopback=True), place)["loopback"] is True
 
 
 def test_plan_holds_the_constants_of_every_container(own: ContainerSpec, templates_place: HostShare) -> None:
-    told = plan(own, templates_place, b"12345678")
+    told = build_template_plan(own, templates_place, b"12345678")
     assert told["filter"] == "MTIzNDU2Nzg="
     assert {"/proc/keys", "/sys/firmware"} <= set(cast("list[str]", told["masked"]))
     assert told["readonly"] == ["/proc/sys"]

@@ -9,16 +9,16 @@ import pytest
 from assayd.engines.oci.user import (
     HOST_IDS,
     PER_BLOCK,
+    DaemonUser,
+    IdAllocator,
     IdRange,
-    Ranges,
-    User,
-    common_ids,
+    find_common_ids,
     find_mount_folder,
-    user_ids,
+    find_subordinate_ids,
 )
 from assayd.errors import EngineError
 
-ALICE = User(uid=1000, name="alice")
+ALICE = DaemonUser(uid=1000, name="alice")
 RANGE = IdRange(first=100_000, count=65536)
 
 
@@ -43,13 +43,13 @@ def able(tmp_path: Path) -> Path:
 
 
 def test_user_with_all_that_is_needed_has_the_ids_of_their_own_lines(able: Path) -> None:
-    assert user_ids(ALICE, able) == RANGE
+    assert find_subordinate_ids(ALICE, able) == RANGE
 
 
 def test_ids_may_be_given_to_a_number_and_odd_lines_are_passed_over(able: Path) -> None:
     for name in ("subuid", "subgid"):
         (able / "etc" / name).write_text("# alice:1:2\n\nalice:x:65536\nalice:1\n1000:100000:65536\n")
-    assert user_ids(ALICE, able) == RANGE
+    assert find_subordinate_ids(ALICE, able) == RANGE
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_what_is_missing_is_named_with_what_to_do(able: Path, file: str, text: s
     else:
         (able / file).write_text(text)
     with pytest.raises(EngineError, match=f"unprivileged user alice here: .*{said}") as caught:
-        user_ids(ALICE, able)
+        find_subordinate_ids(ALICE, able)
     assert caught.value.code == "engine.rights"
 
 
 def test_all_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
     with pytest.raises(EngineError) as caught:
-        user_ids(ALICE, tmp_path)
+        find_subordinate_ids(ALICE, tmp_path)
     assert [word in caught.value.message for word in ("cgroup v1", "newuidmap", "subuid")] == [True] * 3
 
 
@@ -93,7 +93,7 @@ def test_all_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
 def test_ids_are_those_that_are_users_and_groups(
     users: list[IdRange], groups: list[IdRange], common: IdRange
 ) -> None:
-    assert common_ids(users, groups) == common
+    assert find_common_ids(users, groups) == common
 
 
 def test_images_are_shown_where_nothing_is_hidden_by_it() -> None:
@@ -102,60 +102,62 @@ def test_images_are_shown_where_nothing_is_hidden_by_it() -> None:
 
 
 def test_containers_have_two_ids_each_and_get_those_that_came_back(tmp_path: Path) -> None:
-    ranges = Ranges(tmp_path)
-    first, second = ranges.take(), ranges.take()
+    ranges = IdAllocator(tmp_path)
+    first, second = ranges.allocate(), ranges.allocate()
     assert (first, second) == (HOST_IDS.first, HOST_IDS.first + 2)
-    ranges.give_back(first)
-    assert ranges.take() == first
+    ranges.release(first)
+    assert ranges.allocate() == first
     ranges.close()
 
 
 def test_template_has_ids_one_after_the_other_and_leaves_gaps_to_containers(tmp_path: Path) -> None:
-    ranges = Ranges(tmp_path)
-    taken = [ranges.take(), ranges.take(128), ranges.take(), ranges.take(128)]
+    ranges = IdAllocator(tmp_path)
+    taken = [ranges.allocate(), ranges.allocate(128), ranges.allocate(), ranges.allocate(128)]
     assert taken == [HOST_IDS.first + number for number in (0, 2, 130, 132)]
-    ranges.give_back(taken[1])
-    assert [ranges.take(), ranges.take(127), ranges.take(126)] == [HOST_IDS.first + n for n in (2, 260, 4)]
+    ranges.release(taken[1])
+    assert [ranges.allocate(), ranges.allocate(127), ranges.allocate(126)] == [
+        HOST_IDS.first + n for n in (2, 260, 4)
+    ]
     ranges.close()
 
 
 def test_two_engines_have_blocks_of_their_own(tmp_path: Path) -> None:
-    one, other = Ranges(tmp_path), Ranges(tmp_path)
-    assert abs(one.take() - other.take()) >= PER_BLOCK
+    one, other = IdAllocator(tmp_path), IdAllocator(tmp_path)
+    assert abs(one.allocate() - other.allocate()) >= PER_BLOCK
     one.close()
     other.close()
 
 
 def test_block_of_an_engine_that_has_ended_is_used_again(tmp_path: Path) -> None:
-    one = Ranges(tmp_path)
-    first = one.take()
+    one = IdAllocator(tmp_path)
+    first = one.allocate()
     one.close()
-    other = Ranges(tmp_path)
-    assert other.take() == first
+    other = IdAllocator(tmp_path)
+    assert other.allocate() == first
     other.close()
 
 
 def test_engine_without_a_block_is_refused(tmp_path: Path) -> None:
-    one, other = (Ranges(tmp_path, IdRange(first=100_000, count=PER_BLOCK + 1)) for _ in range(2))
-    one.take()
+    one, other = (IdAllocator(tmp_path, IdRange(first=100_000, count=PER_BLOCK + 1)) for _ in range(2))
+    one.allocate()
     with pytest.raises(EngineError) as caught:
-        other.take()
+        other.allocate()
     assert caught.value.code == "engine.no_ids"
     one.close()
 
 
 def test_block_that_is_used_up_is_refused(tmp_path: Path) -> None:
-    ranges = Ranges(tmp_path)
-    taken = {ranges.take() for _ in range(PER_BLOCK // 2)}
+    ranges = IdAllocator(tmp_path)
+    taken = {ranges.allocate() for _ in range(PER_BLOCK // 2)}
     with pytest.raises(EngineError, match="all 4096 user ids"):
-        ranges.take()
+        ranges.allocate()
     assert max(taken) + 1 < HOST_IDS.first + PER_BLOCK
     ranges.close()
 
 
 def test_ids_that_are_fewer_than_a_block_are_one(tmp_path: Path) -> None:
-    ranges = Ranges(tmp_path, IdRange(first=100_000, count=5))
-    assert [ranges.take(), ranges.take()] == [100_000, 100_002]
+    ranges = IdAllocator(tmp_path, IdRange(first=100_000, count=5))
+    assert [ranges.allocate(), ranges.allocate()] == [100_000, 100_002]
     with pytest.raises(EngineError, match="all 5 user ids"):
-        ranges.take()
+        ranges.allocate()
     ranges.close()

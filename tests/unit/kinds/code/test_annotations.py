@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from assayd.kinds.code.annotations import check_annotations, declarations
+from assayd.kinds.code.annotations import check_annotations, find_declarations
 from assayd.model.finding import Edit, Finding
 
 
@@ -45,7 +45,7 @@ def test_types_are_read_by_their_outer_part() -> None:
     code = (
         "from typing import Any, Optional\na: list[dict[str, Any]]\nb: Optional[int]\nc: 'int | str'\nd: Any"
     )
-    read = {declaration.name: declaration.types for declaration in declarations(ast.parse(code), "abcd")}
+    read = {declaration.name: declaration.types for declaration in find_declarations(ast.parse(code), "abcd")}
     assert read == {
         "a": {"list"},
         "b": {"int", "None"},

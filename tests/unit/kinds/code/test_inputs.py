@@ -5,8 +5,8 @@ from copy import deepcopy
 
 import pytest
 
-from assayd.kinds.code.inputs import awaited, check_inputs
-from assayd.kinds.code.types import fits, type_of
+from assayd.kinds.code.inputs import check_inputs, find_missing_names
+from assayd.kinds.code.types import infer_type, matches_type
 from assayd.model.finding import Finding
 from assayd.model.submission import JsonValue
 
@@ -116,7 +116,7 @@ def test_what_is_odd_is_a_warning(code: str, rule: str) -> None:
 
 @pytest.mark.parametrize("later", ["count = 1", "for count in []: pass", "def count(): pass", "import count"])
 def test_declared_name_that_gets_a_value_later_is_not_awaited(later: str) -> None:
-    assert awaited(ast.parse(f"count: int\n{later}\nresult: int = 1"), {}) == ()
+    assert find_missing_names(ast.parse(f"count: int\n{later}\nresult: int = 1"), {}) == ()
 
 
 def test_required_modules_are_held_against_the_image() -> None:
@@ -126,5 +126,5 @@ def test_required_modules_are_held_against_the_image() -> None:
 
 
 def test_form_of_an_instance_of_another_class_fits_only_what_is_not_checked() -> None:
-    form = type_of({"$py": "object", "value": "Foo"})
-    assert (fits(form, {"str", "dict"}), fits(form, {"anything"})) == (False, True)
+    form = infer_type({"$py": "object", "value": "Foo"})
+    assert (matches_type(form, {"str", "dict"}), matches_type(form, {"anything"})) == (False, True)

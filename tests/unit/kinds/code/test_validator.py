@@ -17,10 +17,10 @@ from assayd.model.run import (
     CapturedOutput,
     Cause,
     Limits,
-    Outcome,
     Program,
     ResourceUsage,
     RunEnd,
+    RunOutcome,
     RunResult,
     UnitResult,
 )
@@ -46,7 +46,7 @@ def record(value: object, type_name: str = "int", **more: object) -> dict[str, o
 
 def judged(*records: object, cause: Cause = Cause.COMPLETED, status: int = 0, code: str = CODE) -> Judgement:
     """Judge a run with this end."""
-    outcome = Outcome(cause=cause)
+    outcome = RunOutcome(cause=cause)
     unit = UnitResult(
         name="node",
         wait_status=status,
@@ -216,7 +216,7 @@ def test_text_that_only_the_container_refuses_fails_at_syntax() -> None:
 
 
 def test_node_that_never_started_is_skipped() -> None:
-    result = RunResult(units=(), end=RunEnd.DEADLINE, outcome=Outcome(cause=Cause.TIMEOUT))
+    result = RunResult(units=(), end=RunEnd.DEADLINE, outcome=RunOutcome(cause=Cause.TIMEOUT))
     [case] = validator.judge(validator.prepare(payload()), POLICY, result).cases
     assert case.status is CaseStatus.SKIPPED
 
@@ -233,7 +233,7 @@ CASES = [
 
 
 def judged_cases(submitted: CodePayload, *results: tuple[str, object]) -> Judgement:
-    outcome = Outcome(cause=Cause.COMPLETED)
+    outcome = RunOutcome(cause=Cause.COMPLETED)
     units = tuple(
         UnitResult(name=name, wait_status=0, results=(json.dumps(record(value)).encode(),), outcome=outcome)
         for name, value in results

@@ -1,16 +1,16 @@
 from __future__ import annotations
 
-from assayd.findings.call_unit import Tried
-from assayd.guest_results.record import Note, Value
+from assayd.findings.call_unit import JudgedUnit
+from assayd.guest_results.record import Note, TypedValue
 from assayd.kinds.extractor.quality import judge_quality
 from assayd.model.finding import Severity
 from assayd.model.report import Case, CaseStatus
 from assayd.model.submission import JsonValue
 
 
-def tried(value: dict[str, JsonValue], *notes: Note, name: str = "/a") -> Tried:
+def tried(value: dict[str, JsonValue], *notes: Note, name: str = "/a") -> JudgedUnit:
     case = Case(name=name, status=CaseStatus.PASSED, result=value)
-    return Tried(case=case, value=Value(value=value, type_name="dict", notes=notes))
+    return JudgedUnit(case=case, value=TypedValue(value=value, type_name="dict", notes=notes))
 
 
 def test_full_results_with_plain_names_have_no_finding() -> None:

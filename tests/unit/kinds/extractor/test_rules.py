@@ -6,12 +6,12 @@ from assayd.kinds.extractor.rules import (
     FallbackRule,
     RuleSet,
     Type,
-    apply,
+    apply_rules,
     check_rules,
     extract_rules_text,
-    read,
+    parse_rules,
+    render_rules,
     to_python,
-    write,
 )
 from assayd.kinds.extractor.validator import ExtractorPayload, validator
 from assayd.model.report import StageStatus
@@ -30,7 +30,7 @@ RULES = RuleSet(
 
 
 def test_rules_take_segments_counted_from_the_end() -> None:
-    assert apply(RULES, PATH) == ({"client_id": "ABC", "year": 2024, "quarter": 1}, ())
+    assert apply_rules(RULES, PATH) == ({"client_id": "ABC", "year": 2024, "quarter": 1}, ())
 
 
 @pytest.mark.parametrize(
@@ -43,23 +43,23 @@ def test_rules_take_segments_counted_from_the_end() -> None:
     ],
 )
 def test_rule_that_does_not_fit_gives_nothing(path: str, missing: tuple[str, ...]) -> None:
-    assert apply(RULES, path)[1] == missing
+    assert apply_rules(RULES, path)[1] == missing
 
 
 def test_rules_are_yaml_that_any_library_reads() -> None:
-    text = write(RULES)
+    text = render_rules(RULES)
     assert yaml.safe_load(text)["extract"]["year"] == {"from": "segment(-3)", "type": "integer"}
     assert list(yaml.safe_load(text)) == ["extract", "notes"]
-    assert read(text) == RULES
+    assert parse_rules(text) == RULES
 
 
 def test_text_of_a_stranger_stays_text() -> None:
     name = "x: !!python/object/apply:os.system [id]\n# \x1b[2J"
     hostile = RuleSet(extract={name: FallbackRule(source="segment(-1)")})
-    text = write(hostile)
+    text = render_rules(hostile)
     assert text.isascii()
     assert "\x1b" not in text
-    assert read(text) == hostile
+    assert parse_rules(text) == hostile
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def test_text_of_a_stranger_stays_text() -> None:
 )
 def test_what_are_no_rules_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="invalid extraction rules"):
-        read(text)
+        parse_rules(text)
 
 
-TEXT = write(RULES)
+TEXT = render_rules(RULES)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_python_of_rules_gives_what_the_rules_give(path: str) -> None:
     names: dict[str, object] = {}
     exec(to_python(TEXT), names)
 
-    assert names["extract"](path) == apply(RULES, path)[0]  # type: ignore[operator]
+    assert names["extract"](path) == apply_rules(RULES, path)[0]  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_rules_are_found_in_an_answer(answer: str) -> None:
     found = extract_rules_text(answer)
 
     assert found is not None
-    assert read(found) == RULES
+    assert parse_rules(found) == RULES
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from assayd.kinds.extractor.taken_fields import taken_fields
+from assayd.kinds.extractor.taken_fields import find_extracted_fields
 
 SAMPLE = """
 import re
@@ -23,7 +23,7 @@ def extract(path: str) -> dict:
 
 
 def fields(text: str) -> dict[str, bool]:
-    return {one.name: one.computed for one in taken_fields(text, "extract")}
+    return {one.name: one.computed for one in find_extracted_fields(text, "extract")}
 
 
 def test_fields_of_a_result_are_parts_of_the_path_or_computed() -> None:

@@ -11,18 +11,18 @@ from assayd.kinds.extractor.validator import ExtractorPayload, validator
 from assayd.model.finding import has_errors
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Judgement
-from assayd.model.run import Cause, Limits, Outcome, RunEnd, RunResult, UnitResult
+from assayd.model.run import Cause, Limits, RunEnd, RunOutcome, RunResult, UnitResult
 
 PATHS = ("/data/Q1/a.csv", "/data/Q2/b.csv")
 CODE = "def extract(path: str) -> dict:\n    return {'quarter': int(path[7])}\n"
 LIMITS = Limits(timeout_s=60, unit_timeout_s=5, memory_bytes=100 * 2**20, max_processes=1)
-COMPLETED = Outcome(cause=Cause.COMPLETED)
+COMPLETED = RunOutcome(cause=Cause.COMPLETED)
 
 
 def unit(name: str, record: dict[str, object], cause: Cause = Cause.COMPLETED) -> UnitResult:
     status = 0 if cause is Cause.COMPLETED else 256
     body = json.dumps(record).encode()
-    return UnitResult(name=name, wait_status=status, results=(body,), outcome=Outcome(cause=cause))
+    return UnitResult(name=name, wait_status=status, results=(body,), outcome=RunOutcome(cause=cause))
 
 
 def returned(value: object) -> dict[str, object]:

@@ -11,7 +11,7 @@ from assayd.findings.source_text import SplitText
 from assayd.kinds.extractor.validator import ExtractorPayload, validator
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement
-from assayd.model.run import Cause, Limits, Outcome, ResourceUsage, RunEnd, RunResult, UnitResult
+from assayd.model.run import Cause, Limits, ResourceUsage, RunEnd, RunOutcome, RunResult, UnitResult
 
 PATHS = tuple(f"/d/{number}.csv" for number in range(150))
 CODE = "def extract(path: str) -> dict:\n    return {'n': int(path[3:-4])}\n"
@@ -32,12 +32,14 @@ def unit(name: str, *results: object, cause: Cause = Cause.COMPLETED) -> UnitRes
         wait_status=0,
         results=(record,) if cause is Cause.COMPLETED else (),
         usage=ResourceUsage(wall_s=0.1),
-        outcome=Outcome(cause=cause),
+        outcome=RunOutcome(cause=cause),
     )
 
 
 def judged(*units: UnitResult) -> Judgement:
-    worst = next((one.outcome for one in units if not one.outcome.completed), Outcome(cause=Cause.COMPLETED))
+    worst = next(
+        (one.outcome for one in units if not one.outcome.completed), RunOutcome(cause=Cause.COMPLETED)
+    )
     return validator.judge(PAYLOAD, POLICY, RunResult(units=units, end=RunEnd.FINISHED, outcome=worst))
 
 

@@ -17,11 +17,11 @@ from assayd.model.run import (
     CapturedOutput,
     Cause,
     Limits,
-    Outcome,
     PolicyEvent,
     Program,
     ResourceUsage,
     RunEnd,
+    RunOutcome,
     RunResult,
     UnitEnd,
     UnitResult,
@@ -31,7 +31,7 @@ PATHS = ("/data/Q1/a.csv", "/data/Q2/b.csv", "/data/Q3/c.csv")
 CODE = "def extract(path: str) -> dict:\n    quarter = int(path[6:8])\n    return {'quarter': quarter}\n"
 PAYLOAD = validator.prepare(ExtractorPayload(code=f"Here:\n```python\n{CODE}```\n", sample_paths=PATHS))
 LIMITS = Limits(timeout_s=60, unit_timeout_s=5, memory_bytes=100 * 2**20, max_processes=1)
-COMPLETED = Outcome(cause=Cause.COMPLETED)
+COMPLETED = RunOutcome(cause=Cause.COMPLETED)
 RAISED = {
     "status": "raised",
     "error_type": "ValueError",
@@ -55,11 +55,11 @@ def unit(name: str, record: bytes | None, cause: Cause = Cause.COMPLETED) -> Uni
         results=() if record is None else (record,),
         stdout=CapturedOutput(head=b"out", total_bytes=3),
         usage=ResourceUsage(wall_s=0.002),
-        outcome=Outcome(cause=cause),
+        outcome=RunOutcome(cause=cause),
     )
 
 
-def run(*units: UnitResult, outcome: Outcome | None = None) -> RunResult:
+def run(*units: UnitResult, outcome: RunOutcome | None = None) -> RunResult:
     worst = next((u.outcome for u in units if not u.outcome.completed), COMPLETED)
     return RunResult(units=units, end=RunEnd.FINISHED, outcome=outcome or worst)
 
@@ -296,7 +296,7 @@ def test_events_that_are_allowed_or_only_observed_fail_nothing() -> None:
 
 
 def test_paths_that_were_never_started_are_skipped_and_told() -> None:
-    overdue = Outcome(cause=Cause.TIMEOUT)
+    overdue = RunOutcome(cause=Cause.TIMEOUT)
     judgement = judged(run(unit(PATHS[0], returned({"a": 1})), outcome=overdue))
     assert [case.status.value for case in judgement.cases] == ["passed", "skipped", "skipped"]
     [finding] = judgement.stage_findings["sandbox"]

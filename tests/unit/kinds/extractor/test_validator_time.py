@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from assayd.attempts.admission import limits_of
+from assayd.attempts.admission import derive_limits
 from assayd.kinds.extractor.validator import ExtractorPayload, validator
 from assayd.model.finding import has_errors
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus
 from assayd.model.run import Limits, ResourceUsage, RunEnd, RunResult, UnitResult
-from assayd.sandbox.outcome import classify, unit_outcome
+from assayd.sandbox.outcome import classify_run, determine_unit_outcome
 
 CODE = "def extract(path: str) -> dict:\n    return {'a': 1}\n"
 LIMITS = Limits(timeout_s=60, unit_timeout_s=5, memory_bytes=100 * 2**20, max_processes=1)
@@ -25,7 +25,7 @@ def slow(count: int) -> RunResult:
     took, record = ResourceUsage(wall_s=4.0, cpu_s=4.0), json.dumps(RECORD).encode()
     ended = [UnitResult(name=p, wait_status=0, results=(record,), usage=took) for p in SLOW.sample_paths]
     pairs = list(zip(ended, planned, strict=True))[:count]
-    units = tuple(replace(unit, outcome=unit_outcome(unit, plan)) for unit, plan in pairs)
+    units = tuple(replace(unit, outcome=determine_unit_outcome(unit, plan)) for unit, plan in pairs)
     return RunResult(units=units, end=RunEnd.FINISHED)
 
 
@@ -33,11 +33,11 @@ def test_twelve_paths_of_four_seconds_pass_within_the_limits_of_the_shipped_prof
     extractor_policy: ExecutionPolicy,
 ) -> None:
     payload = SLOW.model_copy(update={"sample_paths": SLOW.sample_paths[:12]})
-    spec = validator.plan(payload, extractor_policy, limits_of(extractor_policy, LIMITS))
+    spec = validator.plan(payload, extractor_policy, derive_limits(extractor_policy, LIMITS))
     result = slow(12)
     assert spec.limits.timeout_s >= sum(one.usage.wall_s for one in result.units)
     assert all(one.deadline_s == 5 for one in spec.units)
-    judgement = validator.judge(payload, extractor_policy, classify(result, spec))
+    judgement = validator.judge(payload, extractor_policy, classify_run(result, spec))
     assert not has_errors(f for found in judgement.stage_findings.values() for f in found)
     assert [case.status for case in judgement.cases] == [CaseStatus.PASSED] * 12
 
@@ -45,9 +45,9 @@ def test_twelve_paths_of_four_seconds_pass_within_the_limits_of_the_shipped_prof
 def test_paths_beyond_the_limit_of_the_attempt_are_told_as_that_limit_and_the_others_keep_their_results(
     extractor_policy: ExecutionPolicy,
 ) -> None:
-    spec = validator.plan(SLOW, extractor_policy, limits_of(extractor_policy, LIMITS))
+    spec = validator.plan(SLOW, extractor_policy, derive_limits(extractor_policy, LIMITS))
     overdue = replace(slow(15), end=RunEnd.DEADLINE)
-    judgement = validator.judge(SLOW, extractor_policy, classify(overdue, spec))
+    judgement = validator.judge(SLOW, extractor_policy, classify_run(overdue, spec))
     statuses = [case.status for case in judgement.cases]
     assert statuses == [CaseStatus.PASSED] * 15 + [CaseStatus.SKIPPED] * 5
     [finding] = judgement.stage_findings["sandbox"]

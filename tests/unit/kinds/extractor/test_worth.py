@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from assayd.kinds.extractor.worth import ExtraCalls, judge_results, plan_extra_calls, results_of
+from assayd.kinds.extractor.worth import ExtraCalls, collect_results, judge_results, plan_extra_calls
 from assayd.model.finding import Severity
 from assayd.model.policy import ExecutionPolicy, NetworkMode, NetworkPolicy, QualityPolicy, RuleLevel
 from assayd.model.submission import JsonValue
@@ -25,7 +25,7 @@ def findings(extract: Extract, paths: Sequence[str] = (A, B), policy: ExecutionP
     again = plan_extra_calls(paths, paths[-1], VARYING, policy)
     samples = {path: result for path in paths if isinstance(result := extract(path), dict)}
     returned = [_or_none(extract, *args) for args in again.calls] if again else []
-    results = results_of(samples, samples[paths[-1]], again, returned)
+    results = collect_results(samples, samples[paths[-1]], again, returned)
     return list(judge_results(results, CODE))
 
 
@@ -113,7 +113,7 @@ def test_nothing_is_called_again_where_rules_are_off_or_code_reaches_hosts() -> 
 def test_what_a_guest_returns_for_similar_paths_may_be_anything() -> None:
     again = plan_extra_calls([A], A, CODE, POLICY)
     odd: list[JsonValue] = ["text", 7, None, {"client": {"deep": [{}, [None]]}}, [], True]
-    results = results_of({A: {"client": "ABC"}}, {"client": "ABC"}, again, odd)
+    results = collect_results({A: {"client": "ABC"}}, {"client": "ABC"}, again, odd)
     assert all(finding.severity is Severity.WARNING for finding in judge_results(results, ""))
 
 

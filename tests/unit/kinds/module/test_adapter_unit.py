@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from assayd.kinds.module.adapter_unit import judge_adapter, probe
+from assayd.kinds.module.adapter_unit import build_probe, judge_adapter
 from assayd.model.finding import Finding
 from assayd.model.policy import AdapterContract
-from assayd.model.run import Cause, Outcome, PolicyEvent, UnitResult
+from assayd.model.run import Cause, PolicyEvent, RunOutcome, UnitResult
 
 FILE = "adapter.py"
 TEXTS = {FILE: "import os\nraise RuntimeError\n"}
@@ -36,7 +36,7 @@ def unit(record: object, cause: Cause = Cause.COMPLETED, *events: PolicyEvent) -
         wait_status=0 if cause is Cause.COMPLETED else 256,
         results=() if record is None else (json.dumps(record).encode(),),
         events=events,
-        outcome=Outcome(cause=cause),
+        outcome=RunOutcome(cause=cause),
     )
 
 
@@ -118,7 +118,7 @@ def test_unit_that_never_started_says_nothing() -> None:
 
 
 def test_probe_imports_by_the_names_of_the_profile() -> None:
-    text = probe("weather", AdapterContract(modules=("shared.base", "other")))
+    text = build_probe("weather", AdapterContract(modules=("shared.base", "other")))
     compile(text, "contract.py", "exec")
     assert "from shared.base import registered" in text
     assert "import weather" in text

@@ -17,13 +17,13 @@ import pytest
 import assayd.findings
 import assayd.kinds.code
 import assayd.kinds.module
-from assayd.guest_results.record import Raised
-from assayd.kinds.module.explained import add_file_hints, explained
+from assayd.guest_results.record import RaisedException
+from assayd.kinds.module.explained import add_explanation, add_file_hints
 from assayd.kinds.module.places import MOST_EXPLAINED, MOST_PARSED_CHARS, ModuleFiles
 from assayd.kinds.module.samples import MANIFEST
 from assayd.kinds.module.validator import PreparedModule, validator
 from assayd.model.finding import Finding
-from assayd.model.run import Cause, Outcome, ResourceUsage, RunEnd, RunResult, UnitResult
+from assayd.model.run import Cause, ResourceUsage, RunEnd, RunOutcome, RunResult, UnitResult
 from assayd.policies import PolicySet
 
 HOSTILE = (
@@ -135,11 +135,11 @@ def test_thousands_of_failures_are_judged_with_bounded_work(
             wait_status=256,
             results=(failing(name),) if name != "contract" else (),
             usage=ResourceUsage(wall_s=1.0),
-            outcome=Outcome(cause=Cause.EXITED_NONZERO),
+            outcome=RunOutcome(cause=Cause.EXITED_NONZERO),
         )
         for name in ("contract", *sorted(name for name in FILES if name != "adapter.py"))
     ]
-    run = RunResult(end=RunEnd.FINISHED, outcome=Outcome(cause=Cause.COMPLETED), units=tuple(units))
+    run = RunResult(end=RunEnd.FINISHED, outcome=RunOutcome(cause=Cause.COMPLETED), units=tuple(units))
     payload = PreparedModule(manifest=MANIFEST, files=FILES, expected={})
 
     judgement = validator.judge(payload, policies.get("module_validation"), run)
@@ -151,8 +151,8 @@ def test_thousands_of_failures_are_judged_with_bounded_work(
     assert len(parsed) <= len(FILES)
 
 
-def raised(message: str, line: int) -> Raised:
-    return Raised(
+def raised(message: str, line: int) -> RaisedException:
+    return RaisedException(
         error_type="TypeError",
         message=message,
         file="a.py",
@@ -167,12 +167,12 @@ def test_long_lines_and_long_files_are_not_read() -> None:
     plain = Finding(rule="tests.failed", category="test_failure", message="m", file="a.py", line=1)
     is_set = "'set' object has no attribute 'items'"
     short, long = ModuleFiles({"a.py": "x = {'a', b}"}), ModuleFiles({"a.py": "x = {'a', b}" + " " * 300})
-    assert explained(plain, raised(is_set, 1), short).edit is not None
-    assert explained(plain, raised(is_set, 1), long) == plain
+    assert add_explanation(plain, raised(is_set, 1), short).edit is not None
+    assert add_explanation(plain, raised(is_set, 1), long) == plain
 
     text = "def f(): ...\n" + "#" * (MOST_PARSED_CHARS // 5)
     files = ModuleFiles({str(n): f"{text}{n}" for n in range(7)})
-    assert [len([*files.functions(one)]) for one in files.values()] == [1, 1, 1, 1, 0, 0, 0]
+    assert [len([*files.iter_functions(one)]) for one in files.values()] == [1, 1, 1, 1, 0, 0, 0]
 
     slow = 'f"' + "{a}" * 33_000 + '"'
     assert [*ModuleFiles({"a.py": slow}).body(slow)] == []

@@ -11,7 +11,7 @@ from assayd.kinds.module.samples import ADAPTER
 from assayd.model.finding import Edit, Finding
 from assayd.model.policy import AdapterContract
 from assayd.static.python.scopes import build_scoped_tree
-from assayd.static.python.source import parse
+from assayd.static.python.source import parse_source
 
 METHODS = """\
     async def fetch_raw(self): ...
@@ -22,7 +22,7 @@ METHODS = """\
 
 def check(text: str, contract: AdapterContract | None = None) -> list[Finding]:
     text = textwrap.dedent(text)
-    tree = parse(text).tree
+    tree = parse_source(text).tree
     assert tree is not None, text
     return list(check_contract("adapter.py", text, build_scoped_tree(tree), contract or AdapterContract()))
 

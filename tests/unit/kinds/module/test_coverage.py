@@ -3,7 +3,7 @@ from __future__ import annotations
 import ast
 
 from assayd.kinds.module.coverage import find_methods, judge_coverage
-from assayd.kinds.module.pytest_record import Coverage
+from assayd.kinds.module.pytest_record import LineCoverage
 
 TEXT = """class A:
     def fetch(self):
@@ -19,7 +19,7 @@ OWNERS, LINES = (2, 5, 0), ((3,), (6, 8), (7,))
 
 
 def found(*seen: int) -> list[tuple[str, str | None]]:
-    coverage = Coverage(owners=OWNERS, lines=LINES, seen=frozenset(seen))
+    coverage = LineCoverage(owners=OWNERS, lines=LINES, seen=frozenset(seen))
     judged = judge_coverage("a.py", TEXT, METHODS, ("fetch", "transform"), [coverage])
     return [(finding.message, finding.context) for finding in judged]
 
@@ -40,13 +40,13 @@ def test_methods_that_all_run_make_a_figure_alone() -> None:
 
 def test_a_small_method_beside_much_that_runs_is_in_the_figure_alone() -> None:
     text = TEXT.replace("        return 3", "        raw = 4\n        return 3")
-    large = Coverage(owners=(2, 5), lines=((3,), (6, 7, 8, 9)), seen=frozenset({1}))
+    large = LineCoverage(owners=(2, 5), lines=((3,), (6, 7, 8, 9)), seen=frozenset({1}))
     judged = judge_coverage("a.py", text, find_methods(ast.parse(text)), ("fetch", "transform"), [large])
     assert [finding.rule for finding in judged] == ["quality.coverage"]
 
 
 def test_an_adapter_that_no_test_imports_has_no_method_that_runs() -> None:
-    nothing = Coverage(owners=(), lines=(), seen=frozenset())
+    nothing = LineCoverage(owners=(), lines=(), seen=frozenset())
     judged = judge_coverage("a.py", TEXT, METHODS, ("fetch", "transform"), [nothing])
     assert [finding.message for finding in judged] == ["No test runs fetch().", "No test runs transform()."]
 

@@ -7,12 +7,12 @@ import textwrap
 
 import pytest
 
-from assayd.kinds.module.expected_tests import ExpectedTests, check_tests, expected_tests
+from assayd.kinds.module.expected_tests import ExpectedTests, check_tests, find_expected_tests
 
 
 def expected(text: str, **others: str) -> ExpectedTests:
     texts = {"test_it.py": text, **{f"{name}.py": other for name, other in others.items()}}
-    return expected_tests(
+    return find_expected_tests(
         "test_it.py", {name: ast.parse(textwrap.dedent(body)) for name, body in texts.items()}
     )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.guest_results.record import Raised
-from assayd.kinds.module.explained import explain_unexpected_exception, explained, suggest_similar_file
+from assayd.guest_results.record import RaisedException
+from assayd.kinds.module.explained import add_explanation, explain_unexpected_exception, suggest_similar_file
 from assayd.model.finding import Finding
 
 TEXTS = {
@@ -48,7 +48,7 @@ def explain(
 ) -> Finding:
     """Return the finding of an exception with this text at a line."""
     plain = Finding(rule="tests.failed", category="test_failure", message=message, file=file, line=line)
-    raised = Raised(
+    raised = RaisedException(
         error_type="TypeError",
         message=message,
         file=file,
@@ -58,7 +58,7 @@ def explain(
         phase="call",
         values=values,
     )
-    return explained(plain, raised, TEXTS, test)
+    return add_explanation(plain, raised, TEXTS, test)
 
 
 @pytest.mark.parametrize(
@@ -173,10 +173,10 @@ def test_missing_plugin_is_replaced_by_a_patch_of_the_call(fixture: str, library
     }
     message = f"('{fixture}', <FixtureRequest for <Function test_search>>)"
     plain = Finding(rule="tests.failed", category="test_failure", message=message)
-    raised = Raised(
+    raised = RaisedException(
         error_type="FixtureLookupError", message=message, line=None, traceback="", where=None, phase="call"
     )
-    found = explained(plain, raised, texts, "test_adapter.py::test_search")
+    found = add_explanation(plain, raised, texts, "test_adapter.py::test_search")
     assert (found.file, found.line) == ("test_adapter.py", 1)
     assert f'Write `monkeypatch.setattr("adapter.{library}.get", …)` instead.' in (found.suggestion or "")
 
@@ -189,7 +189,7 @@ def test_exception_that_the_test_does_not_expect_is_shown_at_its_expectation() -
     plain = Finding(
         rule="tests.failed", category="test_failure", message="ValueError: no", file="adapter.py", line=9
     )
-    raised = Raised(
+    raised = RaisedException(
         error_type="ValueError", message="no", file="adapter.py", line=9, traceback="", where="", phase="call"
     )
     found = explain_unexpected_exception(plain, raised, TEXTS, "test_adapter.py::test_fetch")

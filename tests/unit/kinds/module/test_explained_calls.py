@@ -6,13 +6,13 @@ import ast
 
 import pytest
 
-from assayd.guest_results.record import Raised
-from assayd.kinds.module.explained import explain_unexpected_exception, explained
+from assayd.guest_results.record import RaisedException
+from assayd.kinds.module.explained import add_explanation, explain_unexpected_exception
 from assayd.kinds.module.explained_calls import add_data_keys
 from assayd.kinds.module.mistakes import (
     check_dropped_results,
     check_generators,
-    check_raised,
+    check_raised_strings,
     check_transports,
 )
 from assayd.model.finding import Finding
@@ -80,7 +80,7 @@ def explain(
     value: tuple[str, str] | None = None,
 ) -> Finding:
     plain = Finding(rule="tests.failed", category="test_failure", message=message, file=file, line=line)
-    raised = Raised(
+    raised = RaisedException(
         error_type="TypeError",
         message=message,
         file=file,
@@ -90,7 +90,7 @@ def explain(
         phase="call",
         values=() if value is None else (value,),
     )
-    return explained(plain, raised, TEXTS, test)
+    return add_explanation(plain, raised, TEXTS, test)
 
 
 FETCH = "test_adapter.py::test_fetch"
@@ -246,7 +246,7 @@ def test_wrong_argument_is_at_the_line_that_passes_it() -> None:
 @pytest.mark.parametrize("error_type", ["TypeError", "AttributeError", "NameError"])
 def test_programming_error_is_never_what_a_test_should_expect(error_type: str) -> None:
     plain = Finding(rule="tests.failed", category="test_failure", message="x", file="adapter.py", line=19)
-    raised = Raised(
+    raised = RaisedException(
         error_type=error_type, message="x", file="adapter.py", line=19, traceback="", where="", phase="call"
     )
     assert explain_unexpected_exception(plain, raised, TEXTS, FETCH) is plain
@@ -297,7 +297,7 @@ def test_generator_for_a_value_is_found(text: str, count: int) -> None:
     ],
 )
 def test_raised_string_is_found(text: str, new: str | None) -> None:
-    found = [one.edit.replacement for one in check_raised("a.py", text, ast.parse(text)) if one.edit]
+    found = [one.edit.replacement for one in check_raised_strings("a.py", text, ast.parse(text)) if one.edit]
     assert found == ([] if new is None else [new])
 
 
@@ -358,7 +358,7 @@ def test_call_without_parentheses_or_with_another_name_is_corrected(
     text: str, message: str, corrected: str
 ) -> None:
     plain = Finding(rule="tests.failed", category="test_failure", message=message, file="a.py", line=1)
-    raised = Raised(
+    raised = RaisedException(
         error_type="TypeError",
         message=message,
         file="a.py",
@@ -368,7 +368,7 @@ def test_call_without_parentheses_or_with_another_name_is_corrected(
         phase="call",
         values=(),
     )
-    finding = explained(plain, raised, {"a.py": text}, "")
+    finding = add_explanation(plain, raised, {"a.py": text}, "")
 
     assert finding.edit is not None
     assert finding.edit.replacement == corrected

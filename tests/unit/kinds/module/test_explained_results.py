@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.guest_results.record import Raised
+from assayd.guest_results.record import RaisedException
 from assayd.kinds.module import explained_results
-from assayd.kinds.module.explained import explained
+from assayd.kinds.module.explained import add_explanation
 from assayd.kinds.module.places import ModuleFiles
 from assayd.model.finding import Finding
 
@@ -32,7 +32,7 @@ def test_wrong_value_is_at_the_line_that_computes_it(message: str, line: int, pl
     plain = Finding(
         rule="tests.failed", category="test_failure", message=message, file="test_a.py", line=line
     )
-    raised = Raised(
+    raised = RaisedException(
         error_type="AssertionError",
         message=message,
         file="test_a.py",
@@ -41,7 +41,7 @@ def test_wrong_value_is_at_the_line_that_computes_it(message: str, line: int, pl
         where="",
         phase="call",
     )
-    finding = explained(plain, raised, TEXTS, "test_a.py::test_grade")
+    finding = add_explanation(plain, raised, TEXTS, "test_a.py::test_grade")
     assert (finding.file, finding.line) == place
 
 
@@ -54,7 +54,7 @@ REFUSED = "HTTPSConnectionPool(host='x', port=443): Max retries exceeded with ur
 def explain(adapter: str, patched: str, message: str, file: str, line: int) -> Finding:
     texts = {"adapter.py": adapter, "test_adapter.py": TEST.format(patched)}
     plain = Finding(rule="tests.failed", category="test_failure", message=message, file=file, line=line)
-    raised = Raised(
+    raised = RaisedException(
         error_type="AttributeError",
         message=message,
         file=file,
@@ -63,7 +63,7 @@ def explain(adapter: str, patched: str, message: str, file: str, line: int) -> F
         where="",
         phase="call",
     )
-    return explained(plain, raised, texts, "test_adapter.py::test_fetch")
+    return add_explanation(plain, raised, texts, "test_adapter.py::test_fetch")
 
 
 @pytest.mark.parametrize(

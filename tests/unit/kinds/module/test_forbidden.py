@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from assayd.kinds.module.forbidden import check_forbidden
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import PolicySet, load_policies
 from assayd.static.python.scopes import build_scoped_tree
-from assayd.static.python.source import parse
+from assayd.static.python.source import parse_source
 
 
 @pytest.fixture(scope="module")
 def policies() -> PolicySet:
-    return load_policies([share("policies")])
+    return load_policies([shared_path("policies")])
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def rules(policies: PolicySet):
     forbidden = policy.imports.denied | policy.adapter.forbidden
 
     def rules(text: str) -> list[tuple[str, int]]:
-        tree = parse(text).tree
+        tree = parse_source(text).tree
         assert tree is not None, text
         found = check_forbidden("adapter.py", text, build_scoped_tree(tree), forbidden, {"client", "adapter"})
         return [(finding.rule, finding.line or 0) for finding in found]
@@ -124,7 +124,7 @@ def test_ordinary_code_is_left_alone(rules, text: str) -> None:
 
 def test_each_use_says_what_to_do_instead(policies: PolicySet) -> None:
     text = "import sys\nsys.modules\n"
-    tree = parse(text).tree
+    tree = parse_source(text).tree
     assert tree is not None
     forbidden = policies.get("module_validation").adapter.forbidden
     [finding] = check_forbidden("test_adapter.py", text, build_scoped_tree(tree), forbidden, ())

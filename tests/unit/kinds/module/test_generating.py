@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.kinds.module.generating import answered
+from assayd.kinds.module.generating import add_proposal
 from assayd.model.prompting import Proposal
 
 BASE = {
@@ -16,12 +16,12 @@ BASE = {
 @pytest.mark.parametrize("name", ["test_wanted.py", "tests/test_wanted.py"])
 def test_answer_does_not_replace_a_test_that_is_there(name: str) -> None:
     base = {**BASE, "files": {name: "assert 1 == 1\n"}}
-    given = answered(base, Proposal(files={name: "assert True\n", "adapter.py": "a = 1\n"}))
+    given = add_proposal(base, Proposal(files={name: "assert True\n", "adapter.py": "a = 1\n"}))
     assert given["files"] == {name: "assert 1 == 1\n", "adapter.py": "a = 1\n"}
 
 
 def test_answer_replaces_other_files_and_adds_tests() -> None:
-    given = answered(BASE, Proposal(files={"adapter.py": "a = 1\n", "test_more.py": "assert True\n"}))
+    given = add_proposal(BASE, Proposal(files={"adapter.py": "a = 1\n", "test_more.py": "assert True\n"}))
     assert given["files"] == {
         "test_wanted.py": "assert 1 == 1\n",
         "adapter.py": "a = 1\n",
@@ -31,4 +31,4 @@ def test_answer_replaces_other_files_and_adds_tests() -> None:
 
 def test_manifest_that_is_no_object_is_refused() -> None:
     with pytest.raises(ValueError, match="isn't a JSON object"):
-        answered({"files": {}}, Proposal(files={"manifest.json": "[]"}))
+        add_proposal({"files": {}}, Proposal(files={"manifest.json": "[]"}))

@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from assayd.kinds.module.imports import OwnModules, check_module_imports
+from assayd.kinds.module.imports import ImportableModules, check_module_imports
 from assayd.model.finding import Edit, Finding, Severity
 from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.static.python.scopes import build_scoped_tree
-from assayd.static.python.source import parse
+from assayd.static.python.source import parse_source
 
-OWN = OwnModules(
+OWN = ImportableModules(
     modules=frozenset({"adapter", "pkg", "pkg.api"}), provided=frozenset({"assayd_adapter", "shared.base"})
 )
 POLICY = ImportPolicy(
@@ -21,7 +21,7 @@ POLICY = ImportPolicy(
 
 
 def check(text: str, file: str = "adapter.py", policy: ImportPolicy = POLICY) -> list[Finding]:
-    tree = parse(text).tree
+    tree = parse_source(text).tree
     assert tree is not None
     return list(check_module_imports(file, text, build_scoped_tree(tree), policy, OWN))
 

@@ -13,7 +13,7 @@ from assayd.kinds.module.expected_tests import ExpectedTests
 from assayd.kinds.module.pytest_unit import TestedFile, judge_tests, no_tests_ran_finding
 from assayd.model.finding import has_errors
 from assayd.model.report import CaseStatus
-from assayd.model.run import Cause, Outcome, PolicyEvent, ResourceUsage, UnitEnd, UnitResult
+from assayd.model.run import Cause, PolicyEvent, ResourceUsage, RunOutcome, UnitEnd, UnitResult
 
 FILE = "test_it.py"
 TEXTS = {FILE: "def test_a():\n    assert 1 == 2\n\ndef test_b(): ...\n", "adapter.py": "import os\n"}
@@ -73,7 +73,7 @@ def unit(record: bytes | None, cause: Cause = Cause.COMPLETED, **changes: object
         wait_status=0 if cause is Cause.COMPLETED else 256,
         results=() if record is None else (record,),
         usage=ResourceUsage(wall_s=3.0),
-        outcome=Outcome(cause=cause),
+        outcome=RunOutcome(cause=cause),
     )
     return replace(made, **changes)  # type: ignore[arg-type]
 

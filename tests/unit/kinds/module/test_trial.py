@@ -17,9 +17,9 @@ from assayd.model.policy import ExecutionPolicy, NetworkMode, QualityPolicy, Rul
 from assayd.model.run import (
     Cause,
     Limits,
-    Outcome,
     ResourceUsage,
     RunEnd,
+    RunOutcome,
     RunResult,
     RunSpec,
     UnitEnd,
@@ -54,8 +54,8 @@ TESTS = """from adapter import RatesAdapter
 def test_transform():
     assert RatesAdapter().transform({"total": 1}) == 2.5
 """
-OK = Outcome(cause=Cause.COMPLETED)
-FAILED = Outcome(cause=Cause.EXITED_NONZERO)
+OK = RunOutcome(cause=Cause.COMPLETED)
+FAILED = RunOutcome(cause=Cause.EXITED_NONZERO)
 EVERY_LINE = "6 7;9 10 12;0 11;14 15"
 """Blocks of the adapter, as its tests tell them."""
 
@@ -92,7 +92,7 @@ def first_run(seen: str = "0 1 2 3") -> RunResult:
     return RunResult(units=units, end=RunEnd.FINISHED, outcome=OK)
 
 
-def trial_run(outcomes: Sequence[Outcome], end: UnitEnd = UnitEnd.EXITED) -> RunResult:
+def trial_run(outcomes: Sequence[RunOutcome], end: UnitEnd = UnitEnd.EXITED) -> RunResult:
     units = [UnitResult(name="test_adapter.py", wait_status=0, outcome=one) for one in outcomes]
     if end is not UnitEnd.EXITED:
         units[-1] = replace(units[-1], end=end)
@@ -101,7 +101,7 @@ def trial_run(outcomes: Sequence[Outcome], end: UnitEnd = UnitEnd.EXITED) -> Run
 
 def judged(
     policy: ExecutionPolicy,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[RunOutcome],
     *,
     end: UnitEnd = UnitEnd.EXITED,
     seen: str = "0 1 2 3",

@@ -14,9 +14,9 @@ from assayd.kinds.module.samples import ADAPTER, MANIFEST, TESTS
 from assayd.kinds.module.submission import read_files
 from assayd.kinds.module.validator import ModulePayload, PreparedModule, validator
 from assayd.model.finding import Finding, has_errors
-from assayd.model.merge import Ran, decide_verdict, merge_stages
+from assayd.model.merge import JudgedRun, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.run import Cause, Limits, Outcome, Program, RunEnd, RunResult, UnitResult
+from assayd.model.run import Cause, Limits, Program, RunEnd, RunOutcome, RunResult, UnitResult
 from assayd.policies import PolicySet
 from assayd.ports.command_line import FileOptions
 
@@ -190,12 +190,12 @@ def result(*records: tuple[str, bytes | None, Cause]) -> RunResult:
             name=name,
             wait_status=0 if cause is Cause.COMPLETED else 256,
             results=() if record is None else (record,),
-            outcome=Outcome(cause=cause),
+            outcome=RunOutcome(cause=cause),
         )
         for name, record, cause in records
     )
     worst = next(
-        (unit.outcome for unit in units if not unit.outcome.completed), Outcome(cause=Cause.COMPLETED)
+        (unit.outcome for unit in units if not unit.outcome.completed), RunOutcome(cause=Cause.COMPLETED)
     )
     return RunResult(units=units, end=RunEnd.FINISHED, outcome=worst)
 
@@ -227,7 +227,7 @@ def test_verdict_says_whose_trouble_it_was(
     policy: ExecutionPolicy, record: bytes | None, cause: Cause, verdict: str
 ) -> None:
     run = result(GOOD_CONTRACT, ("test_adapter.py", record, cause))
-    all_of_it = Ran(result=run, judgement=validator.judge(prepared(policy), policy, run))
+    all_of_it = JudgedRun(result=run, judgement=validator.judge(prepared(policy), policy, run))
     stages = merge_stages((), validator.runtime_stages, all_of_it)
     assert decide_verdict(stages, all_of_it).value == verdict
 

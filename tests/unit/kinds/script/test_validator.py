@@ -16,11 +16,11 @@ from assayd.model.run import (
     CapturedOutput,
     Cause,
     Limits,
-    Outcome,
-    Output,
+    OutputFile,
     PolicyEvent,
     Program,
     RunEnd,
+    RunOutcome,
     RunResult,
     UnitResult,
 )
@@ -42,11 +42,11 @@ def judged(
     *records: object,
     cause: Cause = Cause.COMPLETED,
     status: int = 0,
-    outputs: tuple[Output, ...] = (),
+    outputs: tuple[OutputFile, ...] = (),
     **more: object,
 ) -> Judgement:
     """Judge a run with this end."""
-    outcome = Outcome(cause=cause)
+    outcome = RunOutcome(cause=cause)
     bodies = tuple(json.dumps(record).encode() for record in records)
     unit = UnitResult(name="script", wait_status=status, results=bodies, outcome=outcome, **more)  # type: ignore[arg-type]
     result = RunResult(units=(unit,), end=RunEnd.FINISHED, outcome=outcome, outputs=outputs)
@@ -200,7 +200,7 @@ def test_refused_operation_fails_a_script_that_ended_well() -> None:
 
 def test_outputs_are_asked_for_only_after_a_good_end() -> None:
     wanted = payload(code="1 / 0", collect=["a.csv", "b.csv"])
-    there = (Output(name="a.csv", content=b""), Output(name="b.csv", content=b"x", truncated=True))
+    there = (OutputFile(name="a.csv", content=b""), OutputFile(name="b.csv", content=b"x", truncated=True))
     assert rules(judged(wanted)) == ["collect.missing", "collect.missing"]
     assert rules(judged(wanted, outputs=there)) == ["collect.cut"]
     assert rules(judged(wanted, cause=Cause.EXITED_NONZERO, status=EXIT_1)) == ["sandbox.exited_nonzero"]
@@ -215,7 +215,7 @@ CASES = [{"name": "one", "stdin": "1", "expected": "2\n"}, {"name": "two", "stdi
 
 
 def judged_cases(submitted: ScriptPayload, *printed: tuple[str, bytes]) -> Judgement:
-    outcome = Outcome(cause=Cause.COMPLETED)
+    outcome = RunOutcome(cause=Cause.COMPLETED)
     units = tuple(
         UnitResult(
             name=name, wait_status=0, stdout=CapturedOutput(head=text, total_bytes=len(text)), outcome=outcome

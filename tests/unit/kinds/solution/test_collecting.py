@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from assayd.kinds.solution.collecting import collect, find_solution_modules, find_used_names
+from assayd.kinds.solution.collecting import collect_tests, find_solution_modules, find_used_names
 from assayd.kinds.solution.payload import SolutionPayload
 
 FORMS = {
@@ -31,7 +31,7 @@ FORMS = {
 def test_tests_of_a_text_are_found_by_their_form(form: str) -> None:
     text, names = FORMS[form]
     payload = SolutionPayload(code="", entry_point="f", tests=text)
-    assert [test.name for test in collect(payload, ast.parse(text))] == names
+    assert [test.name for test in collect_tests(payload, ast.parse(text))] == names
 
 
 def test_names_that_judge_are_never_taken_from_the_solution() -> None:

@@ -10,8 +10,8 @@ import pytest
 from assayd.kinds.solution.payload import PreparedSolution, SolutionPayload
 from assayd.kinds.solution.validator import validator
 from assayd.model.report import CaseStatus
-from assayd.model.run import Cause, Limits, Outcome, RunEnd, RunResult, UnitEnd, UnitResult
-from assayd.package_data import share
+from assayd.model.run import Cause, Limits, RunEnd, RunOutcome, RunResult, UnitEnd, UnitResult
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 
 LIMITS = Limits(timeout_s=20, unit_timeout_s=10, memory_bytes=2**28, max_processes=8)
@@ -35,13 +35,13 @@ def unit(name: str, record: object, cause: Cause | None = None) -> UnitResult:
         wait_status=0 if ended is Cause.COMPLETED else 256,
         end=UnitEnd.EXITED,
         results=(json.dumps(record).encode(),),
-        outcome=Outcome(cause=ended),
+        outcome=RunOutcome(cause=ended),
     )
 
 
 def judged(prepared: PreparedSolution, *records: object):  # type: ignore[no-untyped-def]
     units = tuple(unit(test.name, record) for test, record in zip(prepared.hidden, records, strict=False))
-    result = RunResult(units=units, end=RunEnd.FINISHED, outcome=Outcome(cause=Cause.COMPLETED))
+    result = RunResult(units=units, end=RunEnd.FINISHED, outcome=RunOutcome(cause=Cause.COMPLETED))
     return validator.judge(prepared, None, result)  # type: ignore[arg-type]
 
 
@@ -62,7 +62,9 @@ def test_messages_are_shown_if_the_request_reveals_them(reveal: str, shown: bool
     context = validator.retry_context(judgement.stage_findings["sandbox"], "sandbox")
     assert (SECRET in context, SECRET in str(judgement.cases)) == (shown, shown)
     assert ("assert_1" in context + str(judgement.cases)) == (reveal != "none")
-    planned = validator.plan(payload(reveal), load_policies([share("policies")]).get("solution"), LIMITS)
+    planned = validator.plan(
+        payload(reveal), load_policies([shared_path("policies")]).get("solution"), LIMITS
+    )
     assert ("assert_1" in str([unit.name for unit in planned.units])) == (reveal != "none")
 
 
@@ -92,7 +94,7 @@ def test_skipped_test_does_not_count_and_nothing_but_skipped_fails() -> None:
 def test_record_of_another_form_is_no_pass(record: object) -> None:
     prepared = payload()
     units = tuple(unit(test.name, record, Cause.COMPLETED) for test in prepared.hidden)
-    result = RunResult(units=units, end=RunEnd.FINISHED, outcome=Outcome(cause=Cause.COMPLETED))
+    result = RunResult(units=units, end=RunEnd.FINISHED, outcome=RunOutcome(cause=Cause.COMPLETED))
     judgement = validator.judge(prepared, None, result)  # type: ignore[arg-type]
     assert (judgement.score, bool(judgement.stage_findings["sandbox"])) == (0.0, True)
 
@@ -100,8 +102,8 @@ def test_record_of_another_form_is_no_pass(record: object) -> None:
 def test_pass_with_a_bad_end_is_no_pass() -> None:
     prepared = payload()
     good = unit("test 1", PASSED)
-    units = (good, replace(unit("test 2", PASSED), outcome=Outcome(cause=Cause.TIMEOUT)))
-    result = RunResult(units=units, end=RunEnd.FINISHED, outcome=Outcome(cause=Cause.TIMEOUT))
+    units = (good, replace(unit("test 2", PASSED), outcome=RunOutcome(cause=Cause.TIMEOUT)))
+    result = RunResult(units=units, end=RunEnd.FINISHED, outcome=RunOutcome(cause=Cause.TIMEOUT))
     assert validator.judge(prepared, None, result).score == 0.5  # type: ignore[arg-type]
 
 

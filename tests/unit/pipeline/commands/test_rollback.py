@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import RequestError, StoreError
-from assayd_pipeline.commands.commit import Result, apply
+from assayd_pipeline.commands.commit import CommitResult, apply_result
 from assayd_pipeline.commands.journal import SUFFIX, read_journal
-from assayd_pipeline.commands.rollback import foretell, roll_back
+from assayd_pipeline.commands.rollback import preview_rollback, roll_back_commit
 from support.texts.commits import ID, Killed, everything, make, rows
 
 OTHER = "01JTC8ZK5V0000000000000001"
 
 
 @pytest.fixture
-def shop(real: Path, result: Result) -> Path:
+def shop(real: Path, result: CommitResult) -> Path:
     """Return a database that a result was committed to."""
-    apply(result, real / "shop.db", real, name="nightly")
+    apply_result(result, real / "shop.db", real, name="nightly")
     return real / "shop.db"
 
 
@@ -30,7 +30,7 @@ def is_as_before(real: Path) -> bool:
 
 @pytest.mark.parametrize("reference", [ID, "nightly"])
 def test_commit_is_taken_back_and_what_was_there_is_kept(shop: Path, real: Path, reference: str) -> None:
-    told = roll_back(reference, shop, real)
+    told = roll_back_commit(reference, shop, real)
 
     assert is_as_before(real)
     assert rows(real / f"shop.db.{ID}.rolled-back") == [("new",), ("old",)]
@@ -41,18 +41,18 @@ def test_commit_is_taken_back_and_what_was_there_is_kept(shop: Path, real: Path,
     assert recorded == [("commit", "begun"), ("commit", "done"), ("rollback", "begun"), ("rollback", "done")]
 
 
-def test_commit_can_be_made_again_after_its_rollback(shop: Path, real: Path, result: Result) -> None:
-    roll_back(ID, shop, real)
-    apply(result, shop, real)
+def test_commit_can_be_made_again_after_its_rollback(shop: Path, real: Path, result: CommitResult) -> None:
+    roll_back_commit(ID, shop, real)
+    apply_result(result, shop, real)
     assert rows(shop) == [("new",), ("old",)]
-    roll_back(ID, shop, real)
+    roll_back_commit(ID, shop, real)
     assert is_as_before(real)
 
 
 def test_second_rollback_is_refused(shop: Path, real: Path) -> None:
-    roll_back(ID, shop, real)
+    roll_back_commit(ID, shop, real)
     with pytest.raises(RequestError, match="is already rolled back"):
-        roll_back(ID, shop, real)
+        roll_back_commit(ID, shop, real)
 
 
 def test_database_that_was_changed_since_is_refused_and_says_what_would_be_lost(
@@ -61,7 +61,7 @@ def test_database_that_was_changed_since_is_refused_and_says_what_would_be_lost(
     make(shop, "INSERT INTO t VALUES ('later')", "CREATE TABLE u (x)")
     before = everything(real)
     with pytest.raises(RequestError, match="has changed since the commit") as refused:
-        roll_back(ID, shop, real)
+        roll_back_commit(ID, shop, real)
     assert "table t: 1 to 3 rows, 2 new or changed" in refused.value.message
     assert "table u: new, with 0 rows" in refused.value.message
     assert everything(real) == before
@@ -70,7 +70,7 @@ def test_database_that_was_changed_since_is_refused_and_says_what_would_be_lost(
 def test_forced_rollback_says_what_is_lost_and_keeps_it_beside(shop: Path, real: Path) -> None:
     make(shop, "INSERT INTO t VALUES ('later')")
     (real / "data/a.csv").write_bytes(b"later\n")
-    told = roll_back(ID, shop, real, force=True)
+    told = roll_back_commit(ID, shop, real, force=True)
 
     assert is_as_before(real)
     assert told[-2:] == [
@@ -85,29 +85,29 @@ def test_file_that_was_changed_since_is_refused(shop: Path, real: Path) -> None:
     (real / "data/a.csv").write_bytes(b"later\n")
     before = everything(real)
     with pytest.raises(RequestError, match=r"a\.csv has changed since the commit"):
-        roll_back(ID, shop, real)
+        roll_back_commit(ID, shop, real)
     assert everything(real) == before
 
 
 def test_later_commit_has_to_be_taken_back_first(
-    shop: Path, real: Path, result: Result, tmp_path: Path
+    shop: Path, real: Path, result: CommitResult, tmp_path: Path
 ) -> None:
     copy = tmp_path / "next.db"
     copy.write_bytes(shop.read_bytes())
-    later = Result(
+    later = CommitResult(
         attempt_id=OTHER,
         base_files={},
         new_files={},
         base_database=shop.read_bytes(),
         new_database=make(copy, "INSERT INTO t VALUES ('newer')"),
     )
-    apply(later, shop, None, name="nightly")
+    apply_result(later, shop, None, name="nightly")
     with pytest.raises(RequestError, match=f"roll {OTHER} back first"):
-        roll_back(ID, shop, real)
+        roll_back_commit(ID, shop, real)
 
-    roll_back("nightly", shop, None)
+    roll_back_commit("nightly", shop, None)
     assert rows(shop) == [("new",), ("old",)]
-    roll_back("nightly", shop, real)
+    roll_back_commit("nightly", shop, real)
     assert is_as_before(real)
 
 
@@ -118,29 +118,29 @@ def test_rollback_that_was_interrupted_is_completed_by_the_next(shop: Path, real
             raise Killed
 
     with pytest.raises(Killed):
-        roll_back(ID, shop, real, checkpoint=checkpoint)
+        roll_back_commit(ID, shop, real, checkpoint=checkpoint)
     assert rows(shop) in ([("old",)], [("new",), ("old",)])
 
-    roll_back(ID, shop, real)
+    roll_back_commit(ID, shop, real)
     assert is_as_before(real)
 
 
 @pytest.mark.parametrize("step", ["begun", "backed_up", "database", "file"])
-def test_commit_that_was_interrupted_can_be_taken_back(real: Path, result: Result, step: str) -> None:
+def test_commit_that_was_interrupted_can_be_taken_back(real: Path, result: CommitResult, step: str) -> None:
     def checkpoint(reached: str) -> None:
         if reached == step:
             raise Killed
 
     with pytest.raises(Killed):
-        apply(result, real / "shop.db", real, checkpoint)
-    roll_back(ID, real / "shop.db", real)
+        apply_result(result, real / "shop.db", real, checkpoint)
+    roll_back_commit(ID, real / "shop.db", real)
     assert is_as_before(real)
 
 
-def test_database_that_the_commit_created_is_moved_away(real: Path, result: Result) -> None:
+def test_database_that_the_commit_created_is_moved_away(real: Path, result: CommitResult) -> None:
     made = replace(result, base_database=None, new_files={}, base_files={})
-    apply(made, real / "fresh.db", None)
-    assert roll_back(ID, real / "fresh.db", None) == [
+    apply_result(made, real / "fresh.db", None)
+    assert roll_back_commit(ID, real / "fresh.db", None) == [
         f"{real}/fresh.db: removed; the removed version: fresh.db.{ID}.rolled-back"
     ]
     assert not (real / "fresh.db").exists()
@@ -148,7 +148,7 @@ def test_database_that_the_commit_created_is_moved_away(real: Path, result: Resu
 
 def test_dry_run_tells_and_does_nothing(shop: Path, real: Path) -> None:
     before = everything(real)
-    assert foretell(ID, shop, real) == [
+    assert preview_rollback(ID, shop, real) == [
         f"{shop}: would be restored",
         f"{real}/data/a.csv: would be restored",
         f"{real}/data/deep/b.csv: would be removed",
@@ -158,12 +158,12 @@ def test_dry_run_tells_and_does_nothing(shop: Path, real: Path) -> None:
 
 def test_what_was_never_committed_is_refused(real: Path) -> None:
     with pytest.raises(RequestError, match="contains no commit of nightly"):
-        roll_back("nightly", real / "shop.db", real)
+        roll_back_commit("nightly", real / "shop.db", real)
 
 
 def test_files_need_their_folder(shop: Path) -> None:
     with pytest.raises(RequestError, match="pass the folder with --directory"):
-        roll_back(ID, shop, None)
+        roll_back_commit(ID, shop, None)
 
 
 @pytest.mark.parametrize("content", [None, b"another"])
@@ -173,7 +173,7 @@ def test_backup_that_is_not_what_was_there_is_refused(shop: Path, real: Path, co
     if content is not None:
         backup.write_bytes(content)
     with pytest.raises(RequestError, match=r"the backup .*a\.csv"):
-        roll_back(ID, shop, real)
+        roll_back_commit(ID, shop, real)
     assert rows(shop) == [("new",), ("old",)]
 
 
@@ -181,7 +181,7 @@ def test_line_that_a_crash_has_cut_is_no_harm(shop: Path, real: Path) -> None:
     journal = shop.with_name(shop.name + SUFFIX)
     with journal.open("ab") as file:
         file.write(b'{"action": "roll')
-    roll_back(ID, shop, real)
+    roll_back_commit(ID, shop, real)
     assert is_as_before(real)
     assert len(read_journal(shop)) == 4
 
@@ -189,7 +189,7 @@ def test_line_that_a_crash_has_cut_is_no_harm(shop: Path, real: Path) -> None:
 def test_journal_that_is_damaged_is_said_to_be(shop: Path, real: Path) -> None:
     shop.with_name(shop.name + SUFFIX).write_bytes(b'{"action": 1}\n')
     with pytest.raises(StoreError, match="damaged") as caught:
-        roll_back(ID, shop, real)
+        roll_back_commit(ID, shop, real)
     assert caught.value.code == "commit.journal"
 
 
@@ -197,5 +197,5 @@ def test_journal_cannot_lead_out_of_the_folder(shop: Path, real: Path) -> None:
     journal = shop.with_name(shop.name + SUFFIX)
     journal.write_bytes(journal.read_bytes().replace(b"data/a.csv", b"../a.csv"))
     with pytest.raises(StoreError, match="points outside the folder"):
-        roll_back(ID, shop, real)
+        roll_back_commit(ID, shop, real)
     assert rows(shop) == [("new",), ("old",)]

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from assayd.model.policy import ExecutionPolicy, NetworkMode, NetworkPolicy
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from assayd_pipeline.shell import ShellCheck, check_script
 from assayd_pipeline.shell.parse import linter, reader
@@ -20,13 +20,13 @@ Check = Callable[[str], ShellCheck]
 
 @pytest.fixture(autouse=True, scope="session")
 def _installed_reader() -> None:
-    reader.install(read_shell)
-    linter.install(lint_shell)
+    reader.install_reader(read_shell)
+    linter.install_linter(lint_shell)
 
 
 @pytest.fixture(scope="session")
 def policy() -> ExecutionPolicy:
-    return load_policies([share("policies")]).get("pipeline")
+    return load_policies([shared_path("policies")]).get("pipeline")
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,10 @@ import pytest
 from tests.unit.pipeline.shell.conftest import Check
 
 from assayd.model.finding import Finding, Severity
-from assayd_chains.providers.rules import apply
+from assayd_chains.providers.rules import apply_edits
 from assayd_pipeline.shell import parse_script
 from assayd_pipeline.shell.parse import linter
-from assayd_pipeline.shell.slips import slips
+from assayd_pipeline.shell.slips import load_mistakes
 from assayd_pipeline.shell_programs import lint_shell
 
 TEXT = "if [ -s x ] then\n  ls\nfi\n"
@@ -20,7 +20,7 @@ TEXT = "if [ -s x ] then\n  ls\nfi\n"
 
 def corrected(text: str, finding: Finding) -> str:
     assert finding.edit is not None, finding
-    return apply(text, [finding.edit])
+    return apply_edits(text, [finding.edit])
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_misspelt_command_gets_one_name_and_an_edit(check: Check) -> None:
 
 @pytest.fixture
 def _no_linter() -> Iterator[None]:
-    linter.install(lambda text: ())
+    linter.install_linter(lambda text: ())
     yield
-    linter.install(lint_shell)
+    linter.install_linter(lint_shell)
 
 
 @pytest.mark.usefixtures("_no_linter")
@@ -120,7 +120,7 @@ def test_without_shellcheck_the_parser_explains() -> None:
 
 
 def test_every_entry_of_the_table_compiles_and_formats() -> None:
-    for slip in slips():
+    for slip in load_mistakes():
         groups = [""] * (re.compile(slip.find).groups + 3)
         values = {"word": "x", "line": 1, "op": "gt"}
         assert slip.message.format(*groups, **values)

@@ -6,16 +6,16 @@ import time
 
 import pytest
 
-from assayd_pipeline.sql.dialects import explain, slips
-from assayd_pipeline.sql.meanings import explain_misreadings, refused
-from assayd_pipeline.sql.preparer import Tables
+from assayd_pipeline.sql.dialects import explain_rejected, load_foreign_constructs
+from assayd_pipeline.sql.meanings import explain_misreadings, explain_refused
+from assayd_pipeline.sql.preparer import TableSources
 from assayd_pipeline.sqlite_reader import SqlitePreparer
 
 SCHEMA = "CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT, sold TEXT, price REAL);"
 
 
 def tables() -> SqlitePreparer:
-    return SqlitePreparer(Tables(schema=SCHEMA))
+    return SqlitePreparer(TableSources(schema=SCHEMA))
 
 
 @pytest.mark.parametrize(
@@ -34,24 +34,24 @@ def tables() -> SqlitePreparer:
     ],
 )  # fmt: skip
 def test_form_of_another_database_is_rewritten(statement: str, new: str) -> None:
-    found = explain(statement, tables())
+    found = explain_rejected(statement, tables())
     assert found is not None
     assert found.new == new
 
 
 def test_rewrite_that_the_tables_refuse_is_a_hint_alone() -> None:
-    found = explain("SELECT NOW() FROM nothing", tables())
+    found = explain_rejected("SELECT NOW() FROM nothing", tables())
     assert found is not None
     assert (found.new, "CURRENT_TIMESTAMP" in found.hint) == (None, True)
 
 
 def test_words_in_a_string_are_no_form() -> None:
-    assert explain("SELECT 'call NOW()' FROM items", None) is None
+    assert explain_rejected("SELECT 'call NOW()' FROM items", None) is None
 
 
 def test_misspelt_column_gets_the_nearest() -> None:
     statement = "SELECT nmae FROM items"
-    found = refused(statement, str(tables().complaint(statement)), tables())
+    found = explain_refused(statement, str(tables().find_error(statement)), tables())
     assert found is not None
     assert (found.hint, found.new) == ("Did you mean `name`?", "SELECT name FROM items")
 
@@ -103,20 +103,20 @@ def test_what_is_meant_so_passes(statement: str) -> None:
 )
 def test_hostile_statement_takes_little_time(statement: str) -> None:
     began = time.process_time()
-    explain(statement, tables())
+    explain_rejected(statement, tables())
     list(explain_misreadings(statement, tables))
     assert time.process_time() - began < 5
 
 
 def test_every_entry_has_a_hint_that_is_a_sentence() -> None:
-    for slip in slips():
+    for slip in load_foreign_constructs():
         assert slip.hint.endswith((".", "`.")), slip
         assert bool(slip.call) != bool(slip.find), slip
 
 
 def test_several_forms_of_a_statement_are_all_told_and_the_first_is_named() -> None:
     statement = "CREATE TABLE a (id INT AUTO_INCREMENT PRIMARY KEY, at TEXT DEFAULT NOW()) ENGINE=InnoDB"
-    found = explain(statement, tables())
+    found = explain_rejected(statement, tables())
     assert found is not None
     assert (found.written, found.of) == ("INT AUTO_INCREMENT PRIMARY KEY", "MySQL")
     assert found.hint == (
@@ -142,15 +142,15 @@ def test_several_forms_of_a_statement_are_all_told_and_the_first_is_named() -> N
 )
 def test_refused_name_is_told_in_a_sentence(statement: str, message: str, new: str) -> None:
     checked = tables()
-    complaint = checked.complaint(statement)
+    complaint = checked.find_error(statement)
     assert complaint is not None
-    found = refused(statement, complaint, checked)
+    found = explain_refused(statement, complaint, checked)
     assert found is not None
     assert (found.written, found.said, found.new) == (message, True, new)
 
 
 def test_column_of_a_table_function_is_named() -> None:
     statement = "SELECT n FROM generate_series(1, 5) AS n"
-    found = refused(statement, "no such column: n", tables())
+    found = explain_refused(statement, "no such column: n", tables())
     assert found is not None
     assert found.hint == "The column of `generate_series` is `value`."

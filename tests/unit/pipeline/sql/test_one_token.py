@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_pipeline.sql.one_token import changed
-from assayd_pipeline.sql.preparer import Tables
+from assayd_pipeline.sql.one_token import find_single_change
+from assayd_pipeline.sql.preparer import TableSources
 from assayd_pipeline.sqlite_reader import SqlitePreparer
 
 SCHEMA = """CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT, city TEXT);
@@ -14,7 +14,7 @@ CREATE TABLE orders (id INTEGER PRIMARY KEY, customer_id INTEGER, total REAL);""
 
 @pytest.fixture(scope="module")
 def tables() -> SqlitePreparer:
-    return SqlitePreparer(Tables(schema=SCHEMA))
+    return SqlitePreparer(TableSources(schema=SCHEMA))
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def tables() -> SqlitePreparer:
 def test_change_makes_the_statement_readable(
     tables: SqlitePreparer, statement: str, new: str, hint: str
 ) -> None:
-    change = changed(statement, tables)
+    change = find_single_change(statement, tables)
     assert change is not None
     assert change.new == new
     assert hint in change.hint
-    assert all(tables.complaint(part) is None for part in new.split(";\n"))
+    assert all(tables.find_error(part) is None for part in new.split(";\n"))
 
 
 @pytest.mark.parametrize(
@@ -73,18 +73,18 @@ def test_change_makes_the_statement_readable(
     ],
 )
 def test_statement_that_one_change_does_not_mend_has_none(tables: SqlitePreparer, statement: str) -> None:
-    change = changed(statement, tables)
+    change = find_single_change(statement, tables)
     assert change is None or "`WHERE`" in change.hint
 
 
 def test_few_statements_are_prepared(tables: SqlitePreparer, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared: list[str] = []
-    complaint = tables.complaint
+    complaint = tables.find_error
 
     def counted(statement: str) -> str | None:
         prepared.append(statement)
         return complaint(statement)
 
-    monkeypatch.setattr(tables, "complaint", counted)
-    changed("SELECT " + "( a " * 100, tables)
+    monkeypatch.setattr(tables, "find_error", counted)
+    find_single_change("SELECT " + "( a " * 100, tables)
     assert len(prepared) <= 260

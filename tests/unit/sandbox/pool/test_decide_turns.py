@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from assayd.fair_queue import FairQueue
 from assayd.sandbox.pool.decide import (
     Action,
-    Assign,
-    Create,
-    Lessee,
+    AssignContainer,
+    CreateContainer,
+    LeaseHolder,
     PoolKey,
     PoolLimits,
     PoolState,
-    Remove,
-    decide,
+    RemoveContainer,
+    decide_actions,
 )
 from support.engines.pool_values import MIB, A, B, idle
 
@@ -30,19 +30,19 @@ class House:
     """Carries out decisions immediately; when there is nothing else to do, a start or a lease ends."""
 
     def __init__(self, targets: Mapping[PoolKey, int], limits: PoolLimits) -> None:
-        self.queue: FairQueue[tuple[str, Lessee]] = FairQueue()
+        self.queue: FairQueue[tuple[str, LeaseHolder]] = FairQueue()
         self.state = PoolState(targets=targets, limits=limits)
         self.names = (f"n{number}" for number in count())
-        self.served: list[Lessee] = []
+        self.served: list[LeaseHolder] = []
 
-    def ask(self, lessee: Lessee) -> None:
+    def ask(self, lessee: LeaseHolder) -> None:
         name = next(self.names)
         self.queue.put(*lessee.flow, name, (name, lessee))
 
     def act(self) -> None:
         for _ in range(100):
             waiting = self._look()
-            actions = decide(self.state, 0.0)
+            actions = decide_actions(self.state, 0.0)
             if not actions:
                 return
             for action in actions:
@@ -52,7 +52,7 @@ class House:
         pytest.fail("it does not come to rest")
 
     def go_on(self) -> bool:
-        if self.state.coming:
+        if self.state.creating:
             starting, refilling = Counter(self.state.starting), Counter(self.state.refilling)
             under_way = starting or refilling
             key = next(iter(under_way))
@@ -65,25 +65,25 @@ class House:
             return False
         return True
 
-    def _look(self) -> list[tuple[str, Lessee]]:
-        waiting = self.queue.in_turn()
+    def _look(self) -> list[tuple[str, LeaseHolder]]:
+        waiting = self.queue.list_in_order()
         self.state = replace(self.state, waiting=tuple(lessee for _, lessee in waiting))
         return waiting
 
-    def _do(self, action: Action, waiting: list[tuple[str, Lessee]]) -> None:
+    def _do(self, action: Action, waiting: list[tuple[str, LeaseHolder]]) -> None:
         match action:
-            case Assign(waiter=place, ulid=ulid):
+            case AssignContainer(waiter=place, ulid=ulid):
                 name, lessee = waiting[place]
-                self.queue.serve(name)
+                self.queue.pop_item(name)
                 self.served.append(lessee)
                 self._drop(ulid)
                 self.state = replace(self.state, leased=(*self.state.leased, lessee))
-            case Remove(ulid=ulid):
+            case RemoveContainer(ulid=ulid):
                 self._drop(ulid)
-            case Create(key=key, ahead=True):
+            case CreateContainer(key=key, ahead=True):
                 refilling = Counter(self.state.refilling) + Counter([key])
                 self.state = replace(self.state, refilling=refilling, since_refill=0)
-            case Create(key=key):
+            case CreateContainer(key=key):
                 starting, since = Counter(self.state.starting) + Counter([key]), self.state.since_refill
                 self.state = replace(self.state, starting=starting, since_refill=since + 1)
 
@@ -93,7 +93,9 @@ class House:
         self.state = replace(self.state, idle=left)
 
 
-LESSEES = st.builds(Lessee, key=st.sampled_from([A, B]), flow=st.sampled_from([(1, "a"), (1, "b"), (2, "a")]))
+LESSEES = st.builds(
+    LeaseHolder, key=st.sampled_from([A, B]), flow=st.sampled_from([(1, "a"), (1, "b"), (2, "a")])
+)
 
 
 @given(
@@ -108,7 +110,7 @@ LESSEES = st.builds(Lessee, key=st.sampled_from([A, B]), flow=st.sampled_from([(
     pauses=st.lists(st.integers(0, 4), min_size=20, max_size=20),
 )
 def test_everybody_is_served_in_the_end(
-    asked: list[Lessee], target_each: int, limits: PoolLimits, pauses: list[int]
+    asked: list[LeaseHolder], target_each: int, limits: PoolLimits, pauses: list[int]
 ):
     house = House({A: target_each, B: target_each}, limits)
     for lessee, pause in zip(asked, pauses, strict=False):

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from assayd.sandbox.session.channel import Channel
+from assayd.sandbox.session.channel import RunnerChannel
 from support.guests.scripted_runner import Reply, ScriptedDuplex
 
 
 @pytest.fixture
-def scripted() -> Callable[[Reply], Channel]:
-    return lambda reply: Channel(ScriptedDuplex(reply))
+def scripted() -> Callable[[Reply], RunnerChannel]:
+    return lambda reply: RunnerChannel(ScriptedDuplex(reply))

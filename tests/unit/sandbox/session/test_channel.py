@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from assayd.guest.frames import Decoder
+from assayd.guest.frames import FrameDecoder
 from assayd.model.policy import NetworkMode, NetworkPolicy
 from assayd.model.run import Limits, Program, RunSpec, Unit
 from assayd.sandbox.session.channel import AHEAD_BYTES, SendAheadWindow
@@ -18,35 +18,35 @@ SPEC = RunSpec(image="python", limits=LIMITS, units=(UNIT,) * 3)
 
 def kinds(portion: bytes) -> list[object]:
     """Return the types of the frames in these bytes."""
-    return [header["type"] for header, _ in Decoder().feed(portion)]
+    return [header["type"] for header, _ in FrameDecoder().feed(portion)]
 
 
 def test_units_that_fit_a_pipe_are_sent_at_once_with_the_end() -> None:
     ahead = SendAheadWindow(SPEC)
 
-    assert kinds(ahead.due()) == ["unit", "unit", "unit", "finish"]
+    assert kinds(ahead.take_due_frames()) == ["unit", "unit", "unit", "finish"]
     for _ in SPEC.units:
         ahead.ended()
-    assert (ahead.due(), ahead.finish()) == (b"", b"")
+    assert (ahead.take_due_frames(), ahead.finish()) == (b"", b"")
 
 
 def test_no_more_is_sent_ahead_than_half_a_pipe_holds() -> None:
     large = replace(UNIT, arguments={"source": "x" * (AHEAD_BYTES // 2 - 1000)})
     ahead = SendAheadWindow(replace(SPEC, units=(large,) * 4))
 
-    assert [kinds(ahead.due())] == [["unit", "unit"]]
+    assert [kinds(ahead.take_due_frames())] == [["unit", "unit"]]
     ahead.ended()
-    assert kinds(ahead.due()) == ["unit"]
+    assert kinds(ahead.take_due_frames()) == ["unit"]
 
 
 def test_a_unit_larger_than_a_pipe_waits_for_its_turn() -> None:
     large = replace(UNIT, arguments={"source": "x" * 2 * AHEAD_BYTES})
     ahead = SendAheadWindow(replace(SPEC, units=(UNIT, large, UNIT)))
 
-    assert kinds(ahead.due()) == ["unit"]
-    assert ahead.due() == b""
+    assert kinds(ahead.take_due_frames()) == ["unit"]
+    assert ahead.take_due_frames() == b""
     ahead.ended()
-    assert kinds(ahead.due()) == ["unit"]
+    assert kinds(ahead.take_due_frames()) == ["unit"]
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_a_unit_larger_than_a_pipe_waits_for_its_turn() -> None:
 def test_where_the_next_depends_on_the_one_before_units_go_one_by_one(spec: RunSpec) -> None:
     ahead = SendAheadWindow(spec)
 
-    assert kinds(ahead.due()) == ["unit"]
-    assert ahead.due() == b""
+    assert kinds(ahead.take_due_frames()) == ["unit"]
+    assert ahead.take_due_frames() == b""
     ahead.ended()
     assert kinds(ahead.finish()) == ["finish"]
-    assert kinds(ahead.due()) == ["unit"]
+    assert kinds(ahead.take_due_frames()) == ["unit"]

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from assayd.aio import Deadline
-from assayd.guest.frames import Header, encode
+from assayd.guest.frames import Header, encode_frame
 from assayd.model.run import Limits, Program, ResourceUsage, RunEnd, RunSpec, Unit, UnitEnd
-from assayd.sandbox.session.channel import Channel
+from assayd.sandbox.session.channel import RunnerChannel
 from assayd.sandbox.session.conversation import LEAST_KEPT_BYTES, Conversation
 from support.guests.scripted_runner import BYE, Reply, ScriptedDuplex, good_runner, good_unit, unit_end
 
@@ -25,19 +25,19 @@ SPEC = RunSpec(
 )
 
 
-STARTED = encode({"type": "started", "unit": 0, "starved_s": 0.0})
+STARTED = encode_frame({"type": "started", "unit": 0, "starved_s": 0.0})
 
 
 def clock(index: int, **changes: object) -> bytes:
     spent = {"wall_s": 3.5, "cpu_s": 0.4, "starved_s": 0.0, **changes}
-    return encode({"type": "clock", "unit": index, **spent})
+    return encode_frame({"type": "clock", "unit": index, **spent})
 
 
 async def hold(reply: Reply, spec: RunSpec = SPEC, *, timeout_s: float = 5.0):
     duplex = ScriptedDuplex(reply)
-    conversation = Conversation(Channel(duplex), spec)
+    conversation = Conversation(RunnerChannel(duplex), spec)
     await conversation.begin()
-    end, detail = await conversation.hold(Deadline(timeout_s))
+    end, detail = await conversation.run(Deadline(timeout_s))
     return conversation, duplex, end, detail
 
 
@@ -53,7 +53,7 @@ async def test_units_are_sent_in_order_and_the_run_finishes():
 
 
 async def test_memory_that_the_kernel_does_not_count_is_not_taken_for_none_used():
-    uncounted = encode({"type": "bye", "outputs_dropped": [], "peak_memory_bytes": 0})
+    uncounted = encode_frame({"type": "bye", "outputs_dropped": [], "peak_memory_bytes": 0})
 
     def reply(header: Header, body: bytes) -> Iterable[bytes]:
         return [uncounted] if header["type"] == "finish" else good_runner(header, body)
@@ -90,7 +90,7 @@ async def test_partial_output_of_an_interrupted_unit_is_kept():
     def reply(header: Header, body: bytes) -> Iterable[bytes]:
         if header.get("unit") != 0:
             return []
-        return [encode({"type": "output", "unit": 0, "stream": "stdout", "part": "head"}, b"so far")]
+        return [encode_frame({"type": "output", "unit": 0, "stream": "stdout", "part": "head"}, b"so far")]
 
     conversation, _, _, _ = await hold(reply, timeout_s=0.05)
     assert conversation.units[0].stdout.head == b"so far"
@@ -98,14 +98,14 @@ async def test_partial_output_of_an_interrupted_unit_is_kept():
 
 async def test_a_cancelled_deadline_ends_the_run_as_cancelled():
     duplex = ScriptedDuplex(lambda header, body: [])
-    conversation = Conversation(Channel(duplex), SPEC)
+    conversation = Conversation(RunnerChannel(duplex), SPEC)
     deadline = Deadline(60)
     asyncio.get_running_loop().call_soon(deadline.cancel)
-    assert (await conversation.hold(deadline))[0] is RunEnd.CANCELLED
+    assert (await conversation.run(deadline))[0] is RunEnd.CANCELLED
 
 
 async def test_runner_that_gives_up_at_the_end_is_told_like_one_that_does_in_the_middle():
-    fault = encode({"type": "fault", "message": "FrameError: frame too large to send"})
+    fault = encode_frame({"type": "fault", "message": "FrameError: frame too large to send"})
 
     def reply(header: Header, body: bytes) -> Iterable[bytes]:
         return [fault] if header["type"] == "finish" else good_runner(header, body)
@@ -115,7 +115,7 @@ async def test_runner_that_gives_up_at_the_end_is_told_like_one_that_does_in_the
 
 
 async def test_child_that_could_not_be_confined_is_trouble_of_the_engine_and_not_of_the_code():
-    gave_up = encode({"type": "unconfined", "message": "OSError: [Errno 524] prctl"})
+    gave_up = encode_frame({"type": "unconfined", "message": "OSError: [Errno 524] prctl"})
     conversation, _, end, detail = await hold(lambda header, body: [gave_up] if "unit" in header else [])
     assert (end, detail) == (RunEnd.ENGINE, "engine.unconfined")
     assert [unit.end for unit in conversation.units] == [UnitEnd.INTERRUPTED]
@@ -130,27 +130,30 @@ async def test_the_end_of_the_stream_is_a_lost_run():
     ("answer", "complaint"),
     [
         (b"\xff" * 64, "over the cap"),
-        (encode({"type": "bye", "outputs_dropped": [], "peak_memory_bytes": 1}), "unit"),
-        (encode({"type": "started", "unit": 1}), "another unit"),
-        (encode({"type": "started", "unit": True}), "not an integer"),
-        (encode({"type": "dance", "unit": 0}), "unexpected"),
+        (encode_frame({"type": "bye", "outputs_dropped": [], "peak_memory_bytes": 1}), "unit"),
+        (encode_frame({"type": "started", "unit": 1}), "another unit"),
+        (encode_frame({"type": "started", "unit": True}), "not an integer"),
+        (encode_frame({"type": "dance", "unit": 0}), "unexpected"),
         (unit_end(0, wait_status=-1), "wait_status"),
         (unit_end(0, end="interrupted"), "only the daemon"),
         (unit_end(0, end="well"), "unknown"),
         (unit_end(0, wall_s="x"), "wall_s"),
         (unit_end(0, starved_s=-1), "starved_s"),
         (clock(0, starved_s=float("1e300")), "starved_s"),
-        (encode({"type": "started", "unit": 0}), "starved_s"),
+        (encode_frame({"type": "started", "unit": 0}), "starved_s"),
         (unit_end(0, work_full=1), "work_full"),
         (unit_end(0, stdout_bytes=10**20), "stdout_bytes"),
-        (encode({"type": "result", "unit": 0, "index": 1, "last": True}), "out of order"),
-        (encode({"type": "output", "unit": 0, "stream": "disk", "part": "head"}), "unknown stream"),
-        (encode({"type": "output", "unit": 0, "stream": "stdout", "part": "head"}, b"x" * 33), "more output"),
+        (encode_frame({"type": "result", "unit": 0, "index": 1, "last": True}), "out of order"),
+        (encode_frame({"type": "output", "unit": 0, "stream": "disk", "part": "head"}), "unknown stream"),
         (
-            encode({"type": "result", "unit": 0, "index": 0, "last": False}) + unit_end(0),
+            encode_frame({"type": "output", "unit": 0, "stream": "stdout", "part": "head"}, b"x" * 33),
+            "more output",
+        ),
+        (
+            encode_frame({"type": "result", "unit": 0, "index": 0, "last": False}) + unit_end(0),
             "without its end",
         ),
-        (encode({"type": "fault", "message": "no such program"}), "gave up"),
+        (encode_frame({"type": "fault", "message": "no such program"}), "gave up"),
     ],
 )
 async def test_a_runner_that_breaks_the_protocol_ends_the_run(answer: bytes, complaint: str):
@@ -182,7 +185,11 @@ async def test_declared_outputs_are_put_together():
         if header["type"] != "finish":
             return good_runner(header, body)
         part: Header = {"type": "collected", "path": "out.csv", "truncated": False}
-        return [encode(part | {"append": False}, b"a,"), encode(part | {"append": True}, b"b"), BYE]
+        return [
+            encode_frame(part | {"append": False}, b"a,"),
+            encode_frame(part | {"append": True}, b"b"),
+            BYE,
+        ]
 
     conversation, _, _, _ = await hold(reply)
     assert [(o.name, o.content) for o in conversation.collected()] == [("out.csv", b"a,b")]
@@ -194,7 +201,10 @@ async def test_more_outputs_than_the_cap_end_the_run():
     def reply(header: Header, body: bytes) -> Iterable[bytes]:
         if header["type"] != "finish":
             return good_runner(header, body)
-        return [encode({"type": "collected", "path": "o", "append": False, "truncated": False}, b"four"), BYE]
+        return [
+            encode_frame({"type": "collected", "path": "o", "append": False, "truncated": False}, b"four"),
+            BYE,
+        ]
 
     _, _, end, _ = await hold(reply, spec)
     assert end is RunEnd.PROTOCOL
@@ -226,7 +236,9 @@ async def test_many_units_together_keep_little_more_output_than_one_may():
             return [BYE] if header["type"] == "finish" else []
         index = int(str(header["unit"]))
         output = {"type": "output", "unit": index, "stream": "stdout"}
-        parts = [encode(output | {"part": part}, part.encode() * (kept // 8)) for part in ("head", "tail")]
+        parts = [
+            encode_frame(output | {"part": part}, part.encode() * (kept // 8)) for part in ("head", "tail")
+        ]
         return [*parts, *good_unit(index)[1:-1], unit_end(index, stdout_bytes=10**6)]
 
     conversation, _, end, _ = await hold(reply, spec)
@@ -263,7 +275,7 @@ async def test_a_unit_brings_its_files_and_leaves_its_output_for_the_next():
     def reply(header: Header, body: bytes) -> Iterable[bytes]:
         if header["type"] == "unit":
             index = int(str(header["unit"]))
-            out = encode({"type": "output", "unit": index, "stream": "stdout", "part": "head"}, b"said")
+            out = encode_frame({"type": "output", "unit": index, "stream": "stdout", "part": "head"}, b"said")
             return [out, *good_unit(index)[:-1], unit_end(index, stdout_bytes=4)]
         return [BYE] if header["type"] == "finish" else []
 
@@ -286,7 +298,7 @@ CHECK = {"type": "event", "kind": "check", "detail": "", "allowed": True, "enfor
 async def test_a_unit_that_failed_in_its_check_runs_again_without_it_and_that_run_counts():
     def reply(header: Header, body: bytes) -> Iterable[bytes]:
         if header["type"] == "unit" and header["unit"] == 1 and b"again" in body:
-            return [encode(CHECK | {"unit": 1}), unit_end(1, wait_status=9, results=0)]
+            return [encode_frame(CHECK | {"unit": 1}), unit_end(1, wait_status=9, results=0)]
         return good_runner(header, body)
 
     conversation, duplex, end, _ = await hold(reply, CHECKED)

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from assayd.aio import Deadline
-from assayd.guest.frames import LEAST_COST, WINDOW, Header, encode
+from assayd.guest.frames import LEAST_COST, WINDOW, Header, encode_frame
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import AccessProtocol, Limits, NetworkEvent, Program, RunEnd, RunSpec, Unit
 from assayd.ports.egress import EgressLimits, GuestStream
-from assayd.sandbox.session.channel import Channel
+from assayd.sandbox.session.channel import RunnerChannel
 from assayd.sandbox.session.conversation import Conversation
 from support.guests.scripted_runner import BYE, ScriptedDuplex, good_unit
 
@@ -59,7 +59,7 @@ async def echo(stream: GuestStream) -> None:
 
 
 def frame(kind: str, body: bytes = b"", stream: int = 0, **more: object) -> bytes:
-    return encode({"type": f"stream_{kind}", "unit": 0, "stream": stream, **more}, body)
+    return encode_frame({"type": f"stream_{kind}", "unit": 0, "stream": stream, **more}, body)
 
 
 class Talk:
@@ -86,9 +86,9 @@ class Talk:
 
 
 async def hold(talk: Talk, way: Way, spec: RunSpec = SPEC, *, deadline: Deadline | None = None):
-    conversation = Conversation(Channel(ScriptedDuplex(talk.reply)), spec, way)
+    conversation = Conversation(RunnerChannel(ScriptedDuplex(talk.reply)), spec, way)
     await conversation.begin()
-    end, detail = await conversation.hold(deadline or Deadline(60))
+    end, detail = await conversation.run(deadline or Deadline(60))
     return conversation, end, detail
 
 
@@ -106,7 +106,7 @@ def end_when(bodies: bytes) -> Callable[[Header, bytes], Iterable[bytes]]:
 async def test_begin_tells_the_caps_and_not_the_list() -> None:
     duplex = ScriptedDuplex(Talk(*good_unit(0)).reply)
     spec = replace(SPEC, network=replace(SPEC.network, hosts=frozenset({"secret.test"})))
-    await Conversation(Channel(duplex), spec, Way(echo)).begin()
+    await Conversation(RunnerChannel(duplex), spec, Way(echo)).begin()
 
     assert duplex.sent[0]["network"] == {"mode": "allowlist", "streams": 32, "connections": 4}
     assert "secret" not in str(duplex.sent)
@@ -279,16 +279,16 @@ async def test_streams_out_of_form_end_the_run(frames: list[bytes], complaint: s
 
 async def test_streams_where_the_network_is_blocked_end_the_run() -> None:
     talk = Talk(frame("open"))
-    conversation = Conversation(Channel(ScriptedDuplex(talk.reply)), SPEC)
+    conversation = Conversation(RunnerChannel(ScriptedDuplex(talk.reply)), SPEC)
 
-    end, detail = await conversation.hold(Deadline(60))
+    end, detail = await conversation.run(Deadline(60))
 
     assert (end, detail) == (RunEnd.PROTOCOL, "unexpected frame 'stream_open'")
 
 
 async def test_connection_over_the_cap_is_told() -> None:
     way = Way(echo)
-    limit = encode({"type": "stream_limit", "unit": 0})
+    limit = encode_frame({"type": "stream_limit", "unit": 0})
     await hold(Talk(limit, *good_unit(0)), way)
 
     assert way.refused == [0]
@@ -319,7 +319,7 @@ async def test_refused_access_is_an_event_of_the_policy_too(mode: ImportMode, en
 async def test_access_that_the_hook_saw_names_the_rule_of_the_mode(mode: NetworkMode, rule: str) -> None:
     spec = replace(SPEC, network=NetworkPolicy(mode=mode))
     event: Header = {"type": "event", "unit": 0, "kind": "network", "detail": "a.test:80", "line": 1}
-    seen = encode(event | {"allowed": False, "enforced": True})
+    seen = encode_frame(event | {"allowed": False, "enforced": True})
     conversation, _, _ = await hold(Talk(seen, *good_unit(0)), Way(echo), spec)
 
     assert [(event.rule, event.line) for event in conversation.units[0].events] == [(rule, 1)]

@@ -6,9 +6,9 @@ import pytest
 
 from assayd.model.finding import Severity
 from assayd.model.policy import ExecutionPolicy
-from assayd.static.python.imports import MAIN_RULE, with_import_edits
-from assayd.static.python.security import scan
-from assayd.static.python.source import parse
+from assayd.static.python.imports import MAIN_RULE, add_import_edits
+from assayd.static.python.security import scan_source
+from assayd.static.python.source import parse_source
 
 PROGRAM = """import doctest
 import re
@@ -22,12 +22,12 @@ if __name__ == "__main__":
 
 
 def edited(code: str, policy: ExecutionPolicy) -> list[tuple[str, Severity, int | None, int | None]]:
-    source = parse(code)
+    source = parse_source(code)
     assert source.tree is not None
-    found = scan(source, policy.imports)
+    found = scan_source(source, policy.imports)
     return [
         (f.rule, f.severity, f.edit and f.edit.start_line, f.edit and f.edit.end_line)
-        for f in with_import_edits(found, source.tree, code, paths=True)
+        for f in add_import_edits(found, source.tree, code, paths=True)
     ]
 
 

@@ -8,13 +8,13 @@ import pytest
 
 from assayd.model.finding import Finding, Severity
 from assayd.model.policy import ExecutionPolicy, ImportMode, ImportPolicy
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
-from assayd.static.python.imports import with_import_edits
+from assayd.static.python.imports import add_import_edits
 from assayd.static.python.inferred_names import RULES, check_undefined_names
-from assayd.static.python.security import scan
-from assayd.static.python.source import parse
-from assayd_chains.providers.rules import apart, apply
+from assayd.static.python.security import scan_source
+from assayd.static.python.source import parse_source
+from assayd_chains.providers.rules import apply_edits, remove_overlapping
 
 OBSERVED = ImportPolicy(mode=ImportMode.OBSERVE)
 OFFERED = frozenset({"collections", "datetime", "json", "os", "pathlib", "re", "typing", "urllib"})
@@ -22,16 +22,18 @@ OFFERED = frozenset({"collections", "datetime", "json", "os", "pathlib", "re", "
 
 @pytest.fixture(scope="module")
 def extractor() -> ExecutionPolicy:
-    return load_policies([share("policies")]).get("extractor")
+    return load_policies([shared_path("policies")]).get("extractor")
 
 
 def found(text: str, policy: ImportPolicy = OBSERVED, **more: object) -> Sequence[Finding]:
     offered = OFFERED if policy is OBSERVED else None
-    return tuple(check_undefined_names(parse(text), policy, **{"offered": offered, **more}))  # type: ignore[arg-type]
+    return tuple(check_undefined_names(parse_source(text), policy, **{"offered": offered, **more}))  # type: ignore[arg-type]
 
 
 def mended(text: str, findings: Sequence[Finding]) -> str:
-    return apply(text, apart([finding.edit for finding in findings if finding.edit is not None]))
+    return apply_edits(
+        text, remove_overlapping([finding.edit for finding in findings if finding.edit is not None])
+    )
 
 
 @pytest.mark.parametrize(
@@ -132,11 +134,11 @@ def test_only_what_the_policy_allows_is_imported(extractor: ExecutionPolicy) -> 
 def test_refused_import_has_an_edit_when_nothing_depends_on_it(
     extractor: ExecutionPolicy, text: str, after: str | None
 ) -> None:
-    source = parse(text)
+    source = parse_source(text)
     assert source.tree is not None
-    given = scan(source, extractor.imports)
+    given = scan_source(source, extractor.imports)
 
-    findings = tuple(with_import_edits(given, source.tree, text, paths=True))
+    findings = tuple(add_import_edits(given, source.tree, text, paths=True))
 
     assert len(findings) == len(given) >= 1
     assert mended(text, findings) == (text if after is None else after)

@@ -6,11 +6,11 @@ import pytest
 
 from assayd.model.finding import Finding, Severity
 from assayd.static.python.inferred_names import check_undefined
-from assayd.static.python.source import parse
+from assayd.static.python.source import parse_source
 
 
 def found(text: str, **more: object) -> list[Finding]:
-    return list(check_undefined(parse(text), **more))  # type: ignore[arg-type]
+    return list(check_undefined(parse_source(text), **more))  # type: ignore[arg-type]
 
 
 def test_a_name_in_a_branch_that_never_runs_is_an_error_with_what_was_meant() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.static.python.source import parse
-from assayd_chains.providers.rules import apply
+from assayd.static.python.source import parse_source
+from assayd_chains.providers.rules import apply_edits
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,9 @@ from assayd_chains.providers.rules import apply
     ],
 )
 def test_edit_puts_the_sign_back(text: str, mended: str) -> None:
-    [finding] = parse(text).findings
+    [finding] = parse_source(text).findings
     assert finding.edit is not None
-    assert apply(text, [finding.edit]) == mended
+    assert apply_edits(text, [finding.edit]) == mended
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_edit_puts_the_sign_back(text: str, mended: str) -> None:
     ],
 )
 def test_no_edit_where_two_things_could_be_meant(text: str) -> None:
-    [finding] = parse(text).findings
+    [finding] = parse_source(text).findings
     assert finding.edit is None
 
 
@@ -65,5 +65,5 @@ def test_no_edit_where_two_things_could_be_meant(text: str) -> None:
     ],
 )
 def test_the_words_say_what_to_write(text: str, said: str) -> None:
-    [finding] = parse(text).findings
+    [finding] = parse_source(text).findings
     assert finding.suggestion == said

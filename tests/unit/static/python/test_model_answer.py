@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assayd.model.finding import Severity
-from assayd.static.python.model_answer import clean
+from assayd.static.python.model_answer import extract_code
 
 F = "```"
 
@@ -58,13 +58,13 @@ ANSWERS = [
 
 @pytest.mark.parametrize("text", PLAIN)
 def test_plain_python_is_left_alone(text: str) -> None:
-    assert clean(text).text == text
-    assert clean(text).findings == ()
+    assert extract_code(text).text == text
+    assert extract_code(text).findings == ()
 
 
 @pytest.mark.parametrize(("answer", "code", "said"), ANSWERS)
 def test_the_code_is_taken_out_of_an_answer(answer: str, code: str, said: bool) -> None:
-    cleaned = clean(answer)
+    cleaned = extract_code(answer)
     assert cleaned.text == code
     assert [f.rule for f in cleaned.findings] == (["answer.block_taken"] if said else [])
     assert all(f.severity is Severity.INFO for f in cleaned.findings)
@@ -72,8 +72,8 @@ def test_the_code_is_taken_out_of_an_answer(answer: str, code: str, said: bool) 
 
 def test_several_blocks_are_told_from_text_around_one() -> None:
     answer = f"{F}python\nx = 1\n{F}\n{F}python\ny = 2\n{F}\n{F}python\nz = 3\n{F}"
-    assert "first of several" in clean(answer).findings[0].message
-    assert "Text around" in clean(f"a\n{F}python\nx = 1\n{F}").findings[0].message
+    assert "first of several" in extract_code(answer).findings[0].message
+    assert "Text around" in extract_code(f"a\n{F}python\nx = 1\n{F}").findings[0].message
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_several_blocks_are_told_from_text_around_one() -> None:
     ],
 )
 def test_line_ends_and_byte_order_marks_are_made_plain(text: str, code: str) -> None:
-    assert clean(text).text == code
+    assert extract_code(text).text == code
 
 
 @pytest.mark.parametrize(
@@ -99,19 +99,19 @@ def test_line_ends_and_byte_order_marks_are_made_plain(text: str, code: str) -> 
     ],
 )
 def test_indentation_of_the_whole_text_is_removed_and_said(text: str, code: str) -> None:
-    cleaned = clean(text)
+    cleaned = extract_code(text)
     assert cleaned.text == code
     assert [f.rule for f in cleaned.findings] == ["answer.unindented"]
 
 
 def test_a_text_over_the_cap_is_not_searched() -> None:
     answer = f"{F}python\n" + "x = 1\n" * 200_000 + F
-    assert clean(answer).text == answer
+    assert extract_code(answer).text == answer
 
 
 def test_many_fences_are_read_in_little_time() -> None:
     answer = f"{F}python\nx = (\n{F}\n" * 20_000
-    assert clean(answer).text == "x = (\n"
+    assert extract_code(answer).text == "x = (\n"
 
 
 _PIECES = st.sampled_from(
@@ -136,5 +136,5 @@ _PIECES = st.sampled_from(
 
 @given(st.lists(_PIECES, max_size=8).map("\n".join) | st.text(alphabet="`x=\n '\"\r\t~\ufeff", max_size=30))
 def test_cleaning_twice_is_cleaning_once(answer: str) -> None:
-    once = clean(answer).text
-    assert clean(once).text == once
+    once = extract_code(answer).text
+    assert extract_code(once).text == once

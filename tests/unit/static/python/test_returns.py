@@ -8,15 +8,15 @@ import time
 import pytest
 
 from assayd.model.finding import Severity
-from assayd.static.python.returns import check_returns, return_edit
+from assayd.static.python.returns import build_return_edit, check_returns
 from assayd.static.python.safe_fixes import TRIED_CHARS
-from assayd.static.python.source import parse
+from assayd.static.python.source import parse_source
 from support.slowness import SLOWER_BY
 
 
 def test_an_idle_last_statement_is_an_error_with_its_edit() -> None:
     text = "def rotate(rows):\n    turned = list(zip(*rows))\n    turned\ngrid = rotate([[1]])\nprint(grid)\n"
-    [finding] = check_returns(parse(text))
+    [finding] = check_returns(parse_source(text))
     assert (finding.rule, finding.severity, finding.line) == ("function.no_value", Severity.ERROR, 3)
     assert finding.message == "rotate() ends without return (line 3), and its value, None, is used in line 4."
     assert finding.edit is not None
@@ -24,14 +24,14 @@ def test_an_idle_last_statement_is_an_error_with_its_edit() -> None:
 
 
 def test_a_function_that_never_returns_is_a_warning_with_what_it_made_last() -> None:
-    [finding] = check_returns(parse("def f(x):\n    total = x + 1\n    print(total)\ny = f(1) * 2\n"))
+    [finding] = check_returns(parse_source("def f(x):\n    total = x + 1\n    print(total)\ny = f(1) * 2\n"))
     assert (finding.severity, finding.edit) == (Severity.WARNING, None)
     assert finding.suggestion == "End f() with: return total"
 
 
 def test_a_method_is_found_by_its_own_class() -> None:
     text = "class A:\n    def f(self):\n        self.x + 1\n    def g(self):\n        return self.f() + 1\n"
-    [finding] = check_returns(parse(text))
+    [finding] = check_returns(parse_source(text))
     assert (finding.line, finding.severity) == (3, Severity.ERROR)
 
 
@@ -53,7 +53,7 @@ def test_a_method_is_found_by_its_own_class() -> None:
     ],
 )
 def test_nothing_is_said_where_none_may_be_meant(text: str) -> None:
-    assert list(check_returns(parse(text))) == []
+    assert list(check_returns(parse_source(text))) == []
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_nothing_is_said_where_none_may_be_meant(text: str) -> None:
     ],
 )
 def test_a_value_that_nobody_gets_is_an_error_whoever_calls(text: str, line: int, said: str) -> None:
-    [finding] = check_returns(parse(text))
+    [finding] = check_returns(parse_source(text))
     assert (finding.severity, finding.line, finding.suggestion) == (Severity.ERROR, line, said)
     assert finding.edit is not None
 
@@ -81,12 +81,12 @@ def test_a_value_that_nobody_gets_is_an_error_whoever_calls(text: str, line: int
     ],
 )
 def test_a_last_line_that_may_do_something_is_left_alone(text: str) -> None:
-    assert list(check_returns(parse(text))) == []
+    assert list(check_returns(parse_source(text))) == []
 
 
 def test_a_method_that_never_returns_is_named_where_its_value_is_used() -> None:
     text = "class A:\n    def total(self, xs):\n        s = sum(xs)\n\na = A()\nb = a.total([1]) + 1\n"
-    [finding] = check_returns(parse(text))
+    [finding] = check_returns(parse_source(text))
     assert (finding.severity, finding.line) == (Severity.WARNING, 3)
     assert "total() ends without return (line 3)" in finding.message
     assert finding.suggestion == "End total() with: return s"
@@ -96,7 +96,7 @@ def test_special_method_that_gives_nothing_is_a_warning() -> None:
     text = (
         "class A:\n    def __repr__(self):\n        x = 'A'\n    def __bool__(self):\n        bool(self.x)\n"
     )
-    found = list(check_returns(parse(text)))
+    found = list(check_returns(parse_source(text)))
     assert [(f.severity, f.line, f.suggestion) for f in found] == [
         (Severity.WARNING, 3, "Write: return x"),
         (Severity.WARNING, 5, "Write: return bool(self.x)"),
@@ -115,12 +115,12 @@ def test_special_method_that_gives_nothing_is_a_warning() -> None:
     ],
 )
 def test_special_method_that_gives_something_or_never_ends_is_left_alone(body: str) -> None:
-    assert list(check_returns(parse(f"class A:\n    def __iter__(self):\n        {body}\n"))) == []
+    assert list(check_returns(parse_source(f"class A:\n    def __iter__(self):\n        {body}\n"))) == []
 
 
 def test_constant_that_a_special_method_should_give_is_told() -> None:
     [finding] = check_returns(
-        parse('class A:\n    def __bool__(self):\n        """Say no."""\n        False\n')
+        parse_source('class A:\n    def __bool__(self):\n        """Say no."""\n        False\n')
     )
     assert (finding.line, finding.suggestion) == (4, "Write: return False")
 
@@ -138,13 +138,13 @@ def test_constant_that_a_special_method_should_give_is_told() -> None:
 def test_assigned_variable_is_returned_only_in_a_line_below(code: str, replacement: str | None) -> None:
     [function] = ast.parse(code).body
     assert isinstance(function, ast.FunctionDef)
-    edit = return_edit(function.body[-1], code, "x")
+    edit = build_return_edit(function.body[-1], code, "x")
     assert (edit.replacement if edit else None) == replacement
 
 
 def test_many_functions_of_which_one_is_bound_again_are_read_in_little_time() -> None:
     functions = "".join(f"def f{n}(x):\n    y = x\n    print(y)\n" for n in range(2000))
-    source = parse(f"{functions}f0 = other\nz = f0(1) + f1(1)\n")
+    source = parse_source(f"{functions}f0 = other\nz = f0(1) + f1(1)\n")
     began = time.process_time()
     [finding] = check_returns(source)
 
@@ -155,7 +155,7 @@ def test_many_functions_of_which_one_is_bound_again_are_read_in_little_time() ->
 @pytest.mark.parametrize(("chars", "edits"), [(0, 5), (TRIED_CHARS // 2, 1), (TRIED_CHARS + 1, 1)])
 def test_edits_are_checked_as_long_as_the_source_is_short(chars: int, edits: int) -> None:
     functions = "".join(f"def f{n}(x):\n    y = x\n    y\n" for n in range(5))
-    source = parse(f"{functions}z = f0(1) + f1(1)\n#{'-' * chars}\n")
+    source = parse_source(f"{functions}z = f0(1) + f1(1)\n#{'-' * chars}\n")
     found = list(check_returns(source))
 
     assert len(found) == 5

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.static.python.safe_fixes import TRIED_CHARS, edit_between
-from assayd.static.python.source import parse
-from assayd_chains.providers.rules import apply
+from assayd.static.python.safe_fixes import TRIED_CHARS, build_edit
+from assayd.static.python.source import parse_source
+from assayd_chains.providers.rules import apply_edits
 
 MENDED = [
     ('print "a"\nx = 1\nprint "b", x\n', 'print("a")\nx = 1\nprint("b", x)\n'),
@@ -50,15 +50,15 @@ DOUBTFUL = [
 
 @pytest.mark.parametrize(("text", "mended"), MENDED)
 def test_edit_makes_python_of_the_text(text: str, mended: str) -> None:
-    edits = [finding.edit for finding in parse(text).findings if finding.edit is not None]
+    edits = [finding.edit for finding in parse_source(text).findings if finding.edit is not None]
 
-    assert apply(text, edits) == mended
-    assert parse(mended).tree is not None
+    assert apply_edits(text, edits) == mended
+    assert parse_source(mended).tree is not None
 
 
 @pytest.mark.parametrize(("text", "why"), DOUBTFUL, ids=[why for _, why in DOUBTFUL])
 def test_no_edit_where_a_doubt_is_left(text: str, why: str) -> None:
-    assert [finding.edit for finding in parse(text).findings if finding.is_error] == [None]
+    assert [finding.edit for finding in parse_source(text).findings if finding.is_error] == [None]
 
 
 LINES = st.lists(st.sampled_from(["a", "b", ""]), min_size=1, max_size=6).map("\n".join)
@@ -66,8 +66,8 @@ LINES = st.lists(st.sampled_from(["a", "b", ""]), min_size=1, max_size=6).map("\
 
 @given(LINES, LINES)
 def test_edit_between_two_texts_makes_one_of_the_other(old: str, new: str) -> None:
-    edit = edit_between(old, new)
+    edit = build_edit(old, new)
 
     assert (edit is None) == (old == new)
     if edit is not None:
-        assert apply(old, [edit]) == new
+        assert apply_edits(old, [edit]) == new

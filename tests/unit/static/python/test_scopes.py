@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from assayd.static.python.scopes import ImportOrigin, build_scoped_tree, nodes_of, resolve
+from assayd.static.python.scopes import ImportOrigin, build_scoped_tree, list_nodes, resolve_name
 
 
 def last_use(code: str, name: str) -> tuple[set[str], bool]:
@@ -14,7 +14,7 @@ def last_use(code: str, name: str) -> tuple[set[str], bool]:
         for site in build_scoped_tree(ast.parse(code)).sites
         if isinstance(site.node, ast.Name) and site.node.id == name and isinstance(site.node.ctx, ast.Load)
     ]
-    found = resolve(name, max(uses, key=lambda s: (s.node.lineno, s.node.col_offset)).scope)  # type: ignore[attr-defined]
+    found = resolve_name(name, max(uses, key=lambda s: (s.node.lineno, s.node.col_offset)).scope)  # type: ignore[attr-defined]
     return {
         o.module if o.name is None else f"{o.module}:{o.name}" for o in found.origins
     }, found.may_be_builtin
@@ -92,13 +92,13 @@ TEXT = "def f(a):\n    return [a, 1]\n"
 
 def test_nodes_are_those_of_a_walk_and_kept() -> None:
     tree = ast.parse(TEXT)
-    first = nodes_of(tree)
+    first = list_nodes(tree)
 
     assert list(first) == list(ast.walk(tree))[1:]
-    assert nodes_of(tree) is first
+    assert list_nodes(tree) is first
 
 
 def test_kept_nodes_leave_out_the_tree_that_keeps_them() -> None:
     tree = ast.parse(TEXT)
 
-    assert tree not in nodes_of(tree)
+    assert tree not in list_nodes(tree)

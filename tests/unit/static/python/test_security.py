@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from assayd.model.finding import Edit, Severity
 from assayd.model.policy import ExecutionPolicy, ImportMode, ImportPolicy
-from assayd.package_data import share
+from assayd.package_data import shared_path
 from assayd.policies import load_policies
-from assayd.static.python.security import RULES, scan
-from assayd.static.python.source import PythonSource, parse
+from assayd.static.python.security import RULES, scan_source
+from assayd.static.python.source import PythonSource, parse_source
 
 CASES = tomllib.loads(Path(__file__).with_name("security_cases.toml").read_text())
 REFUSED: dict[str, list[str]] = CASES["refused"]
@@ -27,42 +27,42 @@ ACCEPTED: list[str] = CASES["accepted"]
 
 
 def found(code: str, policy: ExecutionPolicy) -> set[str]:
-    source = parse(code)
+    source = parse_source(code)
     assert source.tree is not None, source.findings
-    return {finding.rule for finding in scan(source, policy.imports)}
+    return {finding.rule for finding in scan_source(source, policy.imports)}
 
 
 @pytest.mark.parametrize(
     ("rule", "code"), [(rule, code) for rule, codes in REFUSED.items() for code in codes]
 )
 def test_refused_code_meets_its_rule(rule: str, code: str, policy: ExecutionPolicy) -> None:
-    source = parse(code)
+    source = parse_source(code)
     if source.tree is None:  # a comparison of scopes, not a program that compiles
         source = PythonSource(text=code, tree=ast.parse(code))
-    findings = [f for f in scan(source, policy.imports) if f.rule == rule]
+    findings = [f for f in scan_source(source, policy.imports) if f.rule == rule]
     assert findings
     assert all(f.is_error and f.line and f.column and f.snippet and f.suggestion for f in findings)
 
 
 @pytest.mark.parametrize("code", WARNED)
 def test_a_format_text_that_cannot_be_read_is_a_warning(code: str, policy: ExecutionPolicy) -> None:
-    [finding] = scan(parse(code), policy.imports)
+    [finding] = scan_source(parse_source(code), policy.imports)
     assert (finding.rule, finding.severity) == ("format.dynamic_template", Severity.WARNING)
 
 
 @pytest.mark.parametrize("code", OF_THE_CONTAINER)
 def test_what_asks_for_the_folder_or_the_home_is_a_warning(code: str, policy: ExecutionPolicy) -> None:
-    [finding] = scan(parse(code), policy.imports)
+    [finding] = scan_source(parse_source(code), policy.imports)
     assert (finding.rule, finding.severity) == ("attribute.environment", Severity.WARNING)
     assert finding.line == 2
 
 
 @pytest.mark.parametrize("code", ACCEPTED)
 def test_ordinary_code_passes(code: str, policy: ExecutionPolicy) -> None:
-    source = parse(code)
+    source = parse_source(code)
     if source.tree is None:
         source = PythonSource(text=code, tree=ast.parse(code))
-    assert scan(source, policy.imports) == ()
+    assert scan_source(source, policy.imports) == ()
 
 
 def test_every_rule_of_the_table_is_declared() -> None:
@@ -72,7 +72,7 @@ def test_every_rule_of_the_table_is_declared() -> None:
 
 def test_all_violations_come_at_once_and_in_order(policy: ExecutionPolicy) -> None:
     code = "import os\nx = eval('1')\nimport sys\ny = x.__globals__; z = open('a')\n"
-    findings = scan(parse(code), policy.imports)
+    findings = scan_source(parse_source(code), policy.imports)
     assert [(f.rule, f.line, f.column) for f in findings] == [
         ("import.not_allowed", 1, 1),
         ("builtin.not_allowed", 2, 5),
@@ -84,20 +84,20 @@ def test_all_violations_come_at_once_and_in_order(policy: ExecutionPolicy) -> No
 
 def test_columns_count_characters_and_snippets_are_cut(policy: ExecutionPolicy) -> None:
     code = "x = 'äöü€😀'; eval('1')  # " + "ü" * 500
-    [finding] = scan(parse(code), policy.imports)
+    [finding] = scan_source(parse_source(code), policy.imports)
     assert finding.column == code.index("eval") + 1
     assert finding.snippet is not None
     assert len(finding.snippet) == 200
 
 
 def test_an_attribute_in_a_chain_over_lines_is_placed_where_it_stands(policy: ExecutionPolicy) -> None:
-    [finding] = scan(parse("x = (\n    y\n    .strip()\n    .__globals__\n)\n"), policy.imports)
+    [finding] = scan_source(parse_source("x = (\n    y\n    .strip()\n    .__globals__\n)\n"), policy.imports)
     assert (finding.line, finding.column, finding.snippet) == (4, 6, "    .__globals__")
 
 
 def test_suggestions_say_what_is_allowed(policy: ExecutionPolicy) -> None:
     by_code = {
-        code: scan(parse(code), policy.imports)[0].suggestion or ""
+        code: scan_source(parse_source(code), policy.imports)[0].suggestion or ""
         for code in ("import os", "import glob", "import sched", "import uuid\nuuid.uuid1()", "import urllib")
     }
     assert "os.path" in by_code["import os"]
@@ -108,20 +108,22 @@ def test_suggestions_say_what_is_allowed(policy: ExecutionPolicy) -> None:
 
 
 def test_what_may_be_imported_is_said_once(policy: ExecutionPolicy) -> None:
-    first, second = scan(parse("import sched\nimport signal\n"), policy.imports)
+    first, second = scan_source(parse_source("import sched\nimport signal\n"), policy.imports)
     assert "pathlib" in (first.suggestion or "")
     assert second.suggestion == "Remove it; the finding on the import of line 1 lists the allowed modules."
 
 
 def test_a_dict_of_fields_is_had_by_vars(policy: ExecutionPolicy) -> None:
-    [finding] = scan(parse("def f(self):\n    return list(self.__dict__.values())\n"), policy.imports)
+    [finding] = scan_source(
+        parse_source("def f(self):\n    return list(self.__dict__.values())\n"), policy.imports
+    )
     assert finding.rule == "attribute.dunder"
     assert finding.edit == Edit(start_line=2, end_line=2, replacement="    return list(vars(self).values())")
 
 
 @pytest.mark.parametrize("code", ["x().__dict__", "a.b.__dict__", "x.__dict__ = {}"])
 def test_an_edit_to_vars_is_given_only_for_a_plain_name(code: str, policy: ExecutionPolicy) -> None:
-    [finding] = scan(parse(code), policy.imports)
+    [finding] = scan_source(parse_source(code), policy.imports)
     assert (finding.rule, finding.edit) == ("attribute.dunder", None)
 
 
@@ -130,7 +132,7 @@ def test_a_refused_import_is_not_repeated_at_every_use(policy: ExecutionPolicy) 
 
 
 def test_findings_are_capped(policy: ExecutionPolicy) -> None:
-    assert len(scan(parse("eval\n" * 2000), policy.imports)) == 500
+    assert len(scan_source(parse_source("eval\n" * 2000), policy.imports)) == 500
 
 
 def test_syntax_of_an_unknown_kind_is_refused(policy: ExecutionPolicy) -> None:
@@ -139,7 +141,7 @@ def test_syntax_of_an_unknown_kind_is_refused(policy: ExecutionPolicy) -> None:
 
     tree = ast.parse("x")
     tree.body.append(ast.Expr(value=Novelty(), lineno=1, col_offset=0))
-    findings = scan(PythonSource(text="x", tree=tree), policy.imports)
+    findings = scan_source(PythonSource(text="x", tree=tree), policy.imports)
     assert [f.rule for f in findings] == ["node.not_allowed"]
 
 
@@ -151,7 +153,7 @@ def test_a_deep_tree_is_walked_without_recursion(policy: ExecutionPolicy) -> Non
     for _ in range(5_000):
         node = ast.UnaryOp(op=ast.Not(), operand=node, lineno=1, col_offset=0)
     tree.body.append(ast.Expr(value=node, lineno=1, col_offset=0))
-    findings = scan(PythonSource(text="x", tree=tree), policy.imports)
+    findings = scan_source(PythonSource(text="x", tree=tree), policy.imports)
     assert [f.rule for f in findings] == ["builtin.not_allowed"]
 
 
@@ -173,18 +175,27 @@ def test_every_allowed_module_has_a_list_of_names(policy: ExecutionPolicy) -> No
 
 def test_observed_imports_are_for_information() -> None:
     policy = ImportPolicy(mode=ImportMode.OBSERVE, allowed=frozenset({"re"}))
-    [finding] = scan(parse("import os"), policy)
+    [finding] = scan_source(parse_source("import os"), policy)
     assert finding.severity is Severity.INFO
 
 
 def test_a_module_without_a_list_is_free_but_for_special_names() -> None:
     policy = ImportPolicy(allowed=frozenset({"os", "json"}), denied=frozenset({"os.system"}))
     assert (
-        scan(parse("import os, json\nx = os\nos.stat('x')\njson.codecs\nfrom os import stat"), policy) == ()
+        scan_source(
+            parse_source("import os, json\nx = os\nos.stat('x')\njson.codecs\nfrom os import stat"), policy
+        )
+        == ()
     )
-    assert [f.rule for f in scan(parse("import json\njson.__loader__"), policy)] == ["attribute.dunder"]
-    assert [f.rule for f in scan(parse("import os\nos.system('x')"), policy)] == ["attribute.not_allowed"]
-    assert [f.rule for f in scan(parse("from os import system"), policy)] == ["attribute.not_allowed"]
+    assert [f.rule for f in scan_source(parse_source("import json\njson.__loader__"), policy)] == [
+        "attribute.dunder"
+    ]
+    assert [f.rule for f in scan_source(parse_source("import os\nos.system('x')"), policy)] == [
+        "attribute.not_allowed"
+    ]
+    assert [f.rule for f in scan_source(parse_source("from os import system"), policy)] == [
+        "attribute.not_allowed"
+    ]
 
 
 _FRAGMENTS = st.sampled_from(
@@ -197,7 +208,7 @@ _FRAGMENTS = st.sampled_from(
 @example("import a.b.c.d\na.b.c.d.e")
 def test_no_text_makes_the_scan_raise(code: str) -> None:
     policy = ImportPolicy(allowed=frozenset({"re", "a.b"}), names={"re": frozenset({"match"})})
-    findings = scan(parse(code), policy)
+    findings = scan_source(parse_source(code), policy)
     places = [(f.line or 0, f.column or 0) for f in findings]
     assert places == sorted(places)
 
@@ -206,7 +217,7 @@ def test_no_text_makes_the_scan_raise(code: str) -> None:
 def narrow(tmp_path: Path) -> ExecutionPolicy:
     text = 'extends = "extractor"\n[imports]\nonly = ["json", "fnmatch"]\n'
     (tmp_path / "narrow.toml").write_text(text)
-    return load_policies([share("policies"), tmp_path]).get("narrow")
+    return load_policies([shared_path("policies"), tmp_path]).get("narrow")
 
 
 @pytest.mark.parametrize("code", ["import csv\n", "import os.path\n", "from re import match\n"])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from assayd.kinds.extractor.validator import EXPECTED
 from assayd.model.finding import Severity
 from assayd.static.python.signature import RULES, check_signature
-from assayd.static.python.source import parse
+from assayd.static.python.source import parse_source
 
 ERRORS = [
     ("def main(path): return {}", "missing"),
@@ -113,7 +113,7 @@ ACCEPTED = [
 
 @pytest.mark.parametrize(("code", "rule"), ERRORS)
 def test_what_cannot_be_called_is_an_error(code: str, rule: str) -> None:
-    found = check_signature(parse(code), EXPECTED)
+    found = check_signature(parse_source(code), EXPECTED)
     [error] = [f for f in found if f.is_error]
     assert error.rule == f"signature.{rule}"
     wanted = "return {…}" if rule == "no_return" else "def extract(path: str) -> dict"
@@ -122,14 +122,14 @@ def test_what_cannot_be_called_is_an_error(code: str, rule: str) -> None:
 
 @pytest.mark.parametrize(("code", "rule"), WARNINGS)
 def test_what_is_odd_is_a_warning(code: str, rule: str) -> None:
-    [finding] = check_signature(parse(code), EXPECTED)
+    [finding] = check_signature(parse_source(code), EXPECTED)
     assert (finding.rule, finding.severity) == (f"signature.{rule}", Severity.WARNING)
     assert finding.line
 
 
 @pytest.mark.parametrize("code", ACCEPTED)
 def test_what_can_be_called_passes(code: str) -> None:
-    source = parse(code)
+    source = parse_source(code)
     assert source.tree is not None
     assert check_signature(source, EXPECTED) == ()
 
@@ -140,7 +140,7 @@ def test_every_declared_rule_has_a_case() -> None:
 
 
 def test_several_errors_come_at_once() -> None:
-    found = check_signature(parse("async def extract(a, b, *, c): pass"), EXPECTED)
+    found = check_signature(parse_source("async def extract(a, b, *, c): pass"), EXPECTED)
     assert [f.rule for f in found] == [
         "signature.async",
         "signature.too_many_parameters",
@@ -151,7 +151,7 @@ def test_several_errors_come_at_once() -> None:
 
 def test_an_alias_of_itself_comes_to_an_end() -> None:
     code = "A = Union[" + ", ".join(["A"] * 1000) + "]\ndef extract(path: A) -> A: return {}"
-    assert len(check_signature(parse(code), EXPECTED)) <= 2
+    assert len(check_signature(parse_source(code), EXPECTED)) <= 2
 
 
 _PARTS = st.sampled_from([code for code, _ in (*ERRORS, *WARNINGS)] + ACCEPTED)
@@ -160,7 +160,7 @@ _PARTS = st.sampled_from([code for code, _ in (*ERRORS, *WARNINGS)] + ACCEPTED)
 @given(st.lists(_PARTS, max_size=3).map("\n".join))
 def test_no_code_makes_the_check_raise(code: str) -> None:
     declared = {rule.id for rule in RULES}
-    assert {f.rule for f in check_signature(parse(code), EXPECTED)} <= declared
+    assert {f.rule for f in check_signature(parse_source(code), EXPECTED)} <= declared
 
 
 @pytest.mark.parametrize(
@@ -179,23 +179,23 @@ def test_no_code_makes_the_check_raise(code: str) -> None:
 def test_edit_makes_the_function_what_is_called_where_nothing_else_can_be_meant(
     text: str, mended: str | None
 ) -> None:
-    [finding] = [found for found in check_signature(parse(text), EXPECTED) if found.is_error]
+    [finding] = [found for found in check_signature(parse_source(text), EXPECTED) if found.is_error]
     assert (finding.edit and finding.edit.replacement) == mended
 
 
 def test_annotation_that_leaves_none_beside_a_dict_is_worded_as_what_may_be() -> None:
-    [optional] = check_signature(parse("def extract(path) -> Optional[dict]: return {}"), EXPECTED)
-    [other] = check_signature(parse("def extract(path) -> str: return {}"), EXPECTED)
+    [optional] = check_signature(parse_source("def extract(path) -> Optional[dict]: return {}"), EXPECTED)
+    [other] = check_signature(parse_source("def extract(path) -> str: return {}"), EXPECTED)
     assert optional.message == "By its annotation the result may be None; it must be a dict."
     assert other.message == "By its annotation the result is str; it must be a dict."
 
 
 def test_method_of_a_class_is_called_by_a_function() -> None:
-    [finding] = check_signature(parse("class P:\n    def extract(self, path): return {}\n"), EXPECTED)
+    [finding] = check_signature(parse_source("class P:\n    def extract(self, path): return {}\n"), EXPECTED)
     assert "return P().extract(path)" in (finding.suggestion or "")
 
 
 def test_forgotten_return_names_what_was_made_last() -> None:
     code = "def extract(path):\n    info = {}\n    info['a'] = path\n"
-    [finding] = [f for f in check_signature(parse(code), EXPECTED) if f.is_error]
+    [finding] = [f for f in check_signature(parse_source(code), EXPECTED) if f.is_error]
     assert finding.suggestion == "Add at the end of extract(): return info"

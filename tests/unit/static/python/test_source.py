@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.static.python.source import compiles, mentioned_modules, parse
+from assayd.static.python.source import find_mentioned_modules, is_valid_python, parse_source
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from assayd.static.python.source import compiles, mentioned_modules, parse
     ],
 )
 def test_text_that_must_not_reach_the_compiler_is_refused(text: str, rule: str) -> None:
-    source = parse(text)
+    source = parse_source(text)
     assert source.tree is None
     [finding] = source.findings
     assert finding.rule == rule
@@ -28,28 +28,28 @@ def test_text_that_must_not_reach_the_compiler_is_refused(text: str, rule: str) 
 
 
 def test_the_line_of_a_nul_byte_is_given() -> None:
-    [finding] = parse("x = 1\ny = 2\nz = '\0'\n").findings
+    [finding] = parse_source("x = 1\ny = 2\nz = '\0'\n").findings
     assert finding.line == 3
 
 
 def test_code_of_the_largest_size_is_read() -> None:
     text = "x = 1\n" + "#" * (2**20 - 6)
     assert len(text) == 2**20
-    assert parse(text).tree is not None
+    assert parse_source(text).tree is not None
 
 
 def test_the_same_text_is_parsed_once() -> None:
-    assert parse("x = 17\n") is parse("x = 17\n")
+    assert parse_source("x = 17\n") is parse_source("x = 17\n")
 
 
 def test_compiling_inherits_no_future_of_ours() -> None:
-    assert compiles("def f(x: 1 / 0): pass\n")
-    assert not compiles("return 1\n")
+    assert is_valid_python("def f(x: 1 / 0): pass\n")
+    assert not is_valid_python("return 1\n")
 
 
 def test_modules_are_found_however_they_are_imported() -> None:
     text = "import re, json as j\nfrom os import path\nfrom collections.abc import Mapping\n"
-    assert mentioned_modules(("re", "json", "os.path", "collections.abc", "csv"), text) == (
+    assert find_mentioned_modules(("re", "json", "os.path", "collections.abc", "csv"), text) == (
         "re",
         "json",
         "os.path",
@@ -58,4 +58,4 @@ def test_modules_are_found_however_they_are_imported() -> None:
 
 
 def test_a_part_of_a_word_is_no_module() -> None:
-    assert mentioned_modules(("re", "io"), "more = ratio") == ()
+    assert find_mentioned_modules(("re", "io"), "more = ratio") == ()

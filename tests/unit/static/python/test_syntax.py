@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from assayd.model.finding import Severity
 from assayd.static.python import syntax
 from assayd.static.python.safe_fixes import TRIED_CHARS
-from assayd.static.python.source import RULES, parse
+from assayd.static.python.source import RULES, parse_source
 from support.slowness import SLOWER_BY
 
 
@@ -24,21 +24,21 @@ from support.slowness import SLOWER_BY
     ],
 )
 def test_one_change_that_makes_it_python_is_an_edit(text: str, suggestion: str, line: str) -> None:
-    [finding] = parse(text).findings
+    [finding] = parse_source(text).findings
     assert finding.suggestion == suggestion
     assert finding.edit is not None
     assert finding.edit.replacement == line
 
 
 def test_indented_line_with_a_word_near_a_keyword_is_only_aligned() -> None:
-    [finding] = parse("import os\n  row = os.getcwd()\n").findings
+    [finding] = parse_source("import os\n  row = os.getcwd()\n").findings
     assert finding.rule == "syntax.indentation"
     assert finding.suggestion == "Align line 2 with its block: it is indented too deeply."
     assert finding.message == "Syntax error: unexpected indent"
 
 
 def test_misspelled_keyword_is_named_if_the_next_error_is_on_a_later_line() -> None:
-    [finding] = parse("fro x in [1]:\n    retrun x\n").findings
+    [finding] = parse_source("fro x in [1]:\n    retrun x\n").findings
     assert (finding.suggestion, finding.edit) == ("Did you mean 'for'?", None)
 
 
@@ -53,19 +53,19 @@ def test_misspelled_keyword_is_named_if_the_next_error_is_on_a_later_line() -> N
     ],
 )
 def test_message_names_the_cause_that_the_compiler_does_not_know(text: str, cause: str) -> None:
-    [finding] = parse(text).findings
+    [finding] = parse_source(text).findings
     assert finding.message == f"Syntax error: {cause}"
 
 
 def test_what_is_missing_between_two_blanks_is_left_to_the_author() -> None:
-    [finding] = parse("def f(a, b): pass\nx = f(a  b)\n").findings
+    [finding] = parse_source("def f(a, b): pass\nx = f(a  b)\n").findings
     assert "comma" in (finding.suggestion or "")
     assert finding.edit is None
 
 
 @pytest.mark.parametrize("text", ["x = = 1\n", "x y z\n", "x = ?\n", "if x = 1 then\n"])
 def test_nothing_certain_is_said_of_other_lines(text: str) -> None:
-    [finding] = parse(text).findings
+    [finding] = parse_source(text).findings
     assert finding.edit is None
 
 
@@ -139,7 +139,7 @@ BROKEN = [
 def test_broken_text_gives_one_finding_that_helps(
     text: str, rule: str, line: int | None, suggestion: str
 ) -> None:
-    source = parse(text)
+    source = parse_source(text)
     assert source.tree is None
     [finding] = source.findings
     assert (finding.rule, finding.line, finding.severity) == (f"syntax.{rule}", line, Severity.ERROR)
@@ -162,13 +162,13 @@ def test_broken_text_gives_one_finding_that_helps(
     ],
 )
 def test_an_edit_is_given_where_it_is_certain(text: str, fixed: str) -> None:
-    [finding] = parse(text).findings
+    [finding] = parse_source(text).findings
     edit = finding.edit
     assert edit is not None
     assert edit.replacement == fixed
     lines = text.split("\n")
     lines[edit.start_line - 1 : edit.end_line] = [edit.replacement]
-    assert parse("\n".join(lines)).tree is not None
+    assert parse_source("\n".join(lines)).tree is not None
 
 
 @pytest.mark.parametrize(
@@ -176,12 +176,12 @@ def test_an_edit_is_given_where_it_is_certain(text: str, fixed: str) -> None:
     ["def f(x)\n    return (x\n", 'print "a"\nif x\n', "x = “a\n", "if x\n    y = [\n", "def f(x\n"],
 )
 def test_no_edit_is_given_when_the_text_would_still_be_broken(text: str) -> None:
-    [finding] = parse(text).findings
+    [finding] = parse_source(text).findings
     assert finding.edit is None
 
 
 def test_a_warning_of_the_compiler_is_a_warning() -> None:
-    source = parse("import re\nx = re.compile('\\d')\ny = x is 1\n")
+    source = parse_source("import re\nx = re.compile('\\d')\ny = x is 1\n")
     assert source.tree is not None
     assert [(f.rule, f.line, f.severity) for f in source.findings] == [
         ("syntax.invalid_escape", 2, Severity.WARNING),
@@ -190,26 +190,26 @@ def test_a_warning_of_the_compiler_is_a_warning() -> None:
 
 
 def test_columns_count_characters() -> None:
-    [finding] = parse("é = 'äöü'; x = )\n").findings
+    [finding] = parse_source("é = 'äöü'; x = )\n").findings
     assert finding.column == 16
 
 
 @given(st.text(alphabet="xf12 ()[]{}:=.,'\"\\#\n\t\r\x0c`é“λ@!-*", max_size=40) | st.text(max_size=40))
 def test_every_text_gives_a_tree_or_a_declared_finding(text: str) -> None:
-    source = parse(text)
+    source = parse_source(text)
     assert (source.tree is None) == any(f.is_error for f in source.findings)
     assert {f.rule for f in source.findings} <= {rule.id for rule in RULES}
 
 
 def test_escapes_that_are_not_valid_are_one_finding_with_their_lines() -> None:
-    source = parse('a = "\\d"\nb = 1\nc = "\\w"\nd = "\\d \\s"\n')
+    source = parse_source('a = "\\d"\nb = 1\nc = "\\w"\nd = "\\d \\s"\n')
     [finding] = source.findings
     assert (finding.rule, finding.line) == ("syntax.invalid_escape", 1)
     assert finding.message.endswith("; also in lines 1, 3, 4")
 
 
 def test_single_escape_that_is_not_valid_names_no_other_line() -> None:
-    [finding] = parse('a = "\\d"\n').findings
+    [finding] = parse_source('a = "\\d"\n').findings
     assert "lines" not in finding.message
 
 
@@ -218,12 +218,12 @@ def test_single_escape_that_is_not_valid_names_no_other_line() -> None:
 )
 def test_long_line_is_explained_in_little_time(line: str) -> None:
     began = time.process_time()
-    parse(f"{line}\n")
+    parse_source(f"{line}\n")
     assert time.process_time() - began < 0.5 * SLOWER_BY
 
 
 def test_raise_of_python_2_is_corrected_with_spaces_at_the_end() -> None:
-    [finding] = parse('raise ValueError, "no name"  \n').findings
+    [finding] = parse_source('raise ValueError, "no name"  \n').findings
     assert finding.edit is not None
     assert finding.edit.replacement == 'raise ValueError("no name")'
 
@@ -238,10 +238,10 @@ def test_spelling_compiles_a_bounded_number_of_candidates(
         tried.append(text)
 
     monkeypatch.setattr(syntax, "parse_or_none", note)
-    monkeypatch.setattr(syntax, "fails_later", note)
+    monkeypatch.setattr(syntax, "fails_after_line", note)
     line = "fro fo in iff whille x y z\n"
     text = f"#{'-' * (int(TRIED_CHARS / copies) - len(line) - 2)}\n{line}"
-    syntax.spelling(SyntaxError("invalid syntax", ("a.py", 2, 1, line)), text)
+    syntax.explain_misspelling(SyntaxError("invalid syntax", ("a.py", 2, 1, line)), text)
 
     assert len(tried) == most
 
@@ -256,7 +256,7 @@ def test_long_source_is_explained_in_little_time(mistake: str, lines: int) -> No
     with pytest.raises(SyntaxError) as caught:
         compile(text, "a.py", "exec")
     began = time.process_time()
-    syntax.explain(caught.value, text)
+    syntax.explain_syntax_error(caught.value, text)
 
     assert time.process_time() - began < 0.3 * SLOWER_BY
 
@@ -264,7 +264,7 @@ def test_long_source_is_explained_in_little_time(mistake: str, lines: int) -> No
 def test_same_mistake_in_many_lines_of_a_long_source_is_explained_in_little_time() -> None:
     text = "x = [1, 2, 3]\ny = x[0] + 1\n" * 20_000 + 'print "x"\n' * 50
     began = time.process_time()
-    [finding] = parse(text).findings
+    [finding] = parse_source(text).findings
 
     assert time.process_time() - began < 5 * SLOWER_BY
     assert (finding.rule, finding.edit) == ("syntax.print_statement", None)

@@ -7,12 +7,12 @@ import ast
 import pytest
 
 from assayd.static.python.safe_fixes import parse_or_none
-from assayd.static.python.source import parse
+from assayd.static.python.source import parse_source
 from assayd.static.python.work import is_slow_to_compile, is_slow_to_parse
 
 
 def refused(text: str) -> list[str]:
-    return [finding.rule for finding in parse(text).findings]
+    return [finding.rule for finding in parse_source(text).findings]
 
 
 GLOBALS = "".join(f"def f{n}():\n    global a{n}\n" for n in range(6000))

@@ -3,9 +3,15 @@ from pathlib import Path
 
 from lsprotocol import types
 
-from assayd.findings.source_text import snippet
-from assayd_client.cli.lsp.diagnostics import Found, found_in, still_found, trouble, utf16_length
-from assayd_client.cli.report import Origin
+from assayd.findings.source_text import get_snippet
+from assayd_client.cli.lsp.diagnostics import (
+    LocatedDiagnostic,
+    build_diagnostics,
+    build_warning,
+    count_utf16_units,
+    keep_unchanged_diagnostics,
+)
+from assayd_client.cli.report import SubmissionOrigin
 from support.daemons.fake_service import GOLDEN
 
 FILE = Path("/p/x.py")
@@ -20,12 +26,12 @@ def attempt(**finding: object) -> dict:
     return made
 
 
-def origin(text: str) -> Origin:
-    return Origin(paths={"x.py": str(FILE)}, texts={"x.py": text.encode()})
+def origin(text: str) -> SubmissionOrigin:
+    return SubmissionOrigin(paths={"x.py": str(FILE)}, texts={"x.py": text.encode()})
 
 
-def diagnosed(made: dict, origin: Origin) -> list[Found]:
-    return found_in(made["report"], origin, FILE, {"runtime.exception": PAGE})
+def diagnosed(made: dict, origin: SubmissionOrigin) -> list[LocatedDiagnostic]:
+    return build_diagnostics(made["report"], origin, FILE, {"runtime.exception": PAGE})
 
 
 def test_finding_spans_its_line_from_the_first_letter() -> None:
@@ -41,7 +47,7 @@ def test_column_counts_as_editors_do() -> None:
     (found,) = diagnosed(attempt(line=1, column=9, snippet=text), origin(text))
 
     assert found.diagnostic.range.start == types.Position(0, 9)
-    assert utf16_length(text) == len(text) + 1
+    assert count_utf16_units(text) == len(text) + 1
 
 
 def test_finding_with_a_column_spans_the_name_there() -> None:
@@ -58,7 +64,7 @@ def test_finding_at_the_end_of_a_line_spans_its_last_letter() -> None:
 
 def test_finding_on_a_long_line_has_its_range() -> None:
     text = "x = '" + "y" * 300 + "' + name"
-    (found,) = diagnosed(attempt(line=1, column=310, snippet=snippet(text, 1)), origin(text))
+    (found,) = diagnosed(attempt(line=1, column=310, snippet=get_snippet(text, 1)), origin(text))
     assert found.diagnostic.range == types.Range(types.Position(0, 309), types.Position(0, len(text)))
 
 
@@ -80,7 +86,7 @@ def test_finding_without_a_line_stands_on_the_first() -> None:
 
 
 def test_trouble_is_a_warning_on_the_first_line() -> None:
-    diagnostic = trouble(FILE, "engine.down: no\x1b engine").diagnostic
+    diagnostic = build_warning(FILE, "engine.down: no\x1b engine").diagnostic
     assert diagnostic.severity == types.DiagnosticSeverity.Warning
     assert (diagnostic.range.start, diagnostic.message) == (
         types.Position(0, 0),
@@ -100,7 +106,7 @@ def test_finding_of_a_run_moves_with_its_line_while_it_is_typed_above() -> None:
     made["report"]["fix_hints"][0]["edit"] = {"start_line": 2, "end_line": 2, "replacement": "pass"}
     found = diagnosed(made, origin(f"#\n{LINE}\n"))
 
-    (kept,) = still_found(found, origin(f"# one\n# two\n{LINE}\n"))
+    (kept,) = keep_unchanged_diagnostics(found, origin(f"# one\n# two\n{LINE}\n"))
 
     assert kept.diagnostic.range == types.Range(types.Position(2, 4), types.Position(2, len(LINE)))
     assert [edit.range.start.line for edit in kept.edits] == [2]
@@ -111,5 +117,5 @@ def test_finding_is_gone_once_its_line_is_changed_or_if_no_run_found_it() -> Non
     of_run, static = (
         diagnosed(attempt(line=2, layer=layer), origin(f"#\n{LINE}\n")) for layer in ("runtime", "static")
     )
-    assert still_found(of_run, origin(f"#\n{LINE} + 1\n")) == []
-    assert still_found(static, origin(f"#\n{LINE}\n")) == []
+    assert keep_unchanged_diagnostics(of_run, origin(f"#\n{LINE} + 1\n")) == []
+    assert keep_unchanged_diagnostics(static, origin(f"#\n{LINE}\n")) == []

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from lsprotocol import types
 
-from assayd_client.cli.lsp.diagnostics import LineMapping, title, whole_lines
+from assayd_client.cli.lsp.diagnostics import LineMapping, build_line_range, describe_edits
 
 TEXT = "def f(a)\n    return aa\n\nprint(f(1))\n"
 
 
 def edit(first: int, after: int, text: str) -> types.TextEdit:
-    return types.TextEdit(range=whole_lines(first, after), new_text=text)
+    return types.TextEdit(range=build_line_range(first, after), new_text=text)
 
 
 REPLACES = edit(1, 2, "    return a\n")
@@ -62,4 +62,4 @@ def test_insertion_between_lines_that_are_still_neighbours_moves_with_them() -> 
     ],
 )
 def test_title_says_what_the_edit_does(change: types.TextEdit, said: str) -> None:
-    assert title([change], TEXT) == said
+    assert describe_edits([change], TEXT) == said

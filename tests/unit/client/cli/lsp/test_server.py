@@ -34,10 +34,10 @@ async def test_user_of_a_gateway_is_told_once_that_files_are_checked_when_saved(
         workspace=workspace, window_show_message=lambda params: shown.append(params.message)
     )
     gateway: Any = Gateway()
-    work = lsp.Work(subject=tmp_path / "a.py", submission={"kind": "code"}, origin=None)  # type: ignore[arg-type]
+    work = lsp.ValidationSubject(subject=tmp_path / "a.py", submission={"kind": "code"}, origin=None)  # type: ignore[arg-type]
     monkeypatch.setattr(lsp, "PAUSE_S", 0)
-    monkeypatch.setattr(lsp, "_work", lambda path, read: work)
-    editor = lsp.Editor(server, gateway, tmp_path)
+    monkeypatch.setattr(lsp, "_find_subject", lambda path, read: work)
+    editor = lsp.EditorSession(server, gateway, tmp_path)
     for _ in range(2):
         await editor.check(uris.from_fs_path(str(tmp_path / "a.py")) or "")
 

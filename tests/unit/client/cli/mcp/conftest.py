@@ -4,7 +4,7 @@ import pytest
 from mcp import Client, MCPError
 
 from assayd_client import AsyncClient
-from assayd_client.cli.mcp.daemon import Daemon
+from assayd_client.cli.mcp.daemon import DaemonConnection
 from assayd_client.cli.mcp.server import AgentServer
 from support.daemons.cli_fixtures import finished, server, service, socket  # noqa: F401 - pytest finds them
 
@@ -19,7 +19,7 @@ class Agent:
         async def call(*arguments: Any, **options: Any) -> Any:
             async with (
                 AsyncClient(self._path) as client,
-                Client(AgentServer(Daemon(client)).build()) as agent,
+                Client(AgentServer(DaemonConnection(client)).build_server()) as agent,
             ):
                 try:
                     return await getattr(agent, name)(*arguments, **options)

@@ -1,6 +1,6 @@
 import json
 
-from assayd_client.cli.mcp.answers import ANSWER_CHARS, attempt_answer, shown
+from assayd_client.cli.mcp.answers import ANSWER_CHARS, build_attempt_answer, escape_and_truncate
 from support.daemons.fake_service import GOLDEN
 
 
@@ -14,7 +14,7 @@ def test_answer_that_is_large_is_cut_to_fit_and_says_what_was_left_out() -> None
     attempt["report"]["findings"] = [finding] * 500
     attempt["report"]["retry_context"] = "r" * 32_000
 
-    answer = attempt_answer(attempt)
+    answer = build_attempt_answer(attempt)
 
     assert len(answer.model_dump_json()) <= ANSWER_CHARS
     assert (answer.findings_total, len(answer.findings) < 500) == (500, True)
@@ -22,7 +22,7 @@ def test_answer_that_is_large_is_cut_to_fit_and_says_what_was_left_out() -> None
 
 
 def test_small_answer_is_whole() -> None:
-    answer = attempt_answer(golden("failed_at_run"))
+    answer = build_attempt_answer(golden("failed_at_run"))
     assert (answer.findings_total, len(answer.findings), len(answer.cases)) == (1, 1, 2)
     assert answer.cases[0].status == "failed"
 
@@ -36,9 +36,9 @@ def test_certain_edit_is_given_whole_or_not_at_all() -> None:
         {**hint, "edit": {**edit, "replacement": "x" * 99_999}},
     ]
 
-    assert [each.replacement for each in attempt_answer(attempt).edits] == ["import re\n"]
+    assert [each.replacement for each in build_attempt_answer(attempt).edits] == ["import re\n"]
 
 
 def test_text_that_hides_words_or_moves_a_terminal_is_shown_as_codes() -> None:
-    assert shown("a\x1b[2Jb\U000e0041c", 100) == "a\\x1b[2Jb\\xe0041c"
-    assert shown("abcdef", 2) == "ab… (4 more characters)"
+    assert escape_and_truncate("a\x1b[2Jb\U000e0041c", 100) == "a\\x1b[2Jb\\xe0041c"
+    assert escape_and_truncate("abcdef", 2) == "ab… (4 more characters)"

@@ -8,8 +8,8 @@ from mcp import MCPError
 
 from assayd.errors import RequestError
 from assayd.kinds import registry
-from assayd.package_data import share
-from assayd.policies import describe, load_policies
+from assayd.package_data import shared_path
+from assayd.policies import describe_policy, load_policies
 from assayd_client import PlainClient
 from assayd_client.cli.mcp.acts import ValidateArguments
 from assayd_client.cli.mcp.answers import ANSWER_CHARS
@@ -17,7 +17,7 @@ from assayd_client.cli.mcp.server import read_arguments
 from support.daemons.fake_service import FakeService
 from support.daemons.server import serving
 
-PROFILES = load_policies([share("policies")])
+PROFILES = load_policies([shared_path("policies")])
 GOOD = {"kind": "extractor", "payload": {"code": "x = 1"}}
 NAMES = ["validate", "show", "logs", "repair", "generate", "policy", "kinds"]
 
@@ -134,7 +134,7 @@ async def test_kinds_give_the_contract_and_the_help_of_a_rule(agent) -> None:
 @pytest.mark.parametrize("kind", registry.list_own_kinds())
 async def test_contract_of_every_kind_fits_a_context_window(agent, tmp_path, kind) -> None:
     service = FakeService()
-    service.kinds = registry.all_validators()
+    service.kinds = registry.load_own_validators()
     with serving(service, tmp_path / "s") as path:
         answer = (await type(agent)(str(path)).call_tool("kinds", {"kind": kind})).structured_content
 
@@ -145,7 +145,7 @@ async def test_contract_of_every_kind_fits_a_context_window(agent, tmp_path, kin
 
 @pytest.mark.parametrize("name", PROFILES.names)
 async def test_every_shipped_profile_fits_a_context_window(agent, service, name) -> None:
-    service.profiles = {each: describe(PROFILES.get(each)) for each in PROFILES.names}
+    service.profiles = {each: describe_policy(PROFILES.get(each)) for each in PROFILES.names}
 
     answer = (await agent.call_tool("policy", {"name": name})).structured_content
 
@@ -154,7 +154,7 @@ async def test_every_shipped_profile_fits_a_context_window(agent, service, name)
 
 
 async def test_names_of_a_module_that_may_be_used_are_listed(agent, service) -> None:
-    service.profiles = {"extractor": describe(PROFILES.get("extractor"))}
+    service.profiles = {"extractor": describe_policy(PROFILES.get("extractor"))}
 
     answer = (await agent.call_tool("policy", {"name": "extractor", "module": "re"})).structured_content
 

@@ -9,8 +9,8 @@ from textual import events
 from textual.widgets import TextArea
 
 from assayd_client import Refused
-from assayd_client.cli.generate import Given
-from assayd_client.cli.screens.session import Asked
+from assayd_client.cli.generate import GenerateOptions
+from assayd_client.cli.screens.session import GenerationInput
 from support.fakes.played_wizard import (
     PASSED,
     WORDS,
@@ -49,8 +49,8 @@ async def test_words_and_context_are_asked_for_with_what_is_known_filled_in() ->
 async def test_a_kind_is_asked_for_what_it_takes_and_no_more(
     kind: str, seen: tuple[str, ...], unseen: tuple[str, ...]
 ) -> None:
-    none = Given(sample_paths=(), files=(), database=None, examples=(), inputs=None, options=())
-    asked = Asked(kind=kind, intent=WORDS)
+    none = GenerateOptions(sample_paths=(), files=(), database=None, examples=(), inputs=None, options=())
+    asked = GenerationInput(kind=kind, intent=WORDS)
     async with wizard(Played(PASSED), asked=asked, given=none).run_test(size=(80, 40)) as pilot:
         await shown(pilot, "Asking")
         told = picture(pilot)
@@ -60,7 +60,7 @@ async def test_a_kind_is_asked_for_what_it_takes_and_no_more(
 
 async def test_what_was_given_is_shown_whatever_the_kind_takes() -> None:
     session = Played(PASSED)
-    asked = Asked(kind="pipeline", intent=WORDS)
+    asked = GenerationInput(kind="pipeline", intent=WORDS)
     async with wizard(session, asked=asked).run_test(size=(80, 40)) as pilot:
         await shown(pilot, "Asking")
         assert "/data/Q1/report.csv" in picture(pilot)
@@ -71,7 +71,7 @@ async def test_what_was_given_is_shown_whatever_the_kind_takes() -> None:
 
 async def test_what_cannot_be_read_is_said_and_stays() -> None:
     session = Played(PASSED)
-    empty = Asked(kind="extractor", intent="")
+    empty = GenerationInput(kind="extractor", intent="")
     async with wizard(session, asked=empty).run_test(size=(80, 24)) as pilot:
         await shown(pilot, "Asking")
         await pilot.press("ctrl+g")
@@ -82,7 +82,9 @@ async def test_what_cannot_be_read_is_said_and_stays() -> None:
 
 async def test_the_first_field_has_the_focus() -> None:
     session = Played(PASSED)
-    async with wizard(session, asked=Asked(kind="extractor", intent="")).run_test(size=(80, 24)) as pilot:
+    async with wizard(session, asked=GenerationInput(kind="extractor", intent="")).run_test(
+        size=(80, 24)
+    ) as pilot:
         await shown(pilot, "Asking")
         await pilot.press(*"year", "tab")
         assert pilot.app.focused is pilot.app.screen.query_one("#sample_path")
@@ -94,7 +96,9 @@ async def test_the_first_field_has_the_focus() -> None:
 async def test_what_is_typed_before_the_first_screen_comes_into_its_first_field() -> None:
     session = Played(PASSED)
     session.may_offer.clear()
-    async with wizard(session, asked=Asked(kind="extractor", intent="the ")).run_test(size=(80, 24)) as pilot:
+    async with wizard(session, asked=GenerationInput(kind="extractor", intent="the ")).run_test(
+        size=(80, 24)
+    ) as pilot:
         await pilot.press(*"year")
         session.may_offer.set()
         await shown(pilot, "Asking")
@@ -136,7 +140,9 @@ async def test_a_missing_context_is_asked_for_in_its_first_field() -> None:
 
 async def test_keys_that_follow_a_tab_at_once_come_into_the_next_field() -> None:
     session = Played(PASSED)
-    async with wizard(session, asked=Asked(kind="extractor", intent="")).run_test(size=(80, 24)) as pilot:
+    async with wizard(session, asked=GenerationInput(kind="extractor", intent="")).run_test(
+        size=(80, 24)
+    ) as pilot:
         await shown(pilot, "Asking")
         for key in ("a", "tab", "b", "c"):  # without a pause between them, as a terminal sends a burst
             character = None if key == "tab" else key
@@ -192,7 +198,7 @@ async def test_one_of_several_providers_has_to_be_chosen() -> None:
 
 async def test_an_url_that_is_told_of_the_end_is_passed_on() -> None:
     session = Played(PASSED)
-    asked = Asked(kind="extractor", intent=WORDS, webhook="https://ci.example/")
+    asked = GenerationInput(kind="extractor", intent=WORDS, webhook="https://ci.example/")
     async with wizard(session, asked=asked).run_test(size=(80, 24)) as pilot:
         await shown(pilot, "Asking")
         await pilot.press("ctrl+g")

@@ -7,13 +7,19 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import RequestError
-from assayd_client.cli.screens.fields import MOST_PATHS, databases, expanded, field_of_error, name_fields
+from assayd_client.cli.screens.fields import (
+    MOST_PATHS,
+    expand_patterns,
+    find_field_of_error,
+    list_databases,
+    name_fields,
+)
 
 
 def test_a_pattern_becomes_the_files_that_it_matches(tmp_path: Path) -> None:
     (tmp_path / "2024/Q1").mkdir(parents=True)
     (tmp_path / "2024/Q1/report.csv").touch()
-    assert expanded([f"{tmp_path}/**/*.csv", "/not/there.csv"]) == [
+    assert expand_patterns([f"{tmp_path}/**/*.csv", "/not/there.csv"]) == [
         str(tmp_path / "2024/Q1/report.csv"),
         "/not/there.csv",
     ]
@@ -21,13 +27,13 @@ def test_a_pattern_becomes_the_files_that_it_matches(tmp_path: Path) -> None:
 
 def test_a_pattern_that_matches_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="no file matches"):
-        expanded([f"{tmp_path}/*.csv"])
+        expand_patterns([f"{tmp_path}/*.csv"])
 
 
 def test_not_more_paths_are_taken_than_are_of_use(tmp_path: Path) -> None:
     for number in range(MOST_PATHS + 1):
         (tmp_path / f"{number}.csv").touch()
-    assert len(expanded([f"{tmp_path}/*.csv"])) == MOST_PATHS
+    assert len(expand_patterns([f"{tmp_path}/*.csv"])) == MOST_PATHS
 
 
 def test_databases_of_a_folder_are_listed_with_their_tables(tmp_path: Path) -> None:
@@ -35,7 +41,7 @@ def test_databases_of_a_folder_are_listed_with_their_tables(tmp_path: Path) -> N
         connection.execute("CREATE TABLE sales (region TEXT)")
     (tmp_path / "broken.sqlite").write_bytes(b"no database, but long enough to be read as one" * 9)
     (tmp_path / "schema.sql").touch()
-    assert databases(tmp_path) == [
+    assert list_databases(tmp_path) == [
         ("broken.sqlite not readable as SQLite", str(tmp_path / "broken.sqlite")),
         ("sales.db sales", str(tmp_path / "sales.db")),
         ("schema.sql a schema", str(tmp_path / "schema.sql")),
@@ -56,7 +62,7 @@ def test_databases_of_a_folder_are_listed_with_their_tables(tmp_path: Path) -> N
     ],
 )
 def test_an_error_is_about_the_field_that_it_names(named: str | None, field: str | None) -> None:
-    assert field_of_error(named) == field
+    assert find_field_of_error(named) == field
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_client.cli.screens.naming import name_problem, propose_name
+from assayd_client.cli.screens.naming import find_name_problem, propose_name
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,8 @@ def test_a_name_is_made_of_the_words_that_say_something(intent: str, name: str) 
 
 @pytest.mark.parametrize("name", ["", "Months", "-a", "a b", "x" * 65, "../a"])
 def test_a_name_that_the_library_would_refuse_is_one_here(name: str) -> None:
-    assert name_problem(name)
+    assert find_name_problem(name)
 
 
 def test_a_good_name_has_no_problem() -> None:
-    assert name_problem("months-2_b") == ""
+    assert find_name_problem("months-2_b") == ""

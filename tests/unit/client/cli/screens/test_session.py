@@ -8,13 +8,13 @@ from assayd.errors import RequestError
 from assayd.kinds.extractor.generating import ExtractorContext
 from assayd_client import PlainClient
 from assayd_client.cli.screens.session import (
-    Outcome,
-    Session,
-    _case_fields,
+    ChainOutcome,
+    WizardSession,
+    _list_case_fields,
+    build_attempt_outcome,
     describe_end,
-    editable,
-    outcome_of_attempt,
-    with_texts,
+    list_editable_texts,
+    replace_texts,
 )
 from assayd_client.cli.texts import texts_of
 
@@ -34,17 +34,17 @@ STEPS = [
     ],
 )
 def test_texts_that_were_not_changed_give_the_same_payload(payload: dict[str, object]) -> None:
-    assert with_texts(payload, texts_of({"payload": payload})) == payload
+    assert replace_texts(payload, texts_of({"payload": payload})) == payload
 
 
 def test_steps_are_edited_added_moved_and_removed_in_one_text() -> None:
     payload = {"steps": STEPS, "inputs": {}}
-    [(name, text)] = editable(Outcome(submission={"payload": payload})).items()
-    assert with_texts(payload, {name: text})["steps"] == [
+    [(name, text)] = list_editable_texts(ChainOutcome(submission={"payload": payload})).items()
+    assert replace_texts(payload, {name: text})["steps"] == [
         {**step, "content": f"{step['content']}\n"} for step in STEPS
     ]
     edited = text.replace("=== get (bash) ===\ncat a\n", "") + "=== more (bash) ===\nsort a |\n\n  uniq\n"
-    changed = with_texts(payload, {name: edited})
+    changed = replace_texts(payload, {name: edited})
     assert changed["steps"] == [
         {"name": "get", "type": "sql", "content": "SELECT 1\n"},
         {"name": "more", "type": "bash", "content": "sort a |\n\n  uniq\n"},
@@ -57,13 +57,13 @@ def test_steps_are_edited_added_moved_and_removed_in_one_text() -> None:
 )
 def test_steps_without_a_head_are_refused(text: str) -> None:
     with pytest.raises(RequestError, match="must begin with a line: === NAME"):
-        with_texts({"steps": STEPS}, {"steps.txt": text})
+        replace_texts({"steps": STEPS}, {"steps.txt": text})
 
 
 def test_a_manifest_that_is_no_json_is_refused() -> None:
     payload = {"files": {"a.py": "x"}, "manifest": {"name": "n"}}
     with pytest.raises(RequestError, match=r"manifest\.json isn.t valid JSON"):
-        with_texts(payload, {"a.py": "x", "manifest.json": "{"})
+        replace_texts(payload, {"a.py": "x", "manifest.json": "{"})
 
 
 class EditedTwice:
@@ -88,7 +88,7 @@ class EditedTwice:
 def test_edited_attempt_belongs_to_the_generation_that_it_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: reviewing an edited attempt offered neither a hint nor another generation."""
     monkeypatch.setattr("assayd_client.cli.screens.session.PlainClient", EditedTwice)
-    assert Session(None).known("01C").generation_id == "01G"
+    assert WizardSession(None).known("01C").generation_id == "01G"
 
 
 class CancelledMeanwhile:
@@ -101,7 +101,7 @@ class CancelledMeanwhile:
 
 def test_an_outcome_is_not_shown_before_its_attempt_has_ended() -> None:
     client = cast("PlainClient", CancelledMeanwhile())
-    found = outcome_of_attempt(client, "01A", told="cancelled")
+    found = build_attempt_outcome(client, "01A", told="cancelled")
     assert found.attempt is not None
     assert found.attempt["state"] == "finished"
 
@@ -114,9 +114,9 @@ def test_used_up_answers_and_the_last_hint_are_named_at_the_end() -> None:
 
 
 def test_examples_of_a_kind_have_the_fields_that_its_schema_requires() -> None:
-    assert _case_fields(ExtractorContext.model_json_schema()) == {
+    assert _list_case_fields(ExtractorContext.model_json_schema()) == {
         "name": "string",
         "path": "string",
         "expected": "object",
     }
-    assert _case_fields({}) == {}
+    assert _list_case_fields({}) == {}

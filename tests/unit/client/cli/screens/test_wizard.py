@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from assayd_client.cli.screens.result import Rules
-from assayd_client.cli.screens.wizard import Ended
+from assayd_client.cli.screens.result import AcceptedRules
+from assayd_client.cli.screens.wizard import WizardResult
 from support.fakes.played_wizard import (
     FAILED,
     PASSED,
@@ -29,7 +29,7 @@ from support.fakes.played_wizard import (
 DRAWING = Path(__file__).parents[5] / "docs" / "wizard.svg"
 
 
-def like_the_drawing(pilot: Pilot[Ended]) -> None:
+def like_the_drawing(pilot: Pilot[WizardResult]) -> None:
     """Check that README's drawing shows this screen, apart from fonts."""
     if os.environ.get("ASSAY_GOLDEN") == "write":
         svg = pilot.app.export_screenshot(title="assay generate extractor", simplify=True)
@@ -205,7 +205,7 @@ async def test_rules_that_are_offered_are_accepted_under_a_name() -> None:
     ended = app.return_value
     assert ended is not None
     assert (ended.code, ended.approved) == (0, None)
-    assert ended.rules == Rules(name="months2", text="rules", path=Path("months2.yaml"))
+    assert ended.rules == AcceptedRules(name="months2", text="rules", path=Path("months2.yaml"))
 
 
 async def test_an_attempt_is_reviewed_without_asking() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_chains.providers.rules import apply
+from assayd_chains.providers.rules import apply_edits
 from assayd_pipeline.shell import parse_script
-from assayd_pipeline.shell.parse.source import parse
+from assayd_pipeline.shell.parse.source import parse_source
 
 
 @pytest.mark.parametrize(
@@ -26,10 +26,10 @@ from assayd_pipeline.shell.parse.source import parse
     ],
 )
 def test_edit_makes_bash_of_the_text(text: str, mended: str) -> None:
-    [finding] = parse(text).findings
+    [finding] = parse_source(text).findings
     assert finding.rule == "shell.syntax"
     assert finding.edit is not None
-    assert apply(text, [finding.edit]).rstrip("\n") == mended.rstrip("\n")
+    assert apply_edits(text, [finding.edit]).rstrip("\n") == mended.rstrip("\n")
     assert parse_script(mended) == ()
 
 
@@ -47,7 +47,7 @@ def test_edit_makes_bash_of_the_text(text: str, mended: str) -> None:
     ],
 )
 def test_no_edit_where_a_doubt_is_left(text: str) -> None:
-    assert all(finding.edit is None for finding in parse(text).findings)
+    assert all(finding.edit is None for finding in parse_source(text).findings)
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_no_edit_where_a_doubt_is_left(text: str) -> None:
     ],
 )
 def test_a_finding_stands_where_something_is_missing(text: str, line: int) -> None:
-    assert [finding.line for finding in parse(text).findings] == [line]
+    assert [finding.line for finding in parse_source(text).findings] == [line]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_pipeline.shell.parse.source import parse
+from assayd_pipeline.shell.parse.source import parse_source
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from assayd_pipeline.shell.parse.source import parse
     ],
 )
 def test_one_line_is_corrected(text: str, line: str, hint: str) -> None:
-    [finding] = parse(text).findings
+    [finding] = parse_source(text).findings
     assert finding.edit is not None
     assert finding.edit.replacement == line
     assert finding.suggestion is not None
@@ -33,4 +33,4 @@ def test_one_line_is_corrected(text: str, line: str, hint: str) -> None:
 
 
 def test_script_that_bash_reads_has_no_finding() -> None:
-    assert not parse("case $x in\n  a) echo 'It is';;\nesac\nsort data/x |\n  head\n").findings
+    assert not parse_source("case $x in\n  a) echo 'It is';;\nesac\nsort data/x |\n  head\n").findings

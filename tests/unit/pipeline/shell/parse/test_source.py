@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from assayd_pipeline.shell import parse_script
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.shell.parse.reader import Reading
-from assayd_pipeline.shell.parse.source import clean, parse
+from assayd_pipeline.shell.parse.reader import ParseResult
+from assayd_pipeline.shell.parse.source import normalize_script, parse_source
 from assayd_pipeline.shell_programs import read_shell
 
 PIECES = st.sampled_from(
@@ -80,9 +80,9 @@ def test_a_mebibyte_of_one_word_is_read() -> None:
 def wide_tree() -> Iterator[None]:
     """Make the parser return a tree of 200,001 nodes for every text."""
     statements = ",".join(["{}"] * 200_001)
-    reader.install(lambda _: Reading(tree=f'{{"Type":"File","Stmts":[{statements}]}}'.encode()))
+    reader.install_reader(lambda _: ParseResult(tree=f'{{"Type":"File","Stmts":[{statements}]}}'.encode()))
     yield
-    reader.install(read_shell)
+    reader.install_reader(read_shell)
 
 
 @pytest.mark.usefixtures("wide_tree")
@@ -98,13 +98,13 @@ def test_binary_junk_is_refused() -> None:
 
 
 def test_places_are_lines_and_characters() -> None:
-    source = parse("echo 'ä'\necho ö x\n")
+    source = parse_source("echo 'ä'\necho ö x\n")
     assert source.place(len("echo 'ä'\necho ö ".encode())) == (2, 8)
 
 
 def test_cleaning_takes_the_mark_and_the_carriage_returns_away() -> None:
-    assert clean("\ufeffls\r\nx=1\r\n") == "ls\nx=1\n"
-    assert parse_script(clean("\ufeffls\r\n")) == ()
+    assert normalize_script("\ufeffls\r\nx=1\r\n") == "ls\nx=1\n"
+    assert parse_script(normalize_script("\ufeffls\r\n")) == ()
 
 
 @given(st.lists(PIECES, max_size=12).map("".join) | st.text(max_size=60))

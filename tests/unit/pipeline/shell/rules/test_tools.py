@@ -11,10 +11,17 @@ from hypothesis import strategies as st
 
 from assayd.model.policy import ExecutionPolicy, HttpRule, NetworkMode, NetworkPolicy
 from assayd_pipeline.shell import ShellCheck, check_script
-from assayd_pipeline.shell.parse.options import ArgumentValue, Syntax, parse
-from assayd_pipeline.shell.parse.source import parse as parse_source
-from assayd_pipeline.shell.parse.words import ANY, HOME, NUMBER, Known, evaluate_arguments, find_settings
-from assayd_pipeline.shell.rules.paths import Where, where
+from assayd_pipeline.shell.parse.options import ArgumentValue, OptionSyntax, parse_arguments
+from assayd_pipeline.shell.parse.source import parse_source
+from assayd_pipeline.shell.parse.words import (
+    ANY,
+    HOME,
+    NUMBER,
+    KnownValues,
+    evaluate_arguments,
+    find_settings,
+)
+from assayd_pipeline.shell.rules.paths import PathLocation, locate_path
 
 Check = Callable[[str], ShellCheck]
 
@@ -30,7 +37,7 @@ def values(script: str) -> list[tuple[str, ...]]:
     assert root is not None
     call = root.nodes("Stmts")[-1].node("Cmd")
     assert call is not None
-    known = Known(find_settings(source.nodes))
+    known = KnownValues(find_settings(source.nodes))
     return [one.values for word in call.nodes("Args")[1:] for one in evaluate_arguments(word, known)]
 
 
@@ -75,10 +82,10 @@ def test_words_come_to_what_the_shell_makes_of_them(script: str, expected: list[
 def test_options_are_taken_apart_as_getopt_does(
     given_: str, options: list[tuple[str, str | None]], operands: list[str]
 ) -> None:
-    syntax = Syntax(short="o:i::", long="output")
+    syntax = OptionSyntax(short="o:i::", long="output")
     node = parse_source("x").root
     assert node is not None
-    parsed = parse(syntax, [ArgumentValue(value=value, node=node) for value in given_.split()])
+    parsed = parse_arguments(syntax, [ArgumentValue(value=value, node=node) for value in given_.split()])
     assert [(o.name, o.value.value if o.value else None) for o in parsed.options] == options
     assert [operand.value for operand in parsed.operands] == operands
 
@@ -86,28 +93,28 @@ def test_options_are_taken_apart_as_getopt_does(
 @pytest.mark.parametrize(
     ("path", "place"),
     [
-        ("data/x", Where.INSIDE),
-        ("data/../x", Where.INSIDE),
-        ("/sandbox/x", Where.INSIDE),
-        ("tmp/" + ANY, Where.INSIDE),
-        ("", Where.INSIDE),
-        ("/dev/null", Where.DEVICE),
-        ("/dev/fd/3", Where.DEVICE),
-        (ANY + "/x", Where.UNDECIDED),
-        ("..", Where.OUTSIDE),
-        ("a/../../b", Where.OUTSIDE),
-        ("/sandbox/../x", Where.OUTSIDE),
-        ("/sandboxes", Where.OUTSIDE),
-        (HOME, Where.INSIDE),
-        (HOME + "/x", Where.INSIDE),
-        (HOME + "/../x", Where.OUTSIDE),
-        (HOME + "root/x", Where.OUTSIDE),
-        ("/dev/tcp/h/1", Where.NETWORK),
-        ("//dev//udp/h", Where.NETWORK),
+        ("data/x", PathLocation.INSIDE),
+        ("data/../x", PathLocation.INSIDE),
+        ("/sandbox/x", PathLocation.INSIDE),
+        ("tmp/" + ANY, PathLocation.INSIDE),
+        ("", PathLocation.INSIDE),
+        ("/dev/null", PathLocation.DEVICE),
+        ("/dev/fd/3", PathLocation.DEVICE),
+        (ANY + "/x", PathLocation.UNDECIDED),
+        ("..", PathLocation.OUTSIDE),
+        ("a/../../b", PathLocation.OUTSIDE),
+        ("/sandbox/../x", PathLocation.OUTSIDE),
+        ("/sandboxes", PathLocation.OUTSIDE),
+        (HOME, PathLocation.INSIDE),
+        (HOME + "/x", PathLocation.INSIDE),
+        (HOME + "/../x", PathLocation.OUTSIDE),
+        (HOME + "root/x", PathLocation.OUTSIDE),
+        ("/dev/tcp/h/1", PathLocation.NETWORK),
+        ("//dev//udp/h", PathLocation.NETWORK),
     ],
 )
-def test_paths_lead_where_they_lead(path: str, place: Where) -> None:
-    assert where(path) is place
+def test_paths_lead_where_they_lead(path: str, place: PathLocation) -> None:
+    assert locate_path(path) is place
 
 
 @pytest.mark.parametrize(
