@@ -217,6 +217,7 @@ def serve_jobs(source: BinaryIO, sink: BinaryIO, *, cpu_s: float, kinds: Mapping
                 answer = _handle_request(header, bytes(body), kinds[str(header["kind"])], policies, more_time)
             body.clear()
             _reply(sink, answer)
+            allow_cpu(cpu_s)
             forget_submissions()
 
 

@@ -8,12 +8,12 @@ from assayd_fifth import language, validator
 
 
 def test_worker_forgets_submissions_but_no_tables() -> None:
-    source.parse("x = 1\n")
+    source.parse_source("x = 1\n")
     validator._analyze_cached("1 .", (), ())
-    words = language.language()
+    words = language.get_language()
 
     forget_submissions()
 
-    assert source.parse.cache_info().currsize == 0
+    assert source.parse_source.cache_info().currsize == 0
     assert validator._analyze_cached.cache_info().currsize == 0
-    assert language.language() is words
+    assert language.get_language() is words
