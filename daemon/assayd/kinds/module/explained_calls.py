@@ -592,10 +592,8 @@ CALLS: tuple[tuple[re.Pattern[str], Explain], ...] = (
     (re.compile(r"^['\"].*['\"] object \(type: <class 'str'>\) must be callable"), _explain_raises_match),
     (re.compile(r"^\('self', <FixtureRequest"), _explain_self_in_test),
     (re.compile(r"^(\w{1,100})\(\) takes no arguments"), _explain_missing_dataclass),
-    (
-        re.compile(r"^([\w.]{1,200})\(\) got an unexpected keyword argument '(\w{1,100})'"),
-        _explain_missing_annotation,
-    ),
+    (re.compile(r"^([\w.]{1,200})\(\) got an unexpected keyword argument '(\w{1,100})'"),
+     _explain_missing_annotation),
     (re.compile(r"^exceptions must derive from BaseException"), _explain_raised_text),
 )  # fmt: skip
 """Patterns of messages with their explanations, tried before all others."""
