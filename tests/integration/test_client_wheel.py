@@ -130,8 +130,8 @@ def test_every_kind_builds_payloads_without_the_daemon(
 ) -> None:
     program = f"""
 from assayd.ports.command_line import FileOptions
-from assayd_client.cli.kinds import files_reader
-print(*files_reader({kind!r})({files!r}, FileOptions({options})))
+from assayd_client.cli.kinds import get_files_reader
+print(*get_files_reader({kind!r})({files!r}, FileOptions({options})))
 """
 
     done = run(installed, program)

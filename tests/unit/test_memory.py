@@ -21,7 +21,7 @@ def use():
     seen.wait()
     texts.clear()
 
-memory.settle()
+memory.configure_allocator()
 before = resident()
 kept = []
 met, seen = threading.Barrier(5), threading.Barrier(5)
@@ -33,7 +33,7 @@ held = resident()
 seen.wait()
 for thread in threads:
     thread.join()
-memory.give_back()
+memory.release_free_memory()
 print(held - before, resident() - before)
 """
 

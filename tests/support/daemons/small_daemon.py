@@ -215,7 +215,7 @@ class SmallReadiness:
     def ready(self) -> tuple[bool, str]:
         return not self.problem, self.problem
 
-    def show(self, metrics: Metrics) -> None:
+    def update_gauges(self, metrics: Metrics) -> None:
         pass
 
     def image_problem(self, name: str) -> str:
@@ -224,10 +224,10 @@ class SmallReadiness:
     async def image_digest(self, name: str) -> str:
         return str((await self.sandbox.images.get(name)).digest)
 
-    async def examine(self) -> Sequence[object]:
+    async def run_health_checks(self) -> Sequence[object]:
         return ()
 
-    async def examine_isolation(self) -> HealthRow:
+    async def check_isolation(self) -> HealthRow:
         return HealthRow(check="isolation", status=HealthStatus.OK, detail="every probe was held")
 
 

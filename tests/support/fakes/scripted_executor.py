@@ -26,7 +26,7 @@ class ScriptedExecutor:
     caller: str | None = None
     running = 0
 
-    def of_caller(self, token: str | None) -> ScriptedExecutor:
+    def for_caller(self, token: str | None) -> ScriptedExecutor:
         other = copy.copy(self)
         other.caller = token
         return other
@@ -50,7 +50,7 @@ class ScriptedExecutor:
     async def attempt(self, attempt_id: str) -> dict[str, Any] | None:
         return self.attempts.get(attempt_id)
 
-    async def reach(self) -> None:
+    async def check_daemon(self) -> None:
         raise ClientError("daemon.unreachable", "no daemon answers")
 
 

@@ -66,7 +66,7 @@ class Machine:
         await asyncio.sleep(0)
         return self.leaks
 
-    async def complaints(
+    async def run_sample(
         self, validator: Kind, sample: Sample, *, policy: ExecutionPolicy, limits: Limits
     ) -> Sequence[str]:
         self.tried.append((validator.name, policy.image))

@@ -45,7 +45,7 @@ class Stored:
     async def document_size(self, attempt_id: str) -> int:
         return len(self.text)
 
-    async def read_in_turn(self, document: bytes, uid: int) -> Submission:
+    async def read_submission_in_turn(self, document: bytes, uid: int) -> Submission:
         payload = registry.find_validator("code").payload.model_validate(NODE)
         return Submission(
             kind="code", policy="code", payload=payload, document=document, input_digest="d", overrides={}

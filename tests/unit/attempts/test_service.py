@@ -58,7 +58,7 @@ async def test_examination_that_takes_too_long_is_said_to_and_the_others_stand(
 ) -> None:
     monkeypatch.setattr("assayd.attempts.service.EXAMINED_S", 0.01)
     async with small_daemon(tmp_path) as daemon:
-        monkeypatch.setattr(daemon.readiness, "examine_isolation", asyncio.Event().wait)
+        monkeypatch.setattr(daemon.readiness, "check_isolation", asyncio.Event().wait)
         rows = {row.check: row for row in await daemon.service.health()}
     assert (rows["isolation"].status, rows["isolation"].detail) == (
         HealthStatus.WARN,
@@ -73,7 +73,7 @@ async def test_engine_that_does_not_answer_an_examination_is_said_so(
 ) -> None:
     monkeypatch.setattr("assayd.attempts.service.ENGINE_ANSWERS_S", 0.01)
     async with small_daemon(tmp_path) as daemon:
-        monkeypatch.setattr(daemon.readiness, "examine", asyncio.Event().wait)
+        monkeypatch.setattr(daemon.readiness, "run_health_checks", asyncio.Event().wait)
         row = (await daemon.service.health())[0]
     assert (row.check, row.status) == ("engine", HealthStatus.FAIL)
 

@@ -35,7 +35,7 @@ class Desk:
             raise self._refusals.pop(0)
         self.accepted.append(document)
 
-    async def read_in_turn(self, document: bytes, uid: int) -> object:
+    async def read_submission_in_turn(self, document: bytes, uid: int) -> object:
         return json.loads(document)
 
     def policy(self, submission: object) -> object:

@@ -61,7 +61,7 @@ class Store:
     async def repairs_of(self, attempt_id: str) -> list[Repair]:
         return [self._repair] if self._repair is not None else []
 
-    async def generation_of(self, attempt: Attempt) -> Chain:
+    async def find_generation(self, attempt: Attempt) -> Chain:
         drafts = tuple(answered(Strategy.WRITE, number, name) for number, name in ((1, None), (2, "G")))
         return Chain(
             id="W",

@@ -124,7 +124,7 @@ class Store:
     async def chain(self, chain_id: str) -> Chain | None:
         return self.saves[-1] if self.saves else None
 
-    async def unfinished(self) -> list[Chain]:
+    async def list_unfinished(self) -> list[Chain]:
         return [chain for chain in self.saves[-1:] if chain.outcome is None]
 
 

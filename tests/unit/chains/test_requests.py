@@ -40,7 +40,7 @@ class Store:
         found = [repair for chain in self.saved for repair in chain.repairs]
         return [repair for repair in found if repair.attempt_id == attempt_id]
 
-    async def unfinished(self) -> list[Chain]:
+    async def list_unfinished(self) -> list[Chain]:
         return self.saved
 
 

@@ -37,7 +37,7 @@ class Heard:
     async def get_generation(self, chain_id: str) -> Chain:
         return GENERATION
 
-    async def diffs(self, chain: Chain) -> tuple[str | None, ...]:
+    async def list_diffs(self, chain: Chain) -> tuple[str | None, ...]:
         return ()
 
     async def follow(self, chain_id: str) -> AsyncGenerator[ChainView, None]:

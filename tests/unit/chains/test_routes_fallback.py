@@ -47,7 +47,7 @@ class Store:
         self.held = repair
         self.saves = 0
 
-    async def repair(self, repair_id: str) -> Repair | None:
+    async def get_repair(self, repair_id: str) -> Repair | None:
         return self.held if repair_id == self.held.id else None
 
     async def save_repair(self, repair: Repair) -> None:

@@ -23,7 +23,7 @@ class GatewaysExecutor(ScriptedExecutor):
 
     answers = True
 
-    async def reach(self) -> None:
+    async def check_daemon(self) -> None:
         if not self.answers:
             raise DaemonUnreachable("daemon.unreachable", "no gateway answers", retryable=True)
         if self.caller != "good":

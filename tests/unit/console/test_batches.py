@@ -177,7 +177,7 @@ class ForgetfulDaemon(OwnedDaemon):
             yield {**item(number), "error": None, "attempt": None if number == 3 else attempt}
         yield {**item(4), "error": {"code": "malformed"}, "attempt": None}
 
-    async def fetch(self, request: ClientRequest[Any]) -> bytes:
+    async def request_bytes(self, request: ClientRequest[Any]) -> bytes:
         if "A1" in request.path:
             raise NotFound("artifact.missing", "the bundle doesn't exist", status=404)
         return b"{}"

@@ -69,7 +69,7 @@ class Told:
     def know(self, path: str, answer: Any) -> None:
         self._answers[path] = answer
 
-    async def fetch(self, request: Any) -> bytes:
+    async def request_bytes(self, request: Any) -> bytes:
         return json.dumps(await self.ask(request)).encode()
 
     async def events(self, request: Any) -> AsyncIterator[Any]:

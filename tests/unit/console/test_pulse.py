@@ -16,7 +16,7 @@ class Daemon:
 
     up = True
 
-    async def fetch(self, _: Any) -> bytes:
+    async def request_bytes(self, _: Any) -> bytes:
         if not self.up:
             raise DaemonUnreachable("daemon.unreachable", "the daemon is unreachable")
         return b"assayd_ready 1\n"

@@ -238,8 +238,8 @@ def test_validator_that_cannot_be_imported_is_told_with_its_name(
     folder = install(tmp_path)
     (folder / "assayd_ini/validator.py").write_text("import no_such_module_at_all\n")
     program = (
-        "from assayd.errors import ConfigError\nfrom assayd.kinds.registry import load\n"
-        "try:\n    load(['ini'])\nexcept ConfigError as error:\n    print(error.code, error.field)"
+        "from assayd.errors import ConfigError\nfrom assayd.kinds.registry import load_validators\n"
+        "try:\n    load_validators(['ini'])\nexcept ConfigError as error:\n    print(error.code, error.field)"
     )
     monkeypatch.setenv("PYTHONPATH", f"{folder}:{ROOT / 'daemon'}")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -83,7 +83,7 @@ def test_a_name_without_offer_and_a_second_of_a_kind_are_refused(name: str, code
 def test_own_kinds_are_known_by_their_folders_before_any_is_imported() -> None:
     program = (
         "import sys; from assayd.kinds import registry; print(*registry.list_own_kinds());"
-        "print([registry.command_line(kind).case for kind in registry.list_own_kinds()]);"
+        "print([registry.load_command_line(kind).case for kind in registry.list_own_kinds()]);"
         "print(*(name for name in sys.modules if name.endswith('.validator') or name == 'pydantic'))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -164,8 +164,8 @@ def test_daemon_without_wings_has_the_core_kinds_and_names_the_missing_ones(
         "from assayd.kinds import registry\n"
         "from assayd.attempts.health import kinds_row\n"
         "import assayd.wiring.build\n"
-        "print(*registry.load([]))\n"
-        "print(kinds_row(registry.missing_packages(), {}).detail)\n"
+        "print(*registry.load_validators([]))\n"
+        "print(kinds_row(registry.find_missing_packages(), {}).detail)\n"
         "print(registry.unknown_kind_message('fifth', registry.list_own_kinds()))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

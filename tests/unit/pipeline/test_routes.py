@@ -63,7 +63,7 @@ class KnownFixes:
     def __init__(self, **known: AttemptFix) -> None:
         self._known = known
 
-    async def fix_of(self, attempt_id: str) -> AttemptFix | None:
+    async def get_fix(self, attempt_id: str) -> AttemptFix | None:
         return self._known.get(attempt_id)
 
 

@@ -78,7 +78,7 @@ async def test_same_id_at_two_gateways_is_one_users(two: Any, make: Make) -> Non
     answers = await asyncio.gather(
         two[0].accept(make.attempt(), b"{}"), two[1].accept(other, b"{}"), return_exceptions=True
     )
-    assert sorted(type(answer).__name__ for answer in answers) == ["Accepted", "RequestError"]
+    assert sorted(type(answer).__name__ for answer in answers) == ["AcceptedSubmission", "RequestError"]
 
 
 async def test_one_verdict_counts_whoever_brings_it(two: Any, make: Make) -> None:

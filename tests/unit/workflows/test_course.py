@@ -61,7 +61,7 @@ class Daemon:
         case = {"result": self.results[one.id]}
         return json.dumps({"policy_digest": "p1", "runtime_results": {"cases": [case]}}).encode(), b""
 
-    async def read_in_turn(self, document: bytes, uid: int) -> SimpleNamespace:
+    async def read_submission_in_turn(self, document: bytes, uid: int) -> SimpleNamespace:
         self.reading += 1
         self.most_reading = max(self.most_reading, self.reading)
         if self.reading >= self.wait_for:
@@ -181,7 +181,7 @@ async def test_submission_with_too_many_values_fails_the_node(monkeypatch: pytes
         raise RequestError("too_large", "too many values")
 
     daemon = Daemon({})
-    monkeypatch.setattr(daemon, "read_in_turn", read)
+    monkeypatch.setattr(daemon, "read_submission_in_turn", read)
     course = course_of(daemon, WorkflowNode(id="a"))
 
     await course.run()

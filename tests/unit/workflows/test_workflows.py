@@ -46,7 +46,7 @@ class Library:
         self.document = json.dumps({"payload": {"code": code}}).encode()
         self.looked_up: list[tuple[str, int]] = []
 
-    async def history(self, _: int, name: str) -> list[SimpleNamespace]:
+    async def list_versions(self, _: int, name: str) -> list[SimpleNamespace]:
         return [SimpleNamespace(version=1)] if name != "none" else []
 
     async def entry(self, _: int, name: str, version: int) -> SimpleNamespace | None:
@@ -79,7 +79,7 @@ class Parts:
 
     async def require_quota(self, *_: object) -> None: ...
 
-    async def read_in_turn(self, _: bytes, uid: int) -> None:
+    async def read_submission_in_turn(self, _: bytes, uid: int) -> None:
         assert self.trouble is not None
         raise self.trouble
 

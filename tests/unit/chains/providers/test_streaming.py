@@ -18,7 +18,7 @@ VENDORS = pytest.mark.parametrize(
 
 def heard_of(adapter: object, *pieces: bytes) -> list[str]:
     heard: list[str] = []
-    listener = AnswerListener(adapter.text_of, heard.append)  # type: ignore[attr-defined]
+    listener = AnswerListener(adapter.get_event_text, heard.append)  # type: ignore[attr-defined]
     for piece in pieces:
         listener.add_bytes(piece)
     return heard

@@ -111,7 +111,7 @@ def _properties(broker: StubBroker) -> list[Any]:
 class Noting:
     """The needed part of the outbox."""
 
-    async def published(self, attempt_ids: Sequence[str]) -> None:
+    async def record_published(self, attempt_ids: Sequence[str]) -> None:
         """Record the call."""
 
 

@@ -258,7 +258,7 @@ def test_long_source_is_explained_in_little_time(mistake: str, lines: int) -> No
     began = time.process_time()
     syntax.explain_syntax_error(caught.value, text)
 
-    assert time.process_time() - began < 0.3 * SLOWER_BY
+    assert time.process_time() - began < 1.0 * SLOWER_BY
 
 
 def test_same_mistake_in_many_lines_of_a_long_source_is_explained_in_little_time() -> None:
