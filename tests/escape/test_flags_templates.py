@@ -74,7 +74,7 @@ WALLS: Mapping[str, Wall] = {
     "capabilities": Wall(
         change=("    _drop_capabilities()\n", ""), said="CapEff is", probe="capabilities", holds=0
     ),
-    "seccomp": Wall(change=("_filter(self._filter)", "pass"), said="it has 1 seccomp filters"),
+    "seccomp": Wall(change=("_apply_filter(self._filter)", "pass"), said="it has 1 seccomp filters"),
     "masked files": Wall(
         change=('in plan["masked"].items():', "in ():"),
         said="/proc/interrupts isn't mounted",

@@ -104,7 +104,7 @@ def test_bytes_that_are_no_frame_are_a_fault(runner: GuestRunner) -> None:
 def test_file_outside_the_work_directory_is_a_fault(begun: GuestRunner, path: str) -> None:
     begun.send("file", b"", path=path, append=False)
 
-    assert fault_of(begun).startswith("Fault: ")
+    assert fault_of(begun).startswith("InvalidRequest: ")
 
 
 def test_part_of_a_file_that_was_not_begun_is_a_fault(begun: GuestRunner) -> None:

@@ -62,7 +62,7 @@ async def main():
         ended = replace(attempt, verdict=Verdict.VALIDATED, bundle=written.location)
         await jobs.finish(replace(ended, artifacts=written.artifacts))
         die("verdict")
-        await jobs.unsynced.settle()
+        await jobs.unsynced.flush_bundles()
         die("settled")
 
 sys.addaudithook(seen)

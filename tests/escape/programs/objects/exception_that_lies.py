@@ -1,4 +1,4 @@
-# expect: exited_nonzero record=Raised message~"not available"
+# expect: exited_nonzero record=RaisedException message~"not available"
 class Meta(type):
     def __getattribute__(cls, name):
         print("ESCAPED the exception's class was asked for", name)

@@ -1,4 +1,4 @@
-# expect: exited_nonzero record=Raised
+# expect: exited_nonzero record=RaisedException
 def extract(path):
     one, two = ValueError("one"), KeyError("two")
     one.__cause__, two.__cause__ = two, one

@@ -1,2 +1,2 @@
-# expect: exited_nonzero record=NoFunction
+# expect: exited_nonzero record=MissingFunction
 extract = 5

@@ -1,4 +1,4 @@
-# expect: completed record=Returned | run: network=allowlist policy=observe
+# expect: completed record=ReturnedValue | run: network=allowlist policy=observe
 # What tests of adapters do: serve on loopback and ask oneself, past the proxy.
 import asyncio
 import threading

@@ -1,2 +1,2 @@
-# expect: exited_nonzero record=NotCompiled message~"too many statically nested blocks" | run: made=yes
+# expect: exited_nonzero record=CompileFailure message~"too many statically nested blocks" | run: made=yes
 SOURCE = "\n".join(" " * depth + "for x in y:" for depth in range(30)) + "\n" + " " * 30 + "pass"

@@ -1,2 +1,2 @@
-# expect: exited_nonzero record=NotCompiled | run: made=yes
+# expect: exited_nonzero record=CompileFailure | run: made=yes
 SOURCE = "def extract(path):\n    return {'escaped': []}\n\0\nprint('ESCAPED after the null byte')\n"
