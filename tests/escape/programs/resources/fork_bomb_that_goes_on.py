@@ -1,4 +1,4 @@
-# expect: timeout pids_refused | run: deadline_s=0.7
+# expect: timeout pids_refused | run: deadline_s=2
 import os
 
 
