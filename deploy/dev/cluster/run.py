@@ -157,7 +157,7 @@ class Cluster:
             "ASSAYD_CLUSTER__DATABASE_URL_FILE": secret(folder / "database.url", own),
             "ASSAYD_CLUSTER__BROKER_URL_FILE": str(self.broker.folder / "gateway.url"),
             "ASSAYD_CLUSTER__BROKER_MANAGEMENT_URL_FILE": str(self.broker.folder / "management.url"),
-            "ASSAYD_CLUSTER__LISTEN": self.address.replace("127.0.0.1", "0.0.0.0")
+            "ASSAYD_CLUSTER__LISTEN": self.address.replace("127.0.0.1", "0.0.0.0")  # noqa: S104 - other machines connect
             if self.address_elsewhere
             else self.address,
             "ASSAYD_CLUSTER__CERTIFICATE_FILE": str(folder / "gateway.pem"),
