@@ -196,7 +196,7 @@ def plain(text: str) -> str:
 Report = Mapping[str, object]
 
 MOST_SHOWN = 20
-"""So many paths are shown with what the rules give for them; counted are all."""
+"""Number of paths that are shown with the rules' results; the counts cover all paths."""
 _GIVEN_UP = frozenset({Outcome.EXHAUSTED, Outcome.STUCK})
 _NEVER = frozenset({Outcome.VALIDATED, Outcome.CANCELLED})
 

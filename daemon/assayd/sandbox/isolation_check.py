@@ -182,7 +182,7 @@ for least in range(0, 1001, 50):
         with open("/proc/self/oom_score_adj", "w") as score:
             score.write(str(least))
         break
-    except PermissionError:  # less than what a service manager has set
+    except PermissionError:  # lower than the score that the service manager set
         continue
 for _ in range(4):
     if os.fork() == 0:
