@@ -85,7 +85,7 @@ class AttemptClient(Protocol):
 
 
 class DaemonAttempts:
-    """The attempts of this daemon. Implements `Attempts`."""
+    """The attempts of this daemon. Implements `AttemptClient`."""
 
     def __init__(
         self,

@@ -182,7 +182,7 @@ ROOT = 0
 
 
 class PipelineReader:
-    """A reader that implements `Pipelines` and the recorder's `Completing` and `Naming`."""
+    """A reader that implements `PipelineStore` and the recorder's `SubmissionCompleter` and `GroupNamer`."""
 
     def __init__(self, reader: DatabaseAccess) -> None:
         self._reader = reader

@@ -6,7 +6,7 @@ have a small piece of received data parsed. Data after a request stays unparsed 
 answered. Data that exceeds a limit is refused with status 400. A response's headers are sent with the
 beginning of its body.
 
-`Turns` and `Places` share one server among users: the order of their input, and connections per user.
+`Turns` and `ConnectionSlots` share one server among users: the order of input, and connections per user.
 Parsing and starting a request takes processor time before anything is known about it. Without turns, a user
 whose many connections send at the same moment delays all other users until all of that input is processed.
 """

@@ -1,6 +1,6 @@
 """Defines where attempts run: in containers of this host, or in a location that a program provides.
 
-The scheduler decides when each attempt runs; an `Execute` function decides how each attempt runs.
+The scheduler decides when each attempt runs; a `RunAttempt` function decides how each attempt runs.
 `Job` is a running attempt: the decisions made before its start, its timings, and its events.
 """
 

@@ -65,7 +65,7 @@ async def keep_judgement(validator: Kind, judgement: Judgement) -> Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalExecution:
-    """An executor of attempts in containers of this host. It implements `execution.Execute`.
+    """An executor of attempts in containers of this host. It implements `execution.RunAttempt`.
 
     An attempt holds one of the `slots` while it has a container. If a lease fails, the attempt waits for
     the engine for at most `retry_window_s` seconds.

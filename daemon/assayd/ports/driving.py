@@ -41,7 +41,7 @@ class WorkAssignment(Protocol):
 
 
 class SingleProcessAssignment:
-    """An implementation of `Driving` for a single process."""
+    """An implementation of `WorkAssignment` for a single process."""
 
     alone = True
 

@@ -3,7 +3,7 @@
 The result is always returned as a value, regardless of the guest's behavior. Only a failed lease raises an
 exception.
 
-`Images` finds the images for runs, and rejects images whose guest code differs from the daemon's copy.
+`ImageCache` finds the images for runs, and rejects images whose guest code differs from the daemon's copy.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Recorder(Protocol):
         ...
 
     def records(self, access: DatabaseAccess) -> object:
-        """Return the object that reads the tables for the kind's routes. See also `Completing`."""
+        """Return the object that reads the tables for the kind's routes. See also `SubmissionCompleter`."""
         ...
 
     def accepted(self, connection: Connection, attempt: Attempt, document: bytes) -> None:

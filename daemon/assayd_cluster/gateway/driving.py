@@ -1,4 +1,4 @@
-"""Decides which gateway drives a batch, a repair or a generation. Implements `ports.driving.Driving`."""
+"""Decides which gateway drives a batch, a repair or a generation. Implements `driving.WorkAssignment`."""
 
 from __future__ import annotations
 

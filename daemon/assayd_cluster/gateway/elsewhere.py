@@ -1,4 +1,4 @@
-"""Provides access to attempts that other gateways execute. Implements `attempts.execution.Elsewhere`."""
+"""Provides access to attempts that other gateways execute. Implements `attempts.execution.RemoteAttempts`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Runs attempts on nodes: publishes them, waits for the verdicts, and ends attempts without a verdict.
 
-Implements `attempts.execution.Execute`: the scheduler, admission and other parts can use a node in the same
+Implements `attempts.execution.RunAttempt`: the scheduler, admission and others can use a node in the same
 way as a container on this host.
 """
 

@@ -51,7 +51,7 @@ def judge(code: str) -> tuple[Verdict, str]:
 
 
 class Attempts:
-    """Implements `attempts.Attempts`: each attempt is judged on submission."""
+    """Implements `attempts.AttemptClient`: each attempt is judged on submission."""
 
     def __init__(self) -> None:
         self.known: dict[str, FinishedSubmission] = {}

@@ -188,7 +188,7 @@ class Demultiplexer:
 
 
 class AttachedStream:
-    """An implementation of `Duplex` for one container; use `open` to create it.
+    """An implementation of `RunnerStreams` for one container; use `open` to create it.
 
     Args:
         release: a function that releases the SDK's response, which keeps the connection open.
@@ -284,7 +284,7 @@ class DockerCallRunner:
         base_url: the engine's address.
         threads: the maximum number of concurrent calls. Further calls wait; the wait counts toward their
             timeout.
-        timeout_s: the timeout of one call on the connection; `Calls` itself uses a slightly longer timeout.
+        timeout_s: the timeout of one call on the connection; the runner itself waits slightly longer.
     """
 
     def __init__(self, base_url: str, *, threads: int, timeout_s: float) -> None:

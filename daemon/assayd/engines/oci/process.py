@@ -238,7 +238,7 @@ _ENDS_WITHIN_S = 10.0
 
 
 class PipeStream:
-    """An implementation of `Duplex` for one container; use `open_streams` to create it.
+    """An implementation of `RunnerStreams` for one container; use `open_streams` to create it.
 
     Args:
         inspect: a function that is called once, before the first bytes are passed on, because the runner is
