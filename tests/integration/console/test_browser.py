@@ -193,7 +193,7 @@ def test_batch_page_gets_its_final_actions_when_the_batch_ends(
 def test_batch_that_was_cancelled_goes_on_with_its_file(
     window: Page, console: Console, daemon: Served, tmp_path: Path
 ) -> None:
-    lines = [json.dumps(submission(f"y = {number}")).encode() + b"\n" for number in range(3)]
+    lines = [json.dumps(submission(f"run = {number}")).encode() + b"\n" for number in range(3)]
     (tmp_path / "lines.jsonl").write_bytes(b"".join(lines))
     with PlainClient(daemon.path) as client:
         daemon.call(daemon.daemon.runs.open.clear)
