@@ -5,6 +5,5 @@ Every image contains this folder as one compiled file. `sandbox.channel` also us
 Since starting this code costs CPU time in every container, no module imports packages that load many
 others: `typing`, `re`, `dataclasses`, `json`, `collections`, `contextlib`, `signal` (which imports `enum`),
 `ctypes`. Names that only annotations use are imported under ``TYPE_CHECKING = False``, which type checkers
-treat as true; `value`, `selector`, `suppress`, `json_text` and `kernel` implement the few functions that
-are needed from these packages.
+treat as true; `substitutes` and `kernel` implement the few functions that are needed from these packages.
 """

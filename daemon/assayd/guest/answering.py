@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from . import private
+from . import builtin_names
 from .failures import ShownText, clean_text, told
 from .peer import InvalidPeerMessage, Peer, PeerExited
 from .transfer import MessageEncoder, TransferError
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+    from .failures import Texts
     from .peer import Raised
     from .policy import RuntimePolicy
-    from .shown import Texts
 
-private.isolate_builtins(globals())
+builtin_names.isolate_builtins(globals())
 
 MODULE = "solution"
 CODE, CONTEXT = "solution.py", "context.py"
@@ -138,7 +138,9 @@ def _describe_exception(problem: BaseException, operation: str, name: str, texts
     silent = issubclass(kind, NOT_RAISED) and not (
         kind is StopIteration and (operation in _STOPPING or name in _STOPPING)
     )
-    base: type[BaseException] = next(one for one in _mro(kind) if private.NAMES.get(one.__name__) is one)
+    base: type[BaseException] = next(
+        one for one in _mro(kind) if builtin_names.NAMES.get(one.__name__) is one
+    )
     if silent or not issubclass(base, (Exception, SystemExit)):
         base = RuntimeError
     described = told(problem, texts)

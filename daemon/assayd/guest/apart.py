@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 
-from . import json_text
+from . import substitutes
 from .frames import FrameDecoder, FrameError, encode_frame
-from .selector import READ, WRITE
-from .suppress import suppress
+from .substitutes import READ, WRITE, suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 
     from .frames import Header
     from .nursery import SolutionForkServer, SolutionPipes
-    from .selector import Selector
-    from .spare import Pipes
+    from .substitutes import Selector
+    from .unit import Pipes
 else:
     import _signal as signal
 
@@ -183,7 +182,7 @@ class TestSession:
     def _send_ended(self) -> None:
         with suppress(FrameError):
             self._queue_frame(
-                self._tests, {"type": "ended", "more": False}, json_text.serialize_json(self._why)
+                self._tests, {"type": "ended", "more": False}, substitutes.serialize_json(self._why)
             )
 
 

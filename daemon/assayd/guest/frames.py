@@ -6,7 +6,7 @@ as hostile. See docs/guest-protocol.md.
 
 from __future__ import annotations
 
-from . import json_text
+from . import substitutes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def encode_frame(header: Header, body: bytes = b"") -> bytes:
 
     Raises: FrameError, if the header or the body exceeds its cap.
     """
-    head = json_text.serialize_json(header)
+    head = substitutes.serialize_json(header)
     if len(head) > MAX_HEADER or len(body) > MAX_BODY:
         raise FrameError(f"frame too large to send: header {len(head)}, body {len(body)} bytes")
     return b"".join((len(head).to_bytes(4, "big"), len(body).to_bytes(4, "big"), head, body))
@@ -104,7 +104,7 @@ class FrameDecoder:
 
 def _parse_header(head: bytes) -> Header:
     try:
-        header = json_text.loads(head)
+        header = substitutes.loads(head)
     except (ValueError, RecursionError) as problem:
         raise FrameError(f"frame header is not JSON: {type(problem).__name__}") from None
     if not isinstance(header, dict) or not isinstance(header.get("type"), str):

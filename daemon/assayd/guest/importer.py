@@ -12,7 +12,7 @@ import _frozen_importlib
 import builtins
 from sys import _getframe
 
-from . import private
+from . import builtin_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from .frames_above import CallerLocation, FrameClassifier
+    from .hook import CallerLocation, FrameClassifier
     from .reporter import Reporter
     from .requests import ImportRules
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     _Asked = tuple[str, _Names, _Names, Sequence[str] | None, int]
     """What ``__import__`` was called with: name, global names, local names, wanted names, level."""
 
-private.isolate_builtins(globals())
+builtin_names.isolate_builtins(globals())
 
 _real_import = builtins.__import__
 _bootstrap: Any = _frozen_importlib

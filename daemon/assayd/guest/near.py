@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from . import private
+from . import builtin_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-private.isolate_builtins(globals())
+builtin_names.isolate_builtins(globals())
 
 MOST_CHARS = 40
 _MOST_COMPARED = 2000

@@ -14,10 +14,10 @@ import fcntl
 import gc
 import os
 
-from . import child, json_text
+from . import child, substitutes
 from .answering import serve_solution
 from .seccomp import REPORT
-from .value import Value
+from .substitutes import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _run_solution(
         )
         child.drop_privileges(confinement, child.SOLUTION)
         os.close(child.ORDER)
-        given: Mapping[str, object] = json_text.loads(document)  # type: ignore[assignment]  # the daemon wrote it
+        given: Mapping[str, object] = substitutes.loads(document)  # type: ignore[assignment]  # the daemon wrote it
         confinement.policy.install()
         gc.enable()
         serve_solution(given, confinement.policy, READING, WRITING)

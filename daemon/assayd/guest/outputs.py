@@ -12,7 +12,7 @@ import re
 import stat
 import time
 
-from .value import Value
+from .substitutes import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from os import read, write
 
-from . import json_text, private
+from . import builtin_names, substitutes
 from .frames import FrameDecoder, encode_frame, split_into_bodies
-from .suppress import suppress
+from .substitutes import suppress
 from .transfer import MessageDecoder, MessageEncoder, TransferError
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .frames import Header
     from .transfer import Classes, Form
 
-private.isolate_builtins(globals())
+builtin_names.isolate_builtins(globals())
 
 MOST_BYTES = 8 * 2**20
 """The size of one message."""
@@ -129,7 +129,7 @@ class Peer:
     def send(self, kind: str, content: object) -> None:
         """Send a message. Raises: TransferError, if the message is too large; PeerGone."""
         try:
-            body = json_text.serialize_json(content)
+            body = substitutes.serialize_json(content)
         except (TypeError, ValueError, RecursionError) as problem:
             raise TransferError(f"a value can't be transferred: {problem}") from None
         if len(body) > MOST_BYTES:
@@ -149,7 +149,7 @@ class Peer:
         while True:
             header, part = self._read_frame()
             if header["type"] == "ended":  # sent by the runner, perhaps in the middle of a message
-                raise PeerExited(str(json_text.loads(part)))
+                raise PeerExited(str(substitutes.loads(part)))
             body += part
             if len(body) > MOST_BYTES or (kind and header["type"] != kind):
                 raise InvalidPeerMessage("a message that is too large, or mixed up")
@@ -157,7 +157,7 @@ class Peer:
             if header.get("more") is not True:
                 break
         try:
-            content = json_text.loads(body)
+            content = substitutes.loads(body)
         except (ValueError, RecursionError):
             raise InvalidPeerMessage("a message that isn't JSON") from None
         return kind, content

@@ -11,17 +11,15 @@ import os
 import time
 
 from . import kernel
-from .suppress import suppress
-from .tasks import read_cpu_time_s, read_tasks
-from .value import Value
+from .substitutes import Value, suppress
+from .usage import read_cpu_time_s, read_tasks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     from collections.abc import Iterator
 
-    from .cgroup import Cgroup
-    from .tasks import KernelTask
+    from .usage import Cgroup, KernelTask
 else:
     import _signal as signal
 

@@ -16,8 +16,7 @@ from collections import deque
 
 from .frames import LEAST_COST, WINDOW, window_cost
 from .requests import InvalidRequest, RelayCaps, get
-from .selector import READ, WRITE
-from .suppress import suppress
+from .substitutes import READ, WRITE, suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from .frames import Header
-    from .selector import Selector
     from .streams import Send
+    from .substitutes import Selector
 
     _T = TypeVar("_T")
 

@@ -1,7 +1,7 @@
 """The child's end of its report pipe, to which the child writes its result and policy events.
 
 Guest code runs in the same process and can replace any object that it can access. Therefore, this module
-keeps private references (`private`) and never looks up a name that guest code could have replaced. Guest
+keeps private references and never looks up a name that guest code could have replaced. Guest
 code can still forge a report, but a forged report has no benefit (see docs/threat-model.md).
 """
 
@@ -12,7 +12,7 @@ from _json import make_encoder as _make_encoder
 from _thread import RLock
 from os import write
 
-from . import private
+from . import builtin_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Record = Mapping[str, object]
 
-private.isolate_builtins(globals())
+builtin_names.isolate_builtins(globals())
 
 MAX_DETAIL = 200
 MAX_FILE = 100

@@ -6,7 +6,7 @@ docs/guest-protocol.md raises a `Fault`.
 
 from __future__ import annotations
 
-from .value import Value
+from .substitutes import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

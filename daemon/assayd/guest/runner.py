@@ -13,12 +13,10 @@ import sys
 import time
 
 from . import kernel
-from .cgroup import Cgroup
 from .frames import PROTOCOL, FrameDecoder, FrameError, encode_frame
 from .processes import DescendantProcesses, ProcessesRemain, UnconfinedChild
 from .programs import PROGRAMS, load_programs
 from .requests import InvalidRequest, get, get_strings, read_attempt, read_unit
-from .selector import HANG_UP, READ, Selector
 from .startup import (
     create_text_streams,
     extract_environment,
@@ -31,9 +29,9 @@ from .startup import (
     reset_signals,
     stop_deferring_handlers,
 )
-from .suppress import suppress
-from .tasks import RunQueueDelayMeter
+from .substitutes import HANG_UP, READ, Selector, suppress
 from .unit import RunnerContext
+from .usage import Cgroup, RunQueueDelayMeter
 from .workdir import WorkDirectory, WorkDirectoryNotEmptied
 
 TYPE_CHECKING = False
@@ -67,7 +65,7 @@ def main(work: str = WORK) -> NoReturn:
 
 def prepare() -> None:
     """Load everything that any attempt can need; a template calls this function before it is cloned."""
-    from .builtins_safe import collect_builtins
+    from .builtin_names import collect_builtins
     from .seccomp import get_filters
 
     load_session()

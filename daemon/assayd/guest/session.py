@@ -5,14 +5,12 @@ from __future__ import annotations
 import errno
 
 from . import child
-from .database import RESULT, AttemptDatabase
 from .frames import split_into_bodies
 from .processes import UnconfinedChild
 from .requests import InvalidRequest, get, read_path
-from .spare import PreforkedChild
-from .unit import RunningUnit, SolutionPair, UnitInput
-from .value import Value
-from .workdir import clear_directory
+from .substitutes import Value
+from .unit import PreforkedChild, RunningUnit, SolutionPair, UnitInput
+from .workdir import RESULT, AttemptDatabase, clear_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ to instances of other classes, which are rendered as ``object`` with the name of
 
 from __future__ import annotations
 
-from . import private
-from .forms import TAG, VALUE
-from .values import MAX_KEY, Renderer, type_name
+from . import builtin_names
+from .values import MAX_KEY, TAG, VALUE, Renderer, type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 else:
     from _datetime import date, datetime, time, timedelta
 
-private.isolate_builtins(globals())
+builtin_names.isolate_builtins(globals())
 
 FLOATS = ("nan", "inf", "-inf")
 

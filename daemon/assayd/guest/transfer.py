@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import sys
 
-from . import private
-from .forms import TAG, VALUE, build_form
+from . import builtin_names
 from .tagged import restore_tagged
+from .values import TAG, VALUE, build_form
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ else:
     from _collections import OrderedDict, defaultdict, deque
     from _datetime import date, datetime, time, timedelta
 
-private.isolate_builtins(globals())
+builtin_names.isolate_builtins(globals())
 
 _MOST_DEPTH = 60
 _MOST_VALUES = 1_000_000
@@ -281,7 +281,7 @@ def _encode_shared_name(value: Any, kind: type) -> Form | None:
     name = getattr(value, "__name__", None) if kind is type or kind is type(len) else None
     if type(name) is not str:
         return None
-    if private.NAMES.get(name) is value and (name in _SHARED_NAMES or _is_exception(value)):
+    if builtin_names.NAMES.get(name) is value and (name in _SHARED_NAMES or _is_exception(value)):
         return ["B", name]
     for module in _SHARED_MODULES:
         if kind is not type and module in sys.modules and vars(sys.modules[module]).get(name) is value:
@@ -295,7 +295,7 @@ def _is_exception(value: object) -> bool:
 
 def _decode_builtin(form: list[Form], _: object) -> object:
     name = form[1]
-    found = private.NAMES[name] if type(name) is str else None
+    found = builtin_names.NAMES[name] if type(name) is str else None
     if name in _SHARED_NAMES or _is_exception(found):
         return found
     raise ValueError("no such name")

@@ -1,37 +1,224 @@
 """Renders any value of guest code as JSON, with a note for each location of lost information.
 
-Some values that JSON can't express have a common representation and are rendered with their kind (`forms`).
+Values that JSON lacks are sent as an object with their kind and their form. No module needs to be loaded:
+as long as a module isn't loaded, its classes have no instances.
+
+datetime.date(2024, 3, 1)       {"$py": "date", "value": "2024-03-01"} numpy.int64(3)                  3
+numpy.array([[1, 2]])           {"$py": "ndarray", "value": [[1, 2]], "type": "int64"} pandas.Series([5],
+name="n")    {"$py": "series", "value": {"name": "n", "index": [0], "values": [5]}, …}
+pandas.DataFrame({"a": [5]})    {"$py": "dataframe", "value": {"columns": ["a"], "dtypes": ["int64"], …}, …}
+pandas.Timestamp, NaT, NA       a datetime; null
+
 No code of the value's own class is run: no ``__repr__``, ``__iter__`` or ``__len__``. Instances of
-subclasses of the built-in containers are read with the built-in's own methods.
+subclasses of the built-in containers are read with the built-in's own methods. Modules named numpy or
+pandas in `sys.modules` may be guest code; their errors are handled like other errors of the guest.
 """
 
 from __future__ import annotations
 
 import sys
 
-from . import private
-from .arrays import is_like_base
-from .forms import TAG, TYPE, VALUE, build_form
-from .value import Value
+from . import builtin_names
+from .substitutes import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections import OrderedDict, defaultdict
-    from collections.abc import Iterable
-    from typing import TypeGuard, TypeVar, cast
-
-    from .forms import ValueForm
+    from collections.abc import Callable, Iterable
+    from datetime import date, datetime, time, timedelta
+    from typing import Any, TypeGuard, TypeVar, cast
 
     Pairs = list[tuple[object, object]]
     _T = TypeVar("_T")
 else:
     from _collections import OrderedDict, defaultdict
+    from _datetime import date, datetime, time, timedelta
 
     def cast(_, value):  # noqa: D103 - a stand-in
         return value
 
 
-private.isolate_builtins(globals())
+builtin_names.isolate_builtins(globals())
+
+_TIMES = {"M": "datetime64[us]", "m": "timedelta64[us]"}
+"""Kinds of dtype whose finer values would come as bare numbers."""
+_mro_of = type.__dict__["__mro__"].__get__
+
+
+def build_array_form(value: Any) -> tuple[str, object, str] | None:
+    """Return the tag (can be empty), content and type of a numpy or pandas value; None for other values.
+
+    Raises: any exception that guest code raises.
+    """
+    kind = type(value)
+    if _is_subclass_of(kind, "pandas", "DataFrame"):
+        return "dataframe", _build_table_form(value), f"{len(value)} x {len(value.columns)}"
+    if _is_subclass_of(kind, "pandas", "Series"):
+        return "series", _build_series_form(value), str(value.dtype)
+    if _is_subclass_of(kind, "numpy", "ndarray"):
+        return "ndarray", _strip_time_unit(value).tolist(), str(value.dtype)
+    if _is_subclass_of(kind, "pandas", "Index"):
+        return "", _to_list(value), ""
+    nothing = any(value is _get_loaded_attribute("pandas", name) for name in ("NaT", "NA"))
+    return ("", None, "") if nothing else _build_scalar_form(value, kind)
+
+
+def is_like_base(kind: type) -> bool:
+    """Return whether values of a type (float64, Timestamp) equal those of its base except for its name."""
+    times = (_get_loaded_attribute("pandas", name) for name in ("Timestamp", "Timedelta"))
+    return _is_subclass_of(kind, "numpy", "generic") or any(kind is one for one in times)
+
+
+def _build_scalar_form(value: Any, kind: type) -> tuple[str, object, str] | None:
+    if not _is_subclass_of(kind, "numpy", "generic") or issubclass(kind, (float, str, bytes)):
+        return None
+    held = _strip_time_unit(value).item()
+    return None if _is_subclass_of(type(held), "numpy", "generic") else ("", held, "")
+
+
+def _get_loaded_attribute(module: str, name: str) -> object:
+    """Return an attribute of a loaded module without running its code; None if it doesn't exist."""
+    loaded = sys.modules.get(module)
+    return vars(loaded).get(name) if type(loaded) is type(sys) else None
+
+
+def _is_subclass_of(kind: type, module: str, name: str) -> bool:
+    known = _get_loaded_attribute(module, name)
+    return known is not None and any(one is known for one in _mro_of(kind))
+
+
+def _strip_time_unit(value: Any) -> Any:
+    times = _TIMES.get(value.dtype.kind)
+    return value if times is None else value.astype(times)
+
+
+def _to_list(value: Any) -> list[object]:
+    return [list(one) if type(one) is tuple else one for one in value.tolist()]
+
+
+def _build_series_form(value: Any) -> dict[str, object]:
+    return {"name": value.name, "index": _to_list(value.index), "values": value.tolist()}
+
+
+def _build_table_form(value: Any) -> dict[str, object]:
+    rows = [list(row) for row in value.itertuples(index=False, name=None)]
+    return {
+        "columns": _to_list(value.columns),
+        "dtypes": [str(one) for one in value.dtypes],
+        "index": _to_list(value.index),
+        "rows": rows,
+    }
+
+
+TAG = "$py"
+VALUE = "value"
+TYPE = "type"
+"""Key for the name of the enum member or of the dataclass, in addition to the value."""
+
+
+class ValueForm:
+    """The form of a value. `nested`: whether it contains a value of guest code, to be rendered separately.
+
+    An empty `tag` means that the value is replaced by the contained value.
+    """
+
+    __slots__ = ("kind", "nested", "of", "tag", "value")
+
+    def __init__(
+        self, tag: str, value: object, kind: type, *, of: str | None = None, nested: bool = False
+    ) -> None:
+        self.tag, self.value, self.kind, self.of, self.nested = tag, value, kind, of, nested
+
+
+def build_form(value: object) -> ValueForm | None:
+    """Return the form of a value; None if the value has no form.
+
+    Raises: any exception that code of the value's class raises; for example, a time zone may be guest code.
+    """
+    kind = type(value)
+    if (found := build_array_form(value)) is not None:
+        tag, inner, of = found
+        return ValueForm(tag, inner, kind, of=of, nested=True)
+    for base, tag, write in _WRITERS:
+        if issubclass(kind, base):
+            return ValueForm(tag, write(value), base)
+    for module, name, tag, read in _LOADED:
+        known = _get_loaded_class(module, name)
+        if known is not None and issubclass(kind, known):
+            return ValueForm(tag, read(value), kind)
+    known = _get_loaded_class("enum", "Enum")
+    if known is not None and issubclass(kind, known):
+        member = object.__getattribute__(value, "_name_")
+        of = f"{_name(kind)}.{str.__str__(member)}" if type(member) is str else _name(kind)
+        return ValueForm("enum", object.__getattribute__(value, "_value_"), kind, of=of, nested=True)
+    namespaces = (_namespace(one) for one in type.__dict__["__mro__"].__get__(kind))
+    fields = next((names[_FIELDS] for names in namespaces if _FIELDS in names), None)
+    if type(fields) is dict and "dataclasses" in sys.modules:
+        names = [name for name, one in fields.items() if type(name) is str and _is_plain_field(one)]
+        given = {name: object.__getattribute__(value, name) for name in names}
+        return ValueForm("dataclass", given, kind, of=_name(kind), nested=True)
+    return None
+
+
+_FIELDS = "__dataclass_fields__"
+_namespace = type.__dict__["__dict__"].__get__
+
+
+def _is_plain_field(field: object) -> bool:
+    known = _get_loaded_class("dataclasses", "Field")
+    if known is None or type(field) is not known:
+        return False
+    return repr(object.__getattribute__(field, "_field_type")) == "_FIELD"
+
+
+def _get_loaded_class(module: str, name: str) -> type | None:
+    loaded = sys.modules.get(module)
+    found = None if loaded is None else vars(loaded).get(name)
+    return found if isinstance(found, type) else None
+
+
+def _name(kind: type) -> str:
+    name = type.__dict__["__qualname__"].__get__(kind)
+    return name[-128:] if type(name) is str else "object"
+
+
+def _base64(value: bytes | bytearray) -> str:
+    from binascii import b2a_base64  # imported only for bytes
+
+    return b2a_base64(value, newline=False).decode()
+
+
+def _timedelta_parts(value: timedelta) -> list[int]:
+    parts = (timedelta.__dict__[name] for name in ("days", "seconds", "microseconds"))
+    return [part.__get__(value) for part in parts]
+
+
+def _decimal_text(value: object) -> str:
+    return f"{sys.modules['decimal'].Decimal.__str__(value)}"
+
+
+def _uuid_text(value: object) -> str:
+    return f"{sys.modules['uuid'].UUID.__str__(value)}"
+
+
+def _path_text(value: object) -> str:
+    return f"{sys.modules['pathlib'].PurePath.__str__(value)}"
+
+
+# A datetime is a date, so it comes first.
+_WRITERS: tuple[tuple[type, str, Callable[..., object]], ...] = (
+    (bytes, "bytes", _base64),
+    (bytearray, "bytes", _base64),
+    (datetime, "datetime", datetime.isoformat),
+    (date, "date", date.isoformat),
+    (time, "time", time.isoformat),
+    (timedelta, "timedelta", _timedelta_parts),
+)
+_LOADED: tuple[tuple[str, str, str, Callable[[object], str]], ...] = (
+    ("decimal", "Decimal", "decimal", _decimal_text),
+    ("uuid", "UUID", "uuid", _uuid_text),
+    ("pathlib", "PurePath", "path", _path_text),
+)
 
 MAX_DEPTH = 64
 MAX_ITEMS = 1_000_000

@@ -1,7 +1,10 @@
-"""The work directory: the only writable directory, which guest code can leave in any state.
+"""The work directory: the only writable directory, which guest code can leave in any state; and its database.
 
 All operations use descriptors and never follow links. They run only while no guest process is alive, so the
 directory can't change during an operation.
+
+The database of an attempt is bytes in the runner's memory, and a file only while a `sql` unit runs.
+Therefore, no other unit can access the database, and a unit that fails leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -11,8 +14,7 @@ import os
 import stat
 import time
 
-from .suppress import suppress
-from .value import Value
+from .substitutes import Value, suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -214,3 +216,51 @@ def _remove_if_present(parent: int, name: str) -> None:
             os.rmdir(name, dir_fd=parent)
         else:
             os.unlink(name, dir_fd=parent)
+
+
+FOLDER = ".database"
+FILE = f"{FOLDER}/pipeline.sqlite"
+"""Path of the file, relative to the work directory. SQLite puts its journals in the same folder."""
+
+RESULT = "database.sqlite"
+"""What the database is called among the declared outputs."""
+
+
+class AttemptDatabase:
+    """The bytes of a database, which are changed only by units that end successfully."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self._given = bytearray()
+        self._content: bytes | None = None
+
+    def add(self, body: bytes) -> None:
+        """Add a part of the database with which the attempt starts."""
+        self._given += body
+
+    @property
+    def changed_content(self) -> bytes | None:
+        """Return the database if it differs from the initial database; otherwise None."""
+        return None if self._content is None or self._content == self._given else self._content
+
+    def create_file(self, work: WorkDirectory) -> None:
+        """Create the database file; on failure, leave nothing of it. Raises: OSError."""
+        work.remove(FOLDER)
+        try:
+            work.write_file(FILE, self._given if self._content is None else self._content)
+        except OSError:
+            work.remove(FOLDER)
+            raise
+
+    def remove_file(self, work: WorkDirectory, *, keep: bool) -> str | None:
+        """Remove the file; if requested, keep its content. Return the problem with the file, if any."""
+        try:
+            content = work.read(FILE, self.most_bytes) if keep else None
+        except OSError as problem:
+            return f"the database can't be read: {problem.strerror}"
+        finally:
+            work.remove(FOLDER)
+        if keep and content is None:
+            return "the database is too large, or no longer a file"
+        self._content = content or self._content
+        return None

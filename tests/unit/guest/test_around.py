@@ -7,8 +7,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from assayd.guest.around import render_line_values
-from assayd.guest.shown import ShownText
+from assayd.guest.failures import ShownText, render_line_values
 
 FILE = "<submitted>"
 

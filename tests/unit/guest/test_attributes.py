@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from assayd.guest.attributes import AttributeGuard
+from assayd.guest.policy import AttributeGuard
 
 LISTED = {"math": frozenset({"sqrt"}), "posixpath": frozenset({"join"})}
 

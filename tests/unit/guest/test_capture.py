@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.guest.capture import OutputCapture
+from assayd.guest.streams import OutputCapture
 
 
 @given(st.lists(st.binary(max_size=40), max_size=20), st.integers(0, 50))

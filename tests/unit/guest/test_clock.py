@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from assayd.guest.clock import LOOK_S, MOST, UnitClock
-from assayd.guest.tasks import KernelTask
+from assayd.guest.usage import LOOK_S, MOST, KernelTask, UnitClock
 
 LIMIT_S = 1.0
 

@@ -10,7 +10,7 @@ PAGES = 4000
 _PROGRAM = f"""
 import gc, os, sys
 from types import ModuleType
-from assayd.guest.ending import end_program, newest_module
+from assayd.guest.child import end_program, newest_module
 
 library = ModuleType("a_large_library")
 library.held = [bytes(4000) for _ in range({PAGES})]

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from assayd.guest.misspelt import find_similar_name
-from assayd.guest.shown import ShownText
+from assayd.guest.failures import ShownText, find_similar_name
 
 FILE = "<submitted>"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assayd.guest.frames import encode_frame
-from assayd.guest.reports import MAX_EVENTS, ReportReader
+from assayd.guest.streams import MAX_EVENTS, ReportReader
 
 EVENT = {"type": "event", "kind": "open", "detail": "/x", "allowed": False, "enforced": True, "line": 3}
 EVENT |= {"file": "given.py"}

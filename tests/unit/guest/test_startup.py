@@ -48,7 +48,7 @@ os.environ.clear()
 os.environ.update(PATH="/bin", ASSAYD_CONSTANTS="KEPT", KEPT="1", OTHER="2")
 signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 from assayd.guest import runner, startup
-from assayd.guest.builtins_safe import guest_builtins
+from assayd.guest.builtin_names import guest_builtins
 runner.prepare()
 assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
 assert dict(os.environ) == {"KEPT": "1"}, os.environ

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 
-from ..value import Value
+from ..substitutes import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import sys
 from signal import ITIMER_REAL, setitimer
 from time import process_time
 
-from .. import private
+from .. import builtin_names
 from ..values import render
 
 TYPE_CHECKING = False
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Try = Callable[[], object]
     Form = Callable[[object], Rendered]
 
-private.isolate_builtins(globals())
+builtin_names.isolate_builtins(globals())
 
 _MOST_S = 0.02
 """Of code that used more processor time nothing more is tried, and no further try begins after so much."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import sys
 
-from .. import private
-from ..builtins_safe import make_opaque
+from .. import builtin_names
+from ..builtin_names import make_opaque
 from ..failures import ShownText
 from ..requests import get_object, get_strings
-from ..value import Value
+from ..substitutes import Value
 from ._adapter import build_adapter_modules
 
 TYPE_CHECKING = False
@@ -34,7 +34,7 @@ else:
 
     ModuleType, SimpleNamespace = type(sys), type(sys.implementation)
 
-private.isolate_builtins(globals())
+builtin_names.isolate_builtins(globals())
 
 _INIT = "__init__"
 

@@ -7,7 +7,7 @@ Each such fault makes the test fail, even if the test catches the exception.
 
 from __future__ import annotations
 
-from .. import private
+from .. import builtin_names
 from ..answering import NOT_RAISED, find_own_classes
 from ..peer import InvalidPeerMessage, Peer, PeerExited, RemoteException
 from ..transfer import TransferError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     _T = TypeVar("_T")
 
-private.isolate_builtins(globals())
+builtin_names.isolate_builtins(globals())
 
 _MOST_ITEMS = 1_000_000
 _SHOWN_CHARS = 200
@@ -153,7 +153,7 @@ class SolutionClient:
             else None
         )
         named = told.get("type")
-        base = private.NAMES.get(named) if type(named) is str else None
+        base = builtin_names.NAMES.get(named) if type(named) is str else None
         kind = own or base
         if not (isinstance(kind, type) and issubclass(kind, (Exception, SystemExit))):
             kind = RuntimeError
@@ -175,7 +175,8 @@ class SolutionClient:
             return
         known = [one for one in names if type(one) is str]
         exception = next(
-            (private.NAMES.get(one) for one in known if _is_exception(private.NAMES.get(one))), None
+            (builtin_names.NAMES.get(one) for one in known if _is_exception(builtin_names.NAMES.get(one))),
+            None,
         )
         if kind == "class" and exception is not None:
             self._names[name] = self._exceptions[name] = type(name, (exception,), {})
@@ -398,7 +399,7 @@ def _perform_call(
 
 def _describe_exception(problem: BaseException, operation: str, name: str) -> Raised:
     """Return the description of an exception that a called-back function raised."""
-    known = private.NAMES.get(type(problem).__name__)
+    known = builtin_names.NAMES.get(type(problem).__name__)
     base = known if known is type(problem) and _is_exception(known) else RuntimeError
     return {
         "type": base.__name__,

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from functools import cached_property, partial
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
-from .. import private
+from .. import builtin_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-private.isolate_builtins(globals())
+builtin_names.isolate_builtins(globals())
 
 _EXCHANGED_BY_TESTS = frozenset({"__import__", "breakpoint", "input", "open", "print", "_"})
 """Built-in names that fixtures put others in the place of, for longer than one step."""

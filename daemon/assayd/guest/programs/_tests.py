@@ -13,8 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from types import MethodType, ModuleType, SimpleNamespace
 
-from .. import private
-from ..builtins_safe import make_opaque
+from .. import builtin_names
+from ..builtin_names import make_opaque
 from ..failures import clean_text, told
 from ._seal import CodeSnapshot, iter_shadowed_attributes
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
+    from ..failures import Texts
     from ..reporter import Record
-    from ..shown import Texts
     from ._modules import SubmittedFile
 
     Tell = Callable[[Record], None]
 
-private.isolate_builtins(globals())
+builtin_names.isolate_builtins(globals())
 
 MAX_TESTS = 1000
 _SEALED = ("pytest", "_pytest", "pluggy", "pytest_asyncio", "unittest")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from .. import private
-from ..value import Value
+from .. import builtin_names
+from ..substitutes import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     _T = TypeVar("_T")
 
-private.isolate_builtins(globals())
+builtin_names.isolate_builtins(globals())
 
 _Module = type(sys)
 

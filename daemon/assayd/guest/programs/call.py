@@ -2,7 +2,8 @@
 
 Arguments: source, filename, function, args, kwargs, builtins; `names`: the names of each module that code
 with safe built-ins can access by a computed name; `again`: arguments of further calls, for warnings;
-`each`: arguments of many calls, instead of `args`. Record: see docs/guest-protocol.md.
+`each`: arguments of many calls in one process, instead of `args`; an exception ends only the call that
+raised it. Record: see docs/guest-protocol.md.
 """
 
 from __future__ import annotations
@@ -10,16 +11,15 @@ from __future__ import annotations
 from functools import partial
 from time import perf_counter, process_time
 
-from .. import private
-from ..failures import record_compile_error, record_exception
+from .. import builtin_names
+from ..failures import ShownText, record_compile_error, record_exception, told
 from ..values import is_real_subclass, render
 from ._again import repeat_calls
-from ._each import run_each_call
 from ._text import get_argument, read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import CodeType
 
     from ..reporter import Record
@@ -27,7 +27,28 @@ if TYPE_CHECKING:
     from ._again import Try
     from ._text import SubmittedText
 
-private.isolate_builtins(globals())
+builtin_names.isolate_builtins(globals())
+
+_MESSAGE_CHARS = 400
+_TOLD = ("error_type", "line")
+
+
+def run_each_call(
+    function: Callable[..., object], calls: Sequence[Sequence[object]], text: SubmittedText
+) -> list[Record]:
+    """Return the result of each call in order: a value with its type, or an exception."""
+    return [_run_call(function, args, text) for args in calls]
+
+
+def _run_call(function: Callable[..., object], args: Sequence[object], text: SubmittedText) -> Record:
+    try:
+        value = function(*args)
+    except BaseException as problem:  # noqa: BLE001 - guest code, which may raise whatever it likes
+        raised = told(problem, {text.filename: ShownText(text.filename, text.source)})
+        return {**{name: raised[name] for name in _TOLD}, "message": str(raised["message"])[:_MESSAGE_CHARS]}
+    found = render(value)
+    return {"value": found.value, "value_type": found.value_type}
+
 
 IN_PYTHON = True
 _MODULE = "submission"

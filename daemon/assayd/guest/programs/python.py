@@ -13,9 +13,9 @@ from functools import partial
 from os import getcwd, write
 from time import process_time
 
-from .. import private
+from .. import builtin_names
 from ..failures import ShownText, exception_message, record_compile_error, told
-from ..suppress import suppress
+from ..substitutes import suppress
 from ..tagged import render_tagged, restore_tagged
 from ..values import is_real_subclass, render
 from ._again import repeat_calls
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import CodeType
 
+    from ..failures import Texts
     from ..reporter import Record
-    from ..shown import Texts
     from . import Context
     from ._text import SubmittedText
 
-private.isolate_builtins(globals())
+builtin_names.isolate_builtins(globals())
 
 IN_PYTHON = True
 _MODULE = "__main__"

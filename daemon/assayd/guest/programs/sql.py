@@ -11,24 +11,184 @@ import re
 import sys
 from contextlib import closing
 
-from ..database import FILE
-from ._sql_csv import UnreadableCsv, load_files
-from ._sql_functions import ShellFunctions, expand_series
+from ..substitutes import Value
+from ..workdir import FILE
+from ._sql_functions import ShellFunctions, UnreadableCsv, expand_series, load_files
 from ._sql_guard import SqlGuard, connect
-from ._sql_names import read_names
-from ._sql_split import locate_error, split_statements
-from ._sql_table import TablePrinter
-from ._sql_tables import read_tables
 from ._text import get_argument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ..reporter import Record
     from . import Context
-    from ._sql_split import Statement
+
+_NAMED_TABLES, _NAMED_COLUMNS, _NAMED_CHARS = 20, 20, 100
+_QUERY = (
+    "SELECT m.name, c.name FROM (SELECT name FROM sqlite_master WHERE type IN ('table', 'view') "
+    "UNION ALL SELECT name FROM sqlite_temp_master WHERE type IN ('table', 'view')) AS m, "
+    "pragma_table_info(m.name) AS c"
+)
+
+
+def read_names(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """Return the first tables, each with its first columns; empty if the database can't be read."""
+    import sqlite3
+
+    found: dict[str, list[str]] = {}
+    connection.set_authorizer(None)
+    try:
+        for table, column in connection.execute(_QUERY):
+            if table in found or len(found) < _NAMED_TABLES:
+                columns = found.setdefault(table[:_NAMED_CHARS], [])
+                if len(columns) < _NAMED_COLUMNS:
+                    columns.append(column[:_NAMED_CHARS])
+    except sqlite3.Error:
+        return {}
+    return found
+
+
+_BLANK = re.compile(r"(?:[ \t\n\f\r;]|--[^\n]*|/\*.*?(?:\*/|\Z))*", re.DOTALL)
+_NAMED = re.compile(
+    r'near "(.+)": syntax error|unrecognized token: "(.+)"'
+    r"|no such (?:column|table|function|index): (?:\w+\.)*(\w+)"
+    r"|has no column named (\w+)|(?:table|view|index) (\w+) already exists"
+)
+
+
+class Statement(Value):
+    """One statement, which begins with its first word. `number` counts from 1."""
+
+    number: int
+    start: int
+    text: str
+
+
+def split_statements(text: str) -> Iterator[Statement]:
+    """Return the statements; comments between statements are ignored."""
+    number, start = 0, _skip_blanks(text, 0)
+    while start < len(text):
+        number, end = number + 1, _find_statement_end(text, start)
+        yield Statement(number=number, start=start, text=text[start:end])
+        start = _skip_blanks(text, end)
+
+
+def locate_error(text: str, statement: Statement, message: str) -> tuple[int, int]:
+    """Return line and column of an error message's subject; if uncertain, return those of the statement."""
+    found = _NAMED.search(message)
+    name = next(filter(None, found.groups()), None) if found else None
+    offset = statement.start
+    if name is not None and statement.text.count(name) == 1:
+        offset += statement.text.index(name)
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def _skip_blanks(text: str, start: int) -> int:
+    found = _BLANK.match(text, start)
+    return found.end() if found else start
+
+
+def _find_statement_end(text: str, start: int) -> int:
+    import sqlite3
+
+    for semicolon in re.finditer(";", text[start:]):
+        end = start + semicolon.end()
+        if sqlite3.complete_statement(text[start:end]):
+            return end
+    return len(text)
+
+
+_ROWS_AT_ONCE = 200
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+_ESCAPES = {**_CONTROL, 9: "\\t", 10: "\\n", 13: "\\r"}
+
+
+def _format_float(value: float) -> str:
+    """Format a number like the sqlite3 shell: with 15 digits, and always with a decimal point."""
+    if value - value != 0:  # infinite; SQLite has no NaN
+        return "Inf" if value > 0 else "-Inf"
+    digits, _, exponent = f"{value:.15g}".partition("e")
+    digits = digits if "." in digits else f"{digits}.0"
+    return f"{digits}e{exponent}" if exponent else digits
+
+
+class TablePrinter:
+    """A printer that counts all rows, but prints only a limited number for all statements together."""
+
+    def __init__(self, *, max_rows: int, max_cell_chars: int) -> None:
+        self.rows = 0
+        self._left = max_rows
+        self._most_chars = max_cell_chars
+        self._began = False
+
+    def print_rows(self, number: int, cursor: sqlite3.Cursor) -> None:
+        """Print the rows that a statement selects; run it to its end, even if not all rows are shown."""
+        before, room = self.rows, self._left
+        self._print_line([name for name, *_ in cursor.description or ()], apart=self._began)
+        self._began = True
+        while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+            self.rows += len(rows)
+            for row in rows[: self._left]:
+                self._print_line(row)
+            self._left = max(self._left - len(rows), 0)
+        selected = self.rows - before
+        if selected > room:
+            print(f"statement {number}: {selected} rows, {room} shown", file=sys.stderr)
+
+    def _print_line(self, cells: tuple[object, ...] | list[str], *, apart: bool = False) -> None:
+        sys.stdout.write("\n" * apart + "\t".join(map(self._format_cell, cells)) + "\n")
+
+    def _format_cell(self, value: object) -> str:
+        if value is None:
+            return "NULL"
+        if isinstance(value, bytes):
+            text = f"x'{value[: self._most_chars].hex()}'"
+        elif isinstance(value, float):
+            text = _format_float(value)
+        else:
+            text = str(value)[: self._most_chars + 1].translate(_ESCAPES)
+        return text if len(text) <= self._most_chars else text[: self._most_chars] + "…"
+
+
+_MOST_TABLES, _MOST_COLUMNS, _MOST_NAME_CHARS, _MOST_TYPE_CHARS = 50, 2000, 100, 40
+_TABLES = (
+    "SELECT name FROM main.sqlite_master WHERE type = 'table' AND substr(name, 1, 7) <> 'sqlite_' "
+    "AND sql NOT LIKE 'CREATE VIRTUAL%' AND length(name) <= ? ORDER BY name LIMIT ?"
+)
+
+
+def read_tables(connection: sqlite3.Connection, guard: SqlGuard | None = None) -> list[list[object]]:
+    """Return ``[name, rows, [column, type, …]]`` for each table; empty if the database can't be read.
+
+    Only the catalog is read without the guard, because the guard's profile may refuse access to column
+    names.
+    """
+    import sqlite3
+
+    found: list[list[object]] = []
+    columns = 0
+    catalog: list[tuple[str, list[str]]] = []
+    connection.set_authorizer(None)
+    try:
+        for (table,) in connection.execute(_TABLES, (_MOST_NAME_CHARS, _MOST_TABLES)).fetchall():
+            described: list[str] = []
+            for row in connection.execute("SELECT name, type FROM pragma_table_info(?, 'main')", (table,)):
+                described += [str(row[0])[:_MOST_NAME_CHARS], str(row[1])[:_MOST_TYPE_CHARS]]
+            columns += len(described) // 2
+            if columns > _MOST_COLUMNS:
+                break
+            catalog.append((table, described))
+        connection.set_authorizer(guard)
+        for table, described in catalog:
+            quoted = table.replace('"', '""')
+            # The name is quoted, and comes from SQLite.
+            (rows,) = connection.execute(f'SELECT count(*) FROM main."{quoted}"').fetchone()  # noqa: S608
+            found.append([table, rows, described])
+    except sqlite3.Error:
+        return []
+    return found
 
 
 IN_PYTHON = False

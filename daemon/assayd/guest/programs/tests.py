@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 
-from .. import private
+from .. import builtin_names
 from ..failures import ShownText, clean_text, told
 from ..peer import InvalidPeerMessage
 from ..requests import get_strings as strings
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import CodeType
 
+    from ..failures import Texts
     from ..reporter import Record
-    from ..shown import Texts
     from . import Context
 
     Names = dict[str, object]
 
-private.isolate_builtins(globals())
+builtin_names.isolate_builtins(globals())
 
 IN_PYTHON = True
 PAIRED = True

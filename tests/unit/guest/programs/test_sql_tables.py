@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from assayd.guest.programs._sql_guard import SqlGuard
-from assayd.guest.programs._sql_tables import read_tables
+from assayd.guest.programs.sql import read_tables
 
 
 def database(*statements: str) -> sqlite3.Connection:

@@ -1,7 +1,9 @@
-"""The built-in names that guest code sees: all, or only those without access beyond the language.
+"""The built-in names that our modules use, and those that guest code sees.
 
-The extractor's page lists the names that must be removed. Running ordinary code showed which names must be
-kept: a class statement needs ``__build_class__``, and an import statement needs ``__import__``.
+Our modules in the guest's process use a private copy, which guest code can't replace. Guest code gets all
+names, or only those without access beyond the language. The extractor's page lists the names that must be
+removed. Running ordinary code showed which names must be kept: a class statement needs ``__build_class__``,
+and an import statement needs ``__import__``.
 """
 
 from __future__ import annotations
@@ -17,6 +19,21 @@ if TYPE_CHECKING:
     _cached: Any
 else:
     from _functools import _lru_cache_wrapper as _cached
+
+NAMES = dict(vars(builtins))
+"""One copy for all of our modules, made before any guest code runs."""
+
+
+def isolate_builtins(module: dict[str, object]) -> None:
+    """Give a module a copy of the built-in names, for functions defined after the call.
+
+    In these functions, `builtins.len = …` in guest code has no effect.
+
+    Args:
+        module: the caller's ``globals()``.
+    """
+    module["__builtins__"] = NAMES
+
 
 _UNSAFE = frozenset(
     {"open", "exec", "eval", "compile", "input", "breakpoint", "help", "exit", "quit", "globals", "locals"}
