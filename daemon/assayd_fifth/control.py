@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from assayd_fifth.flow import Cell
+from assayd_fifth.flow import Cell, EndState, Snapshot, WalkState
 from assayd_fifth.language import FifthWord
-from assayd_fifth.state import EndState, Snapshot, WalkState
 from assayd_fifth.tokens import Token
 
 _CLOSERS: Mapping[str, str] = {

@@ -14,14 +14,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from assayd_fifth.effects import (
+from assayd_fifth.language import (
+    ALWAYS_LOADED,
+    PROGRAM,
+    FifthWord,
+    Language,
     StackEffect,
     build_unnamed_effect,
     describe_effect,
     is_stack_comment,
     read_effect,
 )
-from assayd_fifth.language import ALWAYS_LOADED, PROGRAM, FifthWord, Language
 from assayd_fifth.places import FindingCollector
 from assayd_fifth.tokens import NAME_CHARS, TAKING, WORD, ProgramSegment, Token, is_number, iter_segments
 from assayd_fifth.walk import Walk, WalkResult

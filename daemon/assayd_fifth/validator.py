@@ -34,8 +34,7 @@ from assayd_fifth.analysis import (
 from assayd_fifth.generating import FifthContext, build_topics, list_words
 from assayd_fifth.judging import GFORTH, PROGRAM_FILE, iter_runs, judge_runs
 from assayd_fifth.language import add_tables, get_language
-from assayd_fifth.payload import FifthPayload
-from assayd_fifth.samples import SAMPLES
+from assayd_fifth.payload import SAMPLES, FifthPayload
 
 _FOLDER = "assayd"
 _PRELUDE_FILE = f"{_FOLDER}/prelude.fs"

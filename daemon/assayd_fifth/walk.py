@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from assayd_fifth.control import METHODS, ControlStructures
-from assayd_fifth.effects import MOST_CELLS, StackEffect
-from assayd_fifth.flow import NONES, Cell, StringFlow
-from assayd_fifth.language import FifthWord, Language
-from assayd_fifth.state import EndState, WalkState
+from assayd_fifth.flow import NONES, Cell, EndState, StringFlow, WalkState
+from assayd_fifth.language import MOST_CELLS, FifthWord, Language, StackEffect
 from assayd_fifth.tokens import STRING, TAKING, WORD, Report, Token, is_number
 
 

@@ -32,9 +32,9 @@ from assayd.model.run import Cause, RunResult, UnitResult
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import shorten_text
 from assayd_pipeline.advice import advise_on_exit, advise_on_silence, advise_on_wait, find_loops
+from assayd_pipeline.command_line import SCHEMA_FILE
 from assayd_pipeline.errors import ADVICE, ErrorClass, ErrorSource, classify_error, find_last_line
 from assayd_pipeline.facts import Facts
-from assayd_pipeline.from_files import SCHEMA_FILE
 from assayd_pipeline.messages import explain_message
 from assayd_pipeline.payload import Database
 from assayd_pipeline.sql.names import advise_on_names

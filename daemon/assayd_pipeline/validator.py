@@ -54,7 +54,7 @@ from assayd_pipeline.facts import (
 from assayd_pipeline.generating import BOTH, PipelineContext, instructions, usual
 from assayd_pipeline.ignored import MOST_IN_RUN, iter_ignored_errors
 from assayd_pipeline.judging import BASH, JudgedStep, StepText, judge_database, judge_outputs, judge_step
-from assayd_pipeline.payload import Database, PipelinePayload, Step, compute_steps_digest
+from assayd_pipeline.payload import SAMPLES, Database, PipelinePayload, Step, compute_steps_digest
 from assayd_pipeline.repair import (
     describe_tables,
     find_faulty_step,
@@ -63,7 +63,6 @@ from assayd_pipeline.repair import (
     iter_numbered_steps,
     normalize_step,
 )
-from assayd_pipeline.samples import SAMPLES
 from assayd_pipeline.shell.parse.resolve import TOOLS
 from assayd_pipeline.shell.parse.source import normalize_script
 from assayd_pipeline.sql_hints import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assayd.attempts.service import derive_limits
-from assayd.kinds.module.samples import MANIFEST
+from assayd.kinds.module.generating import MANIFEST
 from assayd.kinds.module.validator import ModulePayload, validator
 from assayd.model.merge import JudgedRun, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy

@@ -10,7 +10,7 @@ from functools import cache
 
 from assayd.analysis.worker import run_stages
 from assayd.attempts.service import derive_limits
-from assayd.kinds.module.samples import ADAPTER, MANIFEST
+from assayd.kinds.module.generating import ADAPTER, MANIFEST
 from assayd.kinds.module.validator import ModulePayload, validator
 from assayd.model.merge import JudgedRun, decide_verdict, merge_stages
 from assayd.model.policy import ExecutionPolicy

@@ -9,7 +9,7 @@ from typing import get_args
 
 from pydantic import BaseModel
 
-from assayd.kinds.module.manifest import Manifest
+from assayd.kinds.module.contract import Manifest
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/kinds/module.md"
 

@@ -14,7 +14,7 @@ from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import CapturedOutput, Cause, Limits, Program, RunEnd, RunOutcome, RunResult, UnitResult
 from assayd.policies import PolicySet
 from assayd.ports.command_line import STDIN, FileOptions
-from assayd_fifth.from_files import from_files
+from assayd_fifth.command_line import from_files
 from assayd_fifth.payload import FifthCase, FifthPayload
 from assayd_fifth.validator import validator
 

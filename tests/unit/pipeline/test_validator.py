@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from assayd.errors import RequestError
 from assayd.model.run import Program
 from assayd.ports.command_line import FileOptions
-from assayd_pipeline.from_files import SQLITE_HEADER, from_files
+from assayd_pipeline.command_line import SQLITE_HEADER, from_files
 from assayd_pipeline.payload import PipelinePayload
 from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.shell_programs import read_shell

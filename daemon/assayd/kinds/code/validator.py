@@ -28,8 +28,7 @@ from assayd.kinds.code.annotations import RESULT, check_annotations, find_declar
 from assayd.kinds.code.generating import CodeContext
 from assayd.kinds.code.inputs import check_inputs, check_values, find_missing_names
 from assayd.kinds.code.judging import iter_runs, judge_runs
-from assayd.kinds.code.payload import CodePayload, PreparedCode
-from assayd.kinds.code.samples import SAMPLES
+from assayd.kinds.code.payload import SAMPLES, CodePayload, PreparedCode
 from assayd.kinds.code.worth import find_unread_inputs, needs_second_run
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy

@@ -23,14 +23,17 @@ from assayd.findings.source_text import SplitText
 from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.kinds.extractor import generating
 from assayd.kinds.extractor import quality as extraction_quality
-from assayd.kinds.extractor import worth as extraction_worth
 from assayd.kinds.extractor.generating import ExtractorContext
-from assayd.kinds.extractor.payload import ExtractorCase, ExtractorPayload, PreparedExtractor
-from assayd.kinds.extractor.quality import judge_quality
+from assayd.kinds.extractor.payload import SAMPLES, ExtractorCase, ExtractorPayload, PreparedExtractor
+from assayd.kinds.extractor.quality import (
+    ExtraCalls,
+    collect_results,
+    judge_quality,
+    judge_results,
+    plan_extra_calls,
+)
 from assayd.kinds.extractor.rules import INVALID_RULE, check_rules, extract_rules_text, to_python
-from assayd.kinds.extractor.samples import SAMPLES
 from assayd.kinds.extractor.taken_fields import find_extracted_fields
-from assayd.kinds.extractor.worth import ExtraCalls, collect_results, judge_results, plan_extra_calls
 from assayd.model.finding import Finding, Layer, Rule, has_errors
 from assayd.model.policy import ExecutionPolicy, ImportPolicy
 from assayd.model.prompting import Document, ExtractedFields, PromptContext, SourcePart
@@ -114,7 +117,7 @@ _RULES = (
     run_findings.NO_FUNCTION_RULE,
     Rule(id="result.not_dict", title="extract() didn't return a plain dict", help="Bad: return None."),
     *extraction_quality.RULES,
-    *extraction_worth.RULES,
+    *extraction_quality.WORTH_RULES,
     *expected_results.RULES,
 )
 

@@ -29,12 +29,11 @@ from assayd.kinds.module import adapter_unit, generating, pytest_unit, self_para
 from assayd.kinds.module import assertions as module_assertions
 from assayd.kinds.module import blame as module_blame
 from assayd.kinds.module import contract as module_contract
-from assayd.kinds.module import coverage as module_coverage
 from assayd.kinds.module import expected_tests as module_tests
 from assayd.kinds.module import files as module_files
 from assayd.kinds.module import forbidden as module_forbidden
-from assayd.kinds.module import manifest as module_manifest
 from assayd.kinds.module import mistakes as module_mistakes
+from assayd.kinds.module import pytest_record as module_coverage
 from assayd.kinds.module import trial as module_trial
 from assayd.kinds.module.expected_tests import ExpectedTests, ModulePayload, PreparedModule
 from assayd.kinds.module.explained import add_file_hints
@@ -46,12 +45,16 @@ from assayd.kinds.module.files import (
     list_test_files,
     module_name,
 )
-from assayd.kinds.module.generating import ModuleContext
+from assayd.kinds.module.generating import (
+    MANIFEST_FIELDS,
+    SAMPLES,
+    TESTS_STAY,
+    ModuleContext,
+    build_instructions,
+)
 from assayd.kinds.module.imports import ImportableModules, check_module_imports
-from assayd.kinds.module.instructions import MANIFEST, TESTS_STAY, build_instructions
-from assayd.kinds.module.mutants import generate_mutants
 from assayd.kinds.module.places import ModuleFiles
-from assayd.kinds.module.samples import SAMPLES
+from assayd.kinds.module.trial import generate_mutants
 from assayd.model.finding import Finding, Layer, Rule, add_profile_keys, has_errors
 from assayd.model.policy import AdapterContract, ExecutionPolicy, NetworkMode, RuleLevel
 from assayd.model.prompting import Document, PromptContext, PromptParts, Proposal, RepairContext, SourcePart
@@ -117,7 +120,7 @@ _RULES = (
     ),
     *module_tests.RULES,
     *module_assertions.RULES,
-    *module_manifest.RULES,
+    *module_contract.MANIFEST_RULES,
     *module_files.RULES,
     *adapter_unit.RULES,
     *pytest_unit.RULES,
@@ -303,7 +306,7 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
     def brief(self, context: ModuleContext, policy: ExecutionPolicy) -> PromptParts:
         """Return the kind's part of the prompt."""
         rules = build_instructions(reduce_to_usual_imports(policy), tests=not generating.has_tests(context))
-        manifest = () if context.manifest is not None else (MANIFEST,)
+        manifest = () if context.manifest is not None else (MANIFEST_FIELDS,)
         return replace(
             super().brief(context, policy),
             task=generating.describe_task(context),
@@ -464,7 +467,7 @@ def _check_tests(
 
 def _check_manifest(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator[Finding]:
     """Check the manifest: ``{"version": "1.0"}`` -> manifest.value."""
-    yield from module_manifest.check_manifest(payload.manifest)
+    yield from module_contract.check_manifest(payload.manifest)
     entrypoint, adapter = payload.manifest.get("entrypoint"), _adapter_file(payload)
     tree = _parse_files(payload).get(adapter)
     if isinstance(entrypoint, str) and tree is not None:
@@ -474,7 +477,7 @@ def _check_manifest(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator
         ]
         bound = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
         if entrypoint not in bound | {module_name(adapter)}:
-            found = module_manifest.entrypoint_finding(entrypoint, [*classes, module_name(adapter)])
+            found = module_contract.entrypoint_finding(entrypoint, [*classes, module_name(adapter)])
             node = next((one for one in tree.body if getattr(one, "name", None) in classes), None)
             yield replace(found, file=adapter, line=node.lineno) if node is not None else found
 

@@ -24,8 +24,7 @@ from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.kinds.script import generating
 from assayd.kinds.script.generating import ScriptContext
 from assayd.kinds.script.judging import iter_runs, judge_runs
-from assayd.kinds.script.payload import ScriptPayload
-from assayd.kinds.script.samples import SAMPLES
+from assayd.kinds.script.payload import SAMPLES, ScriptPayload
 from assayd.model.finding import Finding, Rule, Severity
 from assayd.model.policy import ExecutionPolicy, ImportMode
 from assayd.model.prompting import Document, PromptContext, RepairContext, SourcePart

@@ -26,12 +26,12 @@ from assayd.kinds.solution.collecting import (
 from assayd.kinds.solution.judging import judge_tests
 from assayd.kinds.solution.payload import (
     MOST_TESTS,
+    SAMPLES,
     HiddenTest,
     PreparedSolution,
     RevealLevel,
     SolutionPayload,
 )
-from assayd.kinds.solution.samples import SAMPLES
 from assayd.model.finding import Finding, Rule
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import Document, PromptContext, RepairContext, SourcePart

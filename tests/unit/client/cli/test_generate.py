@@ -22,7 +22,7 @@ from assayd_client.cli.screens.session import ChainOutcome
 from assayd_client.cli.screens.wizard import Wizard, WizardResult
 from assayd_client.cli.submitting import read_files
 from assayd_client.cli.texts import texts_of, write_texts
-from assayd_pipeline.from_files import from_files
+from assayd_pipeline.command_line import from_files
 
 NO_FAILURE: dict[str, object] = {"last_error": None, "repair_id": None, "fallback": None}
 

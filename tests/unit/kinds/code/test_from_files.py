@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from assayd.errors import RequestError
-from assayd.kinds.code.from_files import from_files
+from assayd.kinds.code.command_line import from_files
 from assayd.ports.command_line import FileOptions
 
 FILES = {"node.py": b"result: int = 1\n"}

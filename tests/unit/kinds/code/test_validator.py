@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from assayd.errors import RequestError
-from assayd.kinds.code.from_files import from_files
+from assayd.kinds.code.command_line import from_files
 from assayd.kinds.code.validator import CodePayload, validator
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from assayd.analysis.worker import run_stages
 from assayd.errors import RequestError
-from assayd.kinds.extractor.from_files import from_files
+from assayd.kinds.extractor.command_line import from_files
 from assayd.kinds.extractor.validator import ExtractorPayload, validator
 from assayd.model.policy import ExecutionPolicy, NetworkMode, NetworkPolicy
 from assayd.model.report import StageReport, StageStatus

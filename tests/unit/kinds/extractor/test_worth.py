@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from assayd.kinds.extractor.worth import ExtraCalls, collect_results, judge_results, plan_extra_calls
+from assayd.kinds.extractor.quality import ExtraCalls, collect_results, judge_results, plan_extra_calls
 from assayd.model.finding import Severity
 from assayd.model.policy import ExecutionPolicy, NetworkMode, NetworkPolicy, QualityPolicy, RuleLevel
 from assayd.model.submission import JsonValue

@@ -19,8 +19,8 @@ import assayd.kinds.code
 import assayd.kinds.module
 from assayd.guest_results.record import RaisedException
 from assayd.kinds.module.explained import add_explanation, add_file_hints
+from assayd.kinds.module.generating import MANIFEST
 from assayd.kinds.module.places import MOST_EXPLAINED, MOST_PARSED_CHARS, ModuleFiles
-from assayd.kinds.module.samples import MANIFEST
 from assayd.kinds.module.validator import PreparedModule, validator
 from assayd.model.finding import Finding
 from assayd.model.run import Cause, ResourceUsage, RunEnd, RunOutcome, RunResult, UnitResult

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 
 from assayd.kinds.module.contract import check_contract
-from assayd.kinds.module.samples import ADAPTER
+from assayd.kinds.module.generating import ADAPTER
 from assayd.model.finding import Edit, Finding
 from assayd.model.policy import AdapterContract
 from assayd.static.python.scopes import build_scoped_tree

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import ast
 
-from assayd.kinds.module.coverage import find_methods, judge_coverage
-from assayd.kinds.module.pytest_record import LineCoverage
+from assayd.kinds.module.pytest_record import LineCoverage, find_methods, judge_coverage
 
 TEXT = """class A:
     def fetch(self):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.kinds.module.manifest import check_manifest
-from assayd.kinds.module.samples import MANIFEST
+from assayd.kinds.module.contract import check_manifest
+from assayd.kinds.module.generating import MANIFEST
 
 FULL = {
     **MANIFEST,

@@ -3,7 +3,7 @@
 import pytest
 
 from assayd.errors import RequestError
-from assayd.kinds.script.from_files import from_files
+from assayd.kinds.script.command_line import from_files
 from assayd.ports.command_line import FileOptions
 
 

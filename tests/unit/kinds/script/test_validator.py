@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from assayd.errors import RequestError
-from assayd.kinds.script.from_files import from_files
+from assayd.kinds.script.command_line import from_files
 from assayd.kinds.script.validator import ScriptPayload, validator
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import CaseStatus, Judgement
