@@ -18,8 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, Table, select
 
 from assayd.ids import encode_crockford
-from assayd.store.rows import from_micros, to_micros
-from assayd.store.tables import generations, repair_fixes, repairs, verdicts
+from assayd.store.tables import from_micros, generations, repair_fixes, repairs, to_micros, verdicts
 from assayd_chains.model import Outcome
 
 MOST_CHAINS = 2_000

@@ -26,9 +26,9 @@ from assayd.model.attempt import Attempt, State
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, RepairOptions
-from assayd.ports.chains import AttemptFix, AttemptRepair, WebhookGate
 from assayd.ports.clock import Clock, IdSource
 from assayd.ports.driving import ELSEWHERE_S, DrivenWork, WorkAssignment
+from assayd.ports.service import AttemptFix, AttemptRepair, WebhookGate
 from assayd_chains.answer_counts import AnswerCounts
 from assayd_chains.attempts import AttemptClient, list_diffs, submit_rules
 from assayd_chains.documents import generation_document, repair_document

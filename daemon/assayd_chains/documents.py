@@ -28,7 +28,7 @@ from assayd.documents.chains import (
 from assayd.documents.webhooks import EndedGenerationDocument, webhook_message
 from assayd.model.records import LibraryEntry
 from assayd.store.outbox import build_message_row
-from assayd.store.rows import Values
+from assayd.store.tables import Values
 from assayd_chains.answer_counts import AnswerCount, AnswerCounts, Key
 from assayd_chains.model import TOKENS, UNUSABLE, Answer, Chain, Repair, sum_tokens
 from assayd_chains.provider import ProviderStep

@@ -19,11 +19,20 @@ from sqlalchemy import Connection, RowMapping, Select, Table, delete, insert, se
 from assayd.model.attempt import Attempt
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.chains import AttemptRepair
+from assayd.ports.service import AttemptRepair
 from assayd.store.access import DatabaseAccess
 from assayd.store.outbox import Outbox
-from assayd.store.rows import Values, from_micros, read_moment, to_micros
-from assayd.store.tables import generation_steps, generations, repair_fixes, repair_steps, repairs
+from assayd.store.tables import (
+    Values,
+    from_micros,
+    generation_steps,
+    generations,
+    read_moment,
+    repair_fixes,
+    repair_steps,
+    repairs,
+    to_micros,
+)
 from assayd_chains.answer_counts import AnswerCounts, count_answers
 from assayd_chains.documents import generation_message
 from assayd_chains.model import (

@@ -25,7 +25,7 @@ from sqlalchemy.types import BigInteger
 from assayd.documents.cluster import NodeState
 from assayd.errors import RequestError
 from assayd.store.access import DatabaseAccess
-from assayd.store.rows import from_micros
+from assayd.store.tables import from_micros
 from assayd_cluster.documents import LIVE_S
 from assayd_cluster.tables import dispatches, gateways, nodes, tokens
 

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, RowMapping, func, select, update
 from assayd.errors import RequestError, StoreError
 from assayd.ports.clock import Clock, IdSource
 from assayd.store.access import DatabaseAccess
-from assayd.store.rows import from_micros, to_micros
+from assayd.store.tables import from_micros, to_micros
 from assayd_cluster.tables import tenants, tokens
 
 PREFIX = "assay_"

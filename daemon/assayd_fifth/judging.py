@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from assayd.findings.call_unit import JudgedUnit
-from assayd.findings.exec_unit import judge_exec
 from assayd.findings.expected import judge_expected_output, merge_findings
 from assayd.findings.runs import unfinished_findings
 from assayd.findings.source_text import get_snippet
+from assayd.findings.units import JudgedUnit, judge_exec
 from assayd.model.finding import Finding, Layer, has_errors
 from assayd.model.report import CaseStatus, Judgement
 from assayd.model.run import Cause, RunResult, UnitResult

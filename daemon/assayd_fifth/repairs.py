@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from assayd.findings.corrections import add_correction
+from assayd.findings.source_text import add_correction
 from assayd.model.finding import Edit, Finding
 
 MOST_TRIED = 60

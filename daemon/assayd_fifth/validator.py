@@ -13,9 +13,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
-from assayd.findings import exec_unit
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
+from assayd.findings import units
 from assayd.findings.retry_context import build_retry_context, normalize_source
 from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.model.finding import Finding, Rule
@@ -68,7 +68,7 @@ class FifthKind(Kind[FifthPayload]):
             *get_language().rules.to_api_rules(),
             *run_findings.CAUSE_RULES,
             run_findings.LIMIT_RULE,
-            exec_unit.NOT_EXECUTED_RULE,
+            units.NOT_EXECUTED_RULE,
             *expected_results.RULES,
         )
 

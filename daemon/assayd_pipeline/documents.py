@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from assayd.documents.base import BaseDocument, Timestamp
-from assayd.ports.chains import AttemptFix
+from assayd.ports.service import AttemptFix
 from assayd_pipeline.stored import PipelineAttempt, PipelineStatus, StoredPipeline
 
 

@@ -14,8 +14,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from assayd.findings.call_unit import build_case
-from assayd.findings.exec_unit import judge_exec, own_exit_code
 from assayd.findings.runs import (
     COMPUTING,
     cause_finding,
@@ -25,6 +23,7 @@ from assayd.findings.runs import (
     timeout_finding,
 )
 from assayd.findings.source_text import get_snippet
+from assayd.findings.units import build_case, judge_exec, own_exit_code
 from assayd.guest_results.record import GuestJsonError
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus

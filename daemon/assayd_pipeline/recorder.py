@@ -16,8 +16,7 @@ from assayd.model.attempt import Attempt
 from assayd.model.records import AttemptEvent, AttemptRun
 from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.store.access import DatabaseAccess
-from assayd.store.rows import to_micros
-from assayd.store.tables import verdicts
+from assayd.store.tables import to_micros, verdicts
 from assayd_pipeline.judging import format_step_label
 from assayd_pipeline.stored import (
     ROOT,

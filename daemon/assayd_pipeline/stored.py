@@ -29,8 +29,7 @@ from sqlalchemy import (
 from assayd.errors import RequestError
 from assayd.model.submission import Submission
 from assayd.store.access import DatabaseAccess
-from assayd.store.rows import from_micros
-from assayd.store.tables import ExactText, attempts, metadata, verdicts
+from assayd.store.tables import ExactText, attempts, from_micros, metadata, verdicts
 
 pipelines = Table(
     "pipelines",

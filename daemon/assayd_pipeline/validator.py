@@ -14,9 +14,8 @@ from functools import partial
 from itertools import islice
 from types import MappingProxyType
 
-from assayd.findings import exec_unit
 from assayd.findings import runs as run_findings
-from assayd.findings.corrections import add_correction
+from assayd.findings import units
 from assayd.findings.retry_context import (
     build_repair_context,
     build_retry_context,
@@ -25,6 +24,7 @@ from assayd.findings.retry_context import (
     select_headline,
 )
 from assayd.findings.runs import cause_finding
+from assayd.findings.source_text import add_correction
 from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.model.finding import Finding, Rule, has_errors
 from assayd.model.policy import SQL_RULES, ExecutionPolicy, SqlPolicy
@@ -102,7 +102,7 @@ _RULES = (
     Rule(id="pipeline.no_steps", title="The pipeline has no steps", help="Bad: steps []."),
     *run_findings.CAUSE_RULES,
     run_findings.LIMIT_RULE,
-    exec_unit.NOT_EXECUTED_RULE,
+    units.NOT_EXECUTED_RULE,
     *pipeline_run.RULES,
     ignored.RULE,
     *pipeline_worth.RULES,

@@ -27,8 +27,8 @@ from assayd.fair_queue import FairSemaphore
 from assayd.model.attempt import Attempt, State
 from assayd.model.report import Verdict
 from assayd.model.submission import Submission
-from assayd.ports.chains import Chains
 from assayd.ports.clock import Clock
+from assayd.ports.service import Chains
 from assayd.store.jobs import DatabaseJobStore
 from assayd_workflows.model import NodeRun, NodeState, ResultReference, Workflow, WorkflowNode, WorkflowPlan
 from assayd_workflows.nodes import MissingPart, PartsTooLarge, SizeBudget, build_submission, extract_texts

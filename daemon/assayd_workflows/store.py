@@ -23,8 +23,7 @@ from assayd.model.finding import Finding
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, RepairOptions
 from assayd.store.access import DatabaseAccess
-from assayd.store.rows import Values, from_micros, read_moment, to_micros
-from assayd.store.tables import workflow_nodes, workflows
+from assayd.store.tables import Values, from_micros, read_moment, to_micros, workflow_nodes, workflows
 from assayd_workflows.checking import PLAN
 from assayd_workflows.model import Inputs, NodeRun, NodeState, Workflow, WorkflowOutline, WorkflowPlan
 

@@ -25,9 +25,9 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer, RepairOptions
 from assayd.model.text_limits import SNIPPET_CHARS, shorten_text
-from assayd.ports.chains import RepairRequests
 from assayd.ports.clock import IdSource
 from assayd.ports.driving import ELSEWHERE_S, DrivenWork, WorkAssignment
+from assayd.ports.service import RepairRequests
 from assayd.store.library import DatabaseLibrary
 from assayd_workflows.checking import PLAN
 from assayd_workflows.course import ResultRemoved, WorkflowRun, WorkflowRunParts, load_outputs

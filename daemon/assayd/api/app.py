@@ -28,8 +28,7 @@ from assayd.batches.batches import DaemonBatches
 from assayd.byte_budget import ByteBudget
 from assayd.documents import serialize_compact
 from assayd.metrics import Metrics
-from assayd.ports.chains import Chains, NoChains, NoWorkflows, Workflows
-from assayd.ports.service import Service
+from assayd.ports.service import Chains, NoChains, NoWorkflows, Service, Workflows
 from assayd.ports.tracing import NO_TRACING, Tracing
 from assayd.store.library import DatabaseLibrary
 

@@ -17,7 +17,7 @@ from assayd.documents import batch_document, item_document
 from assayd.documents.batches import BatchPageDocument, ItemPageDocument
 from assayd.errors import RequestError
 from assayd.model.batch import BatchRequest
-from assayd.model.webhook import MOST_CHARS
+from assayd.model.hosts import MOST_CHARS
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 MAX_LINE = 2**31 - 1

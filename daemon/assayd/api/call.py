@@ -24,8 +24,7 @@ from assayd.documents.base import error_path, message_of, refuse_many_errors
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
 from assayd.model.batch import Batch
-from assayd.ports.chains import Chains
-from assayd.ports.service import Service
+from assayd.ports.service import Chains, Service
 from assayd.store.library import DatabaseLibrary
 
 B = TypeVar("B", bound=BaseModel)

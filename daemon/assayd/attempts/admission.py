@@ -27,8 +27,8 @@ from assayd.model.run import Limits
 from assayd.model.submission import Peer, Submission
 from assayd.model.trace_context import parse_text
 from assayd.policies import PolicySet, require_enforceable, tighten_policy
-from assayd.ports.chains import RepairRequests, WebhookGate
 from assayd.ports.clock import Clock, IdSource
+from assayd.ports.service import RepairRequests, WebhookGate
 from assayd.ports.tracing import NO_TRACING, Attribute, Span, Tracing, trace_origin
 from assayd.store.jobs import DatabaseJobStore
 from assayd.store.recorder import SubmissionCompleter

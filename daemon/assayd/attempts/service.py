@@ -48,8 +48,8 @@ from assayd.model.run import Limits
 from assayd.model.submission import Peer, Sample, Submission
 from assayd.policies import PolicySet, describe_policy
 from assayd.ports.artifacts import ArtifactStore
-from assayd.ports.chains import missing_chain_packages
 from assayd.ports.clock import Clock
+from assayd.ports.service import missing_chain_packages
 from assayd.store.jobs import DatabaseJobStore
 from assayd.tomlfile import FileError, Problem
 

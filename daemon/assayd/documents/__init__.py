@@ -19,8 +19,7 @@ from assayd.documents.base import (
     to_plain,
 )
 from assayd.documents.batches import batch_document, item_document, progress_document
-from assayd.documents.execution import execution_document, join_output
-from assayd.documents.replay import replay_diff, submission_diff
+from assayd.documents.execution import execution_document, join_output, replay_diff, submission_diff
 from assayd.documents.reports import junit, limits_document, report_document
 from assayd.documents.submission import (
     LARGE_DOCUMENT_BYTES,

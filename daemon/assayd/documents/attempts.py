@@ -16,8 +16,7 @@ from assayd.documents.base import (
     to_milliseconds,
     with_texts,
 )
-from assayd.documents.execution import ExecutionDocument
-from assayd.documents.replay import ReplayDiffDocument
+from assayd.documents.execution import ExecutionDocument, ReplayDiffDocument
 from assayd.documents.reports import ReportDocument
 from assayd.errors import RequestError
 from assayd.model.attempt import Artifact, Attempt, Failure, State

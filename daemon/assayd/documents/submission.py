@@ -32,8 +32,8 @@ from assayd.documents.base import (
     refuse_many_errors,
 )
 from assayd.errors import RequestError
+from assayd.model.hosts import MOST_CHARS
 from assayd.model.submission import JsonValue, RepairOptions, Submission
-from assayd.model.webhook import MOST_CHARS
 
 if TYPE_CHECKING:  # The client reads documents but doesn't have these modules.
     from assayd.kind import Cap, Kind

@@ -8,10 +8,19 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from assayd.egress.decision import AccessNotServed, AccessRequest, Decision, decide_access, failed, refused
+from assayd.egress.decision import (
+    AccessNotServed,
+    AccessRequest,
+    Decision,
+    InvalidTarget,
+    Public,
+    Target,
+    decide_access,
+    failed,
+    refused,
+)
 from assayd.egress.ledger import EgressLedger, LedgerEntry
 from assayd.egress.resolver import NameLookup, Resolver
-from assayd.egress.target import InvalidTarget, Public, Target
 from assayd.egress.turns import ThresholdSemaphore, Turn
 from assayd.egress.upstream import Upstream, connect_upstream
 from assayd.findings.network_rules import NetworkRule, NetworkTrouble

@@ -1,4 +1,6 @@
-"""Decides whether an access is allowed, with one pure function that is called for each new fact.
+"""Parses the target of an access, and decides with one pure function whether the access is allowed.
+
+Decides whether an access is allowed, with one pure function that is called for each new fact.
 
     target          the request line
     named           the Host header                            (plain HTTP)
@@ -8,18 +10,172 @@
 An unknown fact is None and isn't checked. The first rule that denies the access is decisive. The tests are
 generated from the table of rules in docs/egress-decisions.md. The response to guest code is HTTP with the
 rule's name, or a TLS alert.
+
+Parses the target that guest code requests from the proxy, and decides which addresses are public. Pure.
+
+Only two forms are accepted: ``host:port`` after CONNECT, and an absolute ``http://`` URL after any other
+method. Any text in which other parsers could read another host (user names, backslashes, fragments) is
+rejected.
+
+The table of public addresses is separate, because Python 3.11's `ipaddress` treats 64:ff9b::/96, 2002::/16
+and fec0::/10 as global. In IPv6, only 2000::/3 is assigned to global unicast; therefore, all other
+addresses are rejected.
+
+Source: the special-purpose address registries of IANA; RFC 6890, 6052, 3056, 4380.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address
 
-from assayd.egress.target import InvalidTarget, Public, Target, is_public, is_target_host
 from assayd.findings.network_rules import TROUBLES, WORDINGS, NetworkRule, NetworkTrouble
-from assayd.model.hosts import fold_host
+from assayd.model.hosts import fold_host, is_address
 from assayd.model.policy import HttpRule, NetworkMode, NetworkPolicy
 from assayd.model.run import AccessProtocol
+
+Public = Callable[[str], bool]
+"""Returns whether an address, in a resolver's notation, is public."""
+
+_NOT_PUBLIC_4 = tuple(
+    IPv4Network(block)
+    for block in (
+        "0.0.0.0/8",  # this host
+        "10.0.0.0/8",  # private
+        "100.64.0.0/10",  # shared address space of carriers (NAT)
+        "127.0.0.0/8",  # loopback
+        "169.254.0.0/16",  # link-local; cloud metadata services
+        "172.16.0.0/12",  # private
+        "192.0.0.0/24",  # protocol assignments
+        "192.0.2.0/24",  # documentation
+        "192.88.99.0/24",  # 6to4 relays
+        "192.168.0.0/16",  # private
+        "198.18.0.0/15",  # benchmarking
+        "198.51.100.0/24",  # documentation
+        "203.0.113.0/24",  # documentation
+        "224.0.0.0/4",  # multicast
+        "240.0.0.0/4",  # reserved, broadcast
+    )
+)
+_HANDED_OUT_6 = IPv6Network("2000::/3")
+_NOT_PUBLIC_6 = tuple(
+    IPv6Network(block)
+    for block in (
+        "2001::/23",  # protocol assignments: Teredo, ORCHID, benchmarking
+        "2001:db8::/32",  # documentation
+        "2002::/16",  # 6to4: embeds an IPv4 address
+        "3fff::/20",  # documentation
+    )
+)
+
+
+def is_public(text: str) -> bool:
+    """Return whether a string is a public address."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return False
+    if address.version == 4:
+        return not any(address in block for block in _NOT_PUBLIC_4)
+    return address in _HANDED_OUT_6 and not any(address in block for block in _NOT_PUBLIC_6)
+
+
+HTTP_PORT = 80
+
+_URL = re.compile(r"http://(?P<authority>[^/?#]*)(?P<path>/[^?#]*)?(?P<query>\?[^#]*)?", re.IGNORECASE)
+_PORT = re.compile(r"[0-9]{0,5}")
+_SHOWN = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-fxX:.\[\]]{1,64}")
+"""The part of an invalid host that can be shown: it contains no user name, password or header."""
+_NOT_IN_A_HOST = re.compile(r"[@\\%\s,;]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The requested target. `host` is folded; `path` excludes the query, `origin` includes it."""
+
+    via: AccessProtocol
+    host: str
+    port: int
+    method: str = ""
+    path: str = ""
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvalidTarget:
+    """An invalid target: the rule that rejects it, and its `host` and `port` if they can be shown."""
+
+    via: AccessProtocol
+    rule: NetworkRule
+    host: str = ""
+    port: int | None = None
+    method: str = ""
+
+
+def read_target(method: str, text: str) -> Target | InvalidTarget:
+    """Parse the target of a request line."""
+    if method == "CONNECT":
+        return _parse_target(AccessProtocol.TLS, method, text, None)
+    match = _URL.fullmatch(text)
+    if match is None:
+        return InvalidTarget(via=AccessProtocol.HTTP, rule=NetworkRule.TARGET_INVALID, method=method)
+    path = match["path"] or "/"
+    place = _parse_target(AccessProtocol.HTTP, method, match["authority"], HTTP_PORT)
+    if isinstance(place, InvalidTarget):
+        return place
+    return Target(
+        via=AccessProtocol.HTTP,
+        host=place.host,
+        port=place.port,
+        method=method,
+        path=path,
+        origin=path + (match["query"] or ""),
+    )
+
+
+def is_target_host(header: str, target: Target) -> bool:
+    """Return whether a Host header names the target's host and port."""
+    place = _parse_target(target.via, "", header, HTTP_PORT)
+    return isinstance(place, Target) and (place.host, place.port) == (target.host, target.port)
+
+
+def _parse_target(
+    via: AccessProtocol, method: str, authority: str, default_port: int | None
+) -> Target | InvalidTarget:
+    host, port = _split_authority(authority, default_port)
+    if (rule := _refusing_rule(host, port)) is None:
+        try:
+            return Target(via=via, host=fold_host(host), port=port or 0, method=method)
+        except ValueError:
+            rule = NetworkRule.HOST_INVALID
+    shown = host.rpartition("@")[2]
+    if not _SHOWN.fullmatch(shown):
+        shown = ""
+    return InvalidTarget(via=via, rule=rule, host=shown, port=port, method=method)
+
+
+def _refusing_rule(host: str, port: int | None) -> NetworkRule | None:
+    """Return the rule that rejects this host; None if the host is valid."""
+    if "@" in host:
+        return NetworkRule.USER_IN_URL
+    if not host:
+        return NetworkRule.HOST_MISSING
+    if port is None or not 0 < port < 2**16 or _NOT_IN_A_HOST.search(host):
+        return NetworkRule.TARGET_INVALID
+    return NetworkRule.ADDRESS_LITERAL if is_address(host.removesuffix(".").lower()) else None
+
+
+def _split_authority(authority: str, default_port: int | None) -> tuple[str, int | None]:
+    """Split a host from its port; without a port, the whole string is the host.
+
+    An empty port is treated like a missing one (RFC 3986, 3.2.3).
+    """
+    host, colon, port = authority.rpartition(":")
+    if not colon or not _PORT.fullmatch(port):
+        return authority, default_port
+    return host, int(port) if port else default_port
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import structlog
 
-from assayd.egress.decision import AccessNotServed, rule_refusal
-from assayd.egress.target import InvalidTarget, Target
+from assayd.egress.decision import AccessNotServed, InvalidTarget, Target, rule_refusal
 from assayd.findings.network_rules import NetworkRule
 from assayd.guest.frames import LEAST_COST
 from assayd.metrics import Metrics

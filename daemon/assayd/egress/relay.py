@@ -1,28 +1,409 @@
-"""The relay: a separate session, with its allowlist and budgets, for each attempt with an allowlist."""
+"""The relay: a session for each attempt with an allowlist; HTTP requests and TLS tunnels.
+
+Serves plain HTTP: each request is checked separately and sent on a separate connection.
+
+The request is rebuilt from h11's events rather than copied, so that no second request can be hidden in it.
+Headers for the proxy aren't forwarded. Redirects are returned as responses: if the guest follows a
+redirect, it sends a new request.
+
+CONNECT: an uninspected TLS tunnel to a listed host, which is opened once the client names that host.
+
+This module reads the server name in the client's ClientHello, with pure functions and with limits.
+
+Only the first handshake message is read, which must be a ClientHello in few records. Data in which parsers
+could find different names (a second extension, two names, bytes after the end) is rejected as malformed.
+
+Source: RFC 8446 (4.1.2, 5.1), RFC 6066 (3), RFC 9849 (encrypted ClientHello).
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import count
 
 import h11
 
-from assayd.egress.access import LOOK_UPS, EgressContext, record_access
-from assayd.egress.decision import AccessNotServed
-from assayd.egress.forward import serve_request
-from assayd.egress.guest import GuestConnection
+from assayd.aio import run_concurrently
+from assayd.egress.access import LOOK_UPS, Access, EgressContext, record_access
+from assayd.egress.decision import (
+    HTTP_PORT,
+    RULE_HEADER,
+    AccessNotServed,
+    Public,
+    Target,
+    failed,
+    is_public,
+    read_target,
+    rule_refusal,
+)
+from assayd.egress.guest import GuestConnection, HttpReader
 from assayd.egress.ledger import EgressLedger
 from assayd.egress.resolver import LookUp, Resolver, resolve_blocking
-from assayd.egress.target import Public, is_public, read_target
-from assayd.egress.tunnel import serve_tunnel
 from assayd.egress.turns import ThresholdSemaphore, TurnScheduler
+from assayd.egress.upstream import Upstream, limit_idle_time
+from assayd.findings.network_rules import NetworkRule, NetworkTrouble
 from assayd.metrics import Metrics
 from assayd.model.policy import NetworkPolicy
 from assayd.model.run import AccessProtocol
 from assayd.ports.clock import Clock
 from assayd.ports.egress import EgressLimits, GuestStream
+
+Pairs = list[tuple[bytes, bytes]]
+
+_HOP_BY_HOP = frozenset(
+    {
+        b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection",
+        b"te", b"trailer", b"upgrade",
+    }
+)  # fmt: skip
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+_NOT_UP = _HOP_BY_HOP | {b"host", b"expect"}
+_NOT_DOWN = _HOP_BY_HOP | {RULE_HEADER.lower()}
+
+
+async def serve_request(guest: GuestConnection, access: Access, request: h11.Request) -> bool:
+    """Serve a plain HTTP request. Return whether another request may follow on this connection.
+
+    Raises: NotServed.
+    """
+    _refuse_ambiguous_length(request)
+    hosts = [value for name, value in request.headers if name == b"host"]
+    access.add_facts(named=hosts[0].decode("latin-1") if len(hosts) == 1 else "")
+    async with access.connect() as upstream:
+        host = h11.Connection(h11.CLIENT)
+        await upstream.send(_encode_event(host, _build_host_request(request, access.target())))
+        async with limit_idle_time(guest.limits.idle_s) as moved:
+            await _exchange(_Exchange(guest=guest, upstream=upstream, host=host, moved=moved))
+    return guest.prepare_next_request()
+
+
+class _Exchange:
+    """One exchange in progress: a request and its response."""
+
+    def __init__(
+        self, *, guest: GuestConnection, upstream: Upstream, host: h11.Connection, moved: Callable[[], None]
+    ) -> None:
+        self.guest = guest
+        self.upstream = upstream
+        self.host = host
+        self.moved = moved
+        self._answer = HttpReader(host)
+
+    async def answer(self) -> AsyncIterator[list[h11.Event]]:
+        """Yield the host's response in groups of events, until the response ends."""
+        while True:
+            try:
+                events = self._answer.step()
+            except h11.RemoteProtocolError as problem:
+                raise failed(NetworkTrouble.BROKEN_OFF) from problem
+            self.upstream.entry.charge_extra(self._answer.unpaid_cost())
+            if events:
+                self.moved()
+                yield events
+            if isinstance(events[-1] if events else None, h11.EndOfMessage):
+                return
+            if self._answer.busy:
+                await self.upstream.turn()
+            elif not events:
+                self._answer.feed(await self.upstream.read())
+
+
+class _ResponseComplete(Exception):
+    """An exception raised when the response is complete, even if the request isn't."""
+
+
+async def _exchange(exchange: _Exchange) -> None:
+    """Send the request's body and receive the response concurrently.
+
+    If the response completes first, the rest of the request's body isn't sent.
+    """
+    with suppress(_ResponseComplete):
+        await run_concurrently(_forward_response(exchange), _send_body(exchange))
+
+
+async def _send_body(exchange: _Exchange) -> None:
+    async for piece in exchange.guest.body():
+        await _send_upstream(exchange, h11.Data(data=piece))
+    await _send_upstream(exchange, h11.EndOfMessage())
+
+
+async def _send_upstream(exchange: _Exchange, event: h11.Data | h11.EndOfMessage) -> None:
+    try:
+        await exchange.upstream.send(_encode_event(exchange.host, event))
+    except AccessNotServed as end:
+        # A host can respond and close before it has read the whole body; its response counts.
+        if end.why is not NetworkTrouble.BROKEN_OFF:
+            raise
+    exchange.moved()
+
+
+async def _forward_response(exchange: _Exchange) -> None:
+    async for events in exchange.answer():
+        if passed := [part for event in events if (part := _select_guest_event(event)) is not None]:
+            await exchange.guest.send(*passed)
+    raise _ResponseComplete
+
+
+def _select_guest_event(event: h11.Event) -> h11.Event | None:
+    """Return the event to forward to the guest; None for events that concern only host and relay."""
+    match event:
+        case h11.Response():
+            headers = _filter_headers(event.headers, _NOT_DOWN)
+            return h11.Response(status_code=event.status_code, headers=headers, reason=event.reason)
+        case h11.Data():
+            return event
+        case h11.EndOfMessage():
+            return h11.EndOfMessage()
+        case h11.InformationalResponse():
+            return None
+        case _:
+            raise failed(NetworkTrouble.BROKEN_OFF)
+
+
+def _build_host_request(request: h11.Request, target: Target) -> h11.Request:
+    """Return the request to send to the host, addressed only by its target."""
+    place = target.host if target.port == HTTP_PORT else f"{target.host}:{target.port}"
+    headers = [
+        (b"Host", place.encode()),
+        *_filter_headers(request.headers, _NOT_UP),
+        (b"Connection", b"close"),
+    ]
+    return h11.Request(method=request.method, target=target.origin, headers=headers)
+
+
+def _filter_headers(headers: Iterable[tuple[bytes, bytes]], dropped: frozenset[bytes]) -> Pairs:
+    """Return the headers to forward, without `dropped` and without the headers that Connection names."""
+    pairs = list(headers)
+    named = b",".join(value for name, value in pairs if name == b"connection").lower().split(b",")
+    gone = dropped | {name.strip() for name in named} - _FRAMING
+    return [(name, value) for name, value in pairs if name not in gone]
+
+
+def _encode_event(host: h11.Connection, event: h11.Event) -> bytes:
+    try:
+        return host.send(event) or b""
+    except h11.LocalProtocolError as problem:
+        raise rule_refusal(NetworkRule.HTTP_MALFORMED) from problem
+
+
+def _refuse_ambiguous_length(request: h11.Request) -> None:
+    """Reject a request whose end is ambiguous; h11 itself rejects two different lengths."""
+    names = [name for name, _ in request.headers]
+    by_chunks = b"transfer-encoding" in names
+    if by_chunks and (b"content-length" in names or request.http_version < b"1.1"):
+        raise rule_refusal(NetworkRule.FRAMING_AMBIGUOUS)
+
+
+MOST_BYTES = 16 * 1024
+"""Maximum bytes of a ClientHello with its record headers.
+
+The largest today, with post-quantum keys, are below 4 KiB.
+"""
+MOST_RECORDS = 8
+
+_HANDSHAKE, _CLIENT_HELLO, _TLS_MAJOR = 22, 1, 3
+_RECORD_HEADER = 5
+_SERVER_NAME, _HOST_NAME = 0, 0
+_ENCRYPTED = frozenset({0xFE0D, 0xFFCE})
+"""encrypted_client_hello, and encrypted_server_name of its earlier drafts"""
+
+
+class HelloError(ValueError):
+    """An exception raised if the ClientHello has no usable server name; `rule` is the reason."""
+
+    def __init__(self, rule: NetworkRule) -> None:
+        super().__init__(rule)
+        self.rule = rule
+
+
+class HelloReader:
+    """A reader of a client's first bytes, in pieces of any size, until its ClientHello is complete."""
+
+    def __init__(self) -> None:
+        self.taken = b""
+
+    def feed(self, data: bytes) -> str | None:
+        """Add bytes; return the server name once it is known, otherwise None.
+
+        Raises: HelloError.
+        """
+        self.taken += data
+        message = self._first_message()
+        if message is None:
+            if len(self.taken) > MOST_BYTES:
+                raise HelloError(NetworkRule.HELLO_MALFORMED)
+            return None
+        return _parse_server_name(message)
+
+    def _first_message(self) -> bytes | None:
+        """Return the first handshake message, joined from its records; None while it is incomplete."""
+        message, at = b"", 0
+        for _ in range(MOST_RECORDS):
+            head = self.taken[at : at + _RECORD_HEADER]
+            _check_record(head)
+            if len(head) < _RECORD_HEADER:
+                return None
+            length = int.from_bytes(head[3:5], "big")
+            message += self.taken[at + _RECORD_HEADER : at + _RECORD_HEADER + length]
+            at += _RECORD_HEADER + length
+            if (whole := _message_length(message)) is not None and len(message) >= whole:
+                if len(message) > whole:
+                    raise HelloError(NetworkRule.HELLO_MALFORMED)
+                return message
+            if at > len(self.taken):
+                return None
+        raise HelloError(NetworkRule.HELLO_FRAGMENTED)
+
+
+def _check_record(head: bytes) -> None:
+    """Check that the bytes can begin a handshake record. Raises: HelloError."""
+    if head and (head[0] != _HANDSHAKE or head[1:2] not in (b"", bytes([_TLS_MAJOR]))):
+        raise HelloError(NetworkRule.NOT_TLS)
+    if len(head) == _RECORD_HEADER and not 0 < int.from_bytes(head[3:5], "big") <= MOST_BYTES:
+        raise HelloError(NetworkRule.HELLO_MALFORMED)
+
+
+def _message_length(message: bytes) -> int | None:
+    """Return the length of the handshake message including its header; None while it is unknown."""
+    if message and message[0] != _CLIENT_HELLO:
+        raise HelloError(NetworkRule.NOT_TLS)
+    if len(message) < 4:
+        return None
+    length = int.from_bytes(message[1:4], "big")
+    if length > MOST_BYTES:
+        raise HelloError(NetworkRule.HELLO_MALFORMED)
+    return 4 + length
+
+
+def _parse_server_name(message: bytes) -> str:
+    try:
+        extensions = dict(_parse_extensions(message))
+        if not _ENCRYPTED.isdisjoint(extensions):
+            raise HelloError(NetworkRule.SNI_ENCRYPTED)
+        if _SERVER_NAME not in extensions:
+            raise HelloError(NetworkRule.SNI_MISSING)
+        return _parse_only_name(extensions[_SERVER_NAME])
+    except _TruncatedField:
+        raise HelloError(NetworkRule.HELLO_MALFORMED) from None
+
+
+def _parse_extensions(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the extensions of a ClientHello; each extension may occur only once."""
+    hello = _FieldReader(message[4:])
+    hello.read_bytes(2 + 32)  # version, random
+    for length in (1, 2, 1):  # session id, cipher suites, compression methods
+        hello.read_vector(length)
+    extensions = _FieldReader(hello.read_vector(2) if hello.left else b"")
+    if hello.left:
+        raise _TruncatedField
+    seen = set()
+    while extensions.left:
+        kind = extensions.number(2)
+        if kind in seen:
+            raise _TruncatedField
+        seen.add(kind)
+        yield kind, extensions.read_vector(2)
+
+
+def _parse_only_name(extension: bytes) -> str:
+    outer = _FieldReader(extension)
+    names = _FieldReader(outer.read_vector(2))
+    kind, name = names.number(1), names.read_vector(2)
+    if kind != _HOST_NAME or not name or names.left or outer.left:
+        raise _TruncatedField
+    try:
+        return name.decode("ascii")
+    except UnicodeDecodeError:
+        raise _TruncatedField from None
+
+
+class _TruncatedField(Exception):
+    """An exception raised when a field is truncated or has extra bytes."""
+
+
+class _FieldReader:
+    """A reader that consumes a byte string from the front."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        """Return the number of remaining bytes."""
+        return len(self._content) - self._at
+
+    def read_bytes(self, count: int) -> bytes:
+        """Consume `count` bytes. Raises: _Short."""
+        if count > self.left:
+            raise _TruncatedField
+        self._at += count
+        return self._content[self._at - count : self._at]
+
+    def number(self, count: int) -> int:
+        """Consume an integer of `count` bytes. Raises: _Short."""
+        return int.from_bytes(self.read_bytes(count), "big")
+
+    def read_vector(self, count: int) -> bytes:
+        """Consume bytes that are preceded by their length in `count` bytes. Raises: _Short."""
+        return self.read_bytes(self.number(count))
+
+
+async def serve_tunnel(guest: GuestConnection, access: Access) -> None:
+    """Serve a CONNECT request to its end. Raises: NotServed."""
+    access.add_facts()
+    early = await guest.read_early_bytes()
+    async with access.connect() as upstream:
+        await guest.accept_connect()
+        hello = await _read_hello(guest, access, early)
+        if hello:
+            guest.mark_tunnel_open()
+            await upstream.send(hello)
+            await _relay_both_ways(guest, upstream)
+
+
+async def _read_hello(guest: GuestConnection, access: Access, early: bytes) -> bytes:
+    """Read the ClientHello and check its server name; return its bytes, or none if the guest sends none."""
+    reader, data = HelloReader(), early
+    try:
+        async with asyncio.timeout(guest.limits.head_s):
+            while (name := reader.feed(data)) is None:
+                if not (data := await guest.read()):
+                    return b""
+    except HelloError as problem:
+        access.add_facts(server_name=problem.rule)
+    except TimeoutError:
+        raise rule_refusal(NetworkRule.TOO_SLOW) from None
+    else:
+        access.add_facts(server_name=name)
+    return reader.taken
+
+
+async def _relay_both_ways(guest: GuestConnection, upstream: Upstream) -> None:
+    """Relay bytes in both directions until both directions have ended."""
+    async with limit_idle_time(guest.limits.idle_s) as moved:
+
+        async def up() -> None:
+            await _copy_bytes(guest.read, upstream.send, moved)
+            upstream.end()
+
+        async def down() -> None:
+            await _copy_bytes(upstream.read, guest.stream.write, moved)
+            await guest.stream.end()
+
+        await run_concurrently(up(), down())
+
+
+async def _copy_bytes(
+    read: Callable[[], Awaitable[bytes]], write: Callable[[bytes], Awaitable[None]], moved: Callable[[], None]
+) -> None:
+    while data := await read():
+        moved()
+        await write(data)
+        moved()
 
 
 class Relay:

@@ -17,8 +17,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assayd.findings.call_unit import JudgedUnit
 from assayd.findings.runs import merge_similar_findings
+from assayd.findings.units import JudgedUnit
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import CapturedOutput

@@ -1,12 +1,20 @@
-"""Positions in a source: Python's line numbers, snippets, and columns in characters.
+"""Positions and lines in a source: snippets, columns, and the corrected line of a hint.
+
+Positions in a source: Python's line numbers, snippets, and columns in characters.
 
 Only LF ends a line; for the compiler, form feeds and Unicode separators are ordinary characters.
+
+Adds the corrected line to a hint, for readers who see only the hints and not the edits.
+
+Remove the comma.    ->    Remove the comma. Write `SELECT a, b FROM t`.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
+from assayd.model.finding import Finding
 from assayd.model.text_limits import SNIPPET_CHARS, shorten_text
 
 
@@ -41,3 +49,39 @@ def get_snippet(text: str, line: int | None) -> str | None:
 def byte_offset_to_column(line: str, byte_offset: int) -> int:
     """Convert a 0-based offset in UTF-8 bytes to a 1-based column in characters."""
     return len(line.encode("utf-8")[:byte_offset].decode("utf-8", "ignore")) + 1
+
+
+_LINE_CHARS = 110
+_HINT_CHARS = 240
+
+
+def add_correction(finding: Finding, text: str) -> Finding:
+    """Return the finding; add the corrected line to its hint unless the hint already contains the line.
+
+    Args:
+        finding: a finding, which can have an edit.
+        text: the text to which the edit applies.
+    """
+    edit = finding.edit
+    old = get_line(text, edit.start_line) if edit is not None else None
+    if edit is None or old is None or edit.start_line != edit.end_line:
+        return finding
+    new = edit.replacement.strip()
+    hint = finding.suggestion or ""
+    if not new or "\n" in new or "`" in new or len(new) > _LINE_CHARS or _is_shown(old, new, hint):
+        return finding
+    longer = f"{hint} Write `{new}`.".strip()
+    return finding if len(longer) > _HINT_CHARS else replace(finding, suggestion=longer)
+
+
+def _is_shown(old: str, new: str, hint: str) -> bool:
+    """Return whether a hint contains the new line, or the whole part changed by the edit."""
+    if new in hint:
+        return True
+    before, after = old.split(), new.split()
+    while before and after and before[0] == after[0]:
+        before, after = before[1:], after[1:]
+    while before and after and before[-1] == after[-1]:
+        before, after = before[:-1], after[:-1]
+    part = " ".join(after).strip(";,")
+    return len(part) > 1 and part in hint

@@ -8,8 +8,7 @@ the archive.
 
 from assayd.imaging.archive import image_id
 from assayd.imaging.building import build_image
-from assayd.imaging.digest import compute_guest_digest
-from assayd.imaging.recipe import Recipe
-from assayd.imaging.recipes import RecipeFolders
+from assayd.imaging.recipe import Recipe, RecipeFolders
+from assayd.imaging.tree import compute_guest_digest
 
 __all__ = ["Recipe", "RecipeFolders", "build_image", "compute_guest_digest", "image_id"]

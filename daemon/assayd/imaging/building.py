@@ -19,19 +19,20 @@ from assayd.imaging import inventory, packages, rootfs, sbom
 from assayd.imaging.adopting import ImageEngine, System, adopt_image
 from assayd.imaging.archive import Image, pack_layer, write_archive
 from assayd.imaging.baselines import LABEL_BASELINE, UNMEASURED, read_baseline
-from assayd.imaging.digest import (
+from assayd.imaging.inventory import list_modules
+from assayd.imaging.packages import BuildFolders, Progress, lock_build_folders
+from assayd.imaging.recipe import Recipe, RecipeFolders
+from assayd.imaging.sbom import SBOM_FILE
+from assayd.imaging.tree import (
+    LABEL_FILES,
     compute_digest,
     compute_guest_digest,
     compute_library_digest,
+    compute_tree_digest,
     list_guest_files,
+    read_layer_entries,
+    resolve_in_root,
 )
-from assayd.imaging.modules import list_modules
-from assayd.imaging.packages import BuildFolders, Progress, lock_build_folders
-from assayd.imaging.paths import resolve_in_root
-from assayd.imaging.recipe import Recipe
-from assayd.imaging.recipes import RecipeFolders
-from assayd.imaging.sbom import SBOM_FILE
-from assayd.imaging.tree import LABEL_FILES, compute_tree_digest, read_layer_entries
 from assayd.imaging.wheels import SITE, install_wheels
 
 _FACTS = "facts.json"

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from assayd.errors import ConfigError
 from assayd.imaging.command import build_plain_environment, run_command
-from assayd.imaging.digest import compute_digest
 from assayd.imaging.inventory import Package, detect_distribution, parse_debian_package
+from assayd.imaging.tree import compute_digest
 
 Progress = Callable[[str], None]
 

@@ -13,9 +13,8 @@ from pathlib import Path, PurePosixPath
 from assayd.errors import ConfigError
 from assayd.imaging import guest_file
 from assayd.imaging.command import run_command
-from assayd.imaging.digest import list_library_files
-from assayd.imaging.paths import find_matching, resolve_in_root
 from assayd.imaging.recipe import Recipe
+from assayd.imaging.tree import find_matching, list_library_files, resolve_in_root
 
 GUEST_UID = 10001
 """Numeric user and group of all processes in a container."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Protocol, cast
 
 from assayd.errors import ConfigError
-from assayd.imaging.paths import resolve_in_root
+from assayd.imaging.tree import resolve_in_root
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})", re.ASCII)
 _DOCUMENT_BYTES = 8 << 20

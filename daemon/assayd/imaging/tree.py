@@ -1,4 +1,6 @@
-"""Computes a digest of an image's files, either from the layers or from the unpacked root filesystem.
+"""The file tree of an image: its digest, and paths that can't lead out of its root folder.
+
+Computes a digest of an image's files, either from the layers or from the unpacked root filesystem.
 
 The digest is a label of the image. Therefore, the image id also identifies a root filesystem that was
 unpacked earlier.
@@ -7,14 +9,61 @@ unpacked earlier.
 import hashlib
 import os
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath, PurePosixPath
 from typing import IO
 
-from assayd.imaging.digest import compute_digest
+from assayd.errors import ConfigError
+
+_READ_BYTES = 1 << 20
+
+
+def compute_digest(parts: Iterable[tuple[str, bytes]]) -> str:
+    """Return ``sha256:…`` of named contents in their order; each part is preceded by its length."""
+    total = hashlib.sha256()
+    for name, content in parts:
+        encoded = name.encode()
+        total.update(f"{len(encoded)} {len(content)}\n".encode() + encoded + content)
+    return f"sha256:{total.hexdigest()}"
+
+
+def list_guest_files(folder: Path) -> list[tuple[str, Path]]:
+    """Return the Python files of the guest code as (relative name, path), sorted by name."""
+    files = (path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
+    return sorted((path.relative_to(folder).as_posix(), path) for path in files)
+
+
+def compute_guest_digest(folder: Path) -> str:
+    """Return ``sha256:…`` of the names and contents of the guest code in `folder`.
+
+    The image has this digest as a label. The daemon computes the digest of the daemon's copy of the guest
+    code and rejects an image with a different digest.
+    """
+    return compute_digest((name, path.read_bytes()) for name, path in list_guest_files(folder))
+
+
+def list_library_files(folder: Path) -> list[tuple[str, Path]]:
+    """Return the files directly in a library folder as (name, path), sorted by name."""
+    return sorted((path.name, path) for path in folder.iterdir() if path.is_file())
+
+
+def compute_library_digest(folder: Path) -> str:
+    """Return ``sha256:…`` of the names and contents of the files in a library folder."""
+    return compute_digest((name, path.read_bytes()) for name, path in list_library_files(folder))
+
+
+def compute_file_digest(path: Path) -> str:
+    """Return ``sha256:…`` of the bytes of one file."""
+    total = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(_READ_BYTES):
+            total.update(block)
+    return f"sha256:{total.hexdigest()}"
+
 
 LABEL_FILES = "org.assayd.files"
-_READ_BYTES = 1 << 20
+
 _LINKS = 2
 """Links to a file that one image has: the image's, and that of `SharedFiles`."""
 
@@ -104,3 +153,48 @@ def _compute_digest(stream: IO[bytes]) -> str:
     while block := stream.read(_READ_BYTES):
         total.update(block)
     return total.hexdigest()
+
+
+_MAX_LINKS = 40
+"""Maximum links on one path, as in Linux."""
+
+
+def resolve_in_root(root: Path, path: str | PurePath) -> Path:
+    """Resolve a path of the image below `root`; parts that don't exist stay unchanged.
+
+    Raises: ConfigError ``image.link_loop``.
+    """
+    found, links = root, 0
+    left = [*reversed(PurePosixPath(path).parts)]
+    while left:
+        part = left.pop()
+        if part.startswith("/"):
+            found = root
+        elif part == "..":
+            found = found.parent if found != root else root
+        elif not (found / part).is_symlink():
+            found /= part
+        elif links < _MAX_LINKS:
+            links += 1
+            left += reversed((found / part).readlink().parts)
+        else:
+            message = f"/{path} passes through more than {_MAX_LINKS} links; remove the link (drop)"
+            raise ConfigError("image.link_loop", message)
+    return found
+
+
+def find_matching(root: Path, pattern: str) -> list[Path]:
+    """Return the matches of a glob pattern below `root`, sorted; links aren't followed."""
+    *folders, last = PurePosixPath(pattern).parts
+    found = [root]
+    for part in folders:
+        inside = (path.relative_to(root) for folder in found for path in _match_entries(folder, part))
+        found = [resolve_in_root(root, path) for path in inside]
+    return sorted({path for folder in found for path in _match_entries(folder, last)})
+
+
+def _match_entries(folder: Path, part: str) -> list[Path]:
+    """Return the matches of one part of a pattern in a folder that was reached without links."""
+    if part == "**":
+        return [Path(each) for each, _, _ in os.walk(folder)]
+    return [path for path in folder.iterdir() if fnmatchcase(path.name, part)] if folder.is_dir() else []

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from assayd.errors import ConfigError
 from assayd.imaging.command import run_command
-from assayd.imaging.digest import compute_digest, compute_file_digest
-from assayd.imaging.paths import resolve_in_root
+from assayd.imaging.tree import compute_digest, compute_file_digest, resolve_in_root
 
 SITE = "usr/lib/assayd/site-packages"
 """The folder of a recipe's wheels in its image."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from assayd.aio import Deadline, run_cleanup, task_group
 from assayd.errors import EngineError
 from assayd.imaging.baselines import LABEL_BASELINE
-from assayd.imaging.digest import compute_guest_digest
+from assayd.imaging.tree import compute_guest_digest
 from assayd.model.policy import NetworkMode
 from assayd.model.run import ContainerFacts, RunEnd, RunResult, RunSpec
 from assayd.ports.clock import Clock

@@ -19,9 +19,9 @@ from pydantic import (
     model_validator,
 )
 
+from assayd.model.hosts import parse_webhook_url
 from assayd.model.policy import LimitRange, LimitRanges
 from assayd.model.run import Limits
-from assayd.model.webhook import parse_webhook_url
 from assayd.ports.egress import EgressLimits
 from assayd.settings import default_places
 from assayd.settings.values import (

@@ -34,7 +34,6 @@ from assayd.documents import serialize_compact
 from assayd.errors import ConfigError, StoreError
 from assayd.store import tables
 from assayd.store.faults import database_error, translate_errors, unusable_database_error
-from assayd.store.rows import Values
 from assayd.store.server import (
     CROSSED_TRIES,
     OneStatement,
@@ -50,6 +49,7 @@ from assayd.store.server import (
     run_together,
     table_lock,
 )
+from assayd.store.tables import Values
 
 if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import DBAPIConnection

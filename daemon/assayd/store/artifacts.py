@@ -1,4 +1,6 @@
-"""Stores bundles as directories, which are written under a temporary name, flushed, renamed and protected.
+"""Stores bundles as directories, written under a temporary name, flushed, renamed and protected.
+
+Stores bundles as directories, which are written under a temporary name, flushed, renamed and protected.
 
     <root>/<category>/<platform>/<created>_<attempt id>[.run2]/
 
@@ -9,6 +11,10 @@ A file's media type depends on its name and, for pictures, its first bytes. A fi
 only if its first bytes match its name, so an arbitrary file named ``plot.png`` is served as plain bytes.
 The type is intended for download clients: assayd's pages don't use it to display pictures, and clients that
 display pictures must treat the content as hostile.
+
+Performs file operations relative to directory descriptors.
+
+All operations block. They neither follow links nor overwrite existing files.
 """
 
 from __future__ import annotations
@@ -19,18 +25,141 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import tarfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from assayd.errors import StoreError
 from assayd.model.attempt import SECOND_RUN, Artifact, Bundle, Written, format_timestamp
-from assayd.store import folders
 from assayd.store.faults import translate_errors
 from assayd.store.unsynced import MOST_BYTES, UnsyncedBundles
+
+MOST_DEEP = 16
+
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def split_parts(name: str) -> tuple[str, ...] | None:
+    """Split a relative path into the parts between its slashes.
+
+    Return None for an unsafe path, such as one that leaves its folder.
+    """
+    found = tuple(name.split("/"))
+    try:
+        long = any(len(os.fsencode(part)) > 255 for part in found)
+    except UnicodeEncodeError:
+        return None
+    odd = any(part in {"", ".", ".."} or not part.isprintable() for part in found)
+    return None if long or odd or len(found) > MOST_DEEP else found
+
+
+@contextmanager
+def open_folder(folder: int | Path, *names: str) -> Iterator[int]:
+    """Open a folder by its path relative to an open folder, and close it on exit."""
+    with ExitStack() as stack:
+        if isinstance(folder, Path):
+            folder = os.open(folder, _OPEN_FOLDER)
+            stack.callback(os.close, folder)
+        for name in names:
+            folder = os.open(name, _OPEN_FOLDER, dir_fd=folder)
+            stack.callback(os.close, folder)
+        yield folder
+
+
+def ensure_folder(folder: int, name: str) -> None:
+    """Create a subfolder durably if it doesn't exist."""
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=folder)
+        os.fsync(folder)
+
+
+def write_files(folder: int, files: Mapping[str, bytes], *, durable: bool = True) -> None:
+    """Write read-only files into a new folder. The file names must have passed `parts`.
+
+    All files are written before the first file is flushed. A journaling file system then commits them
+    together, so the flushes of the remaining files are fast.
+    """
+    with ExitStack() as stack:
+        folders: dict[tuple[str, ...], int] = {(): folder}
+        handles: list[int] = []
+        for name, content in files.items():
+            *within, last = name.split("/")
+            parent = _open_cached_folder(tuple(within), folders, stack)
+            handle = os.open(last, _NEW_FILE, 0o400, dir_fd=parent)
+            stack.callback(os.close, handle)
+            write_all(handle, content)
+            if durable:  # starts writeback without waiting for it
+                os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+            handles.append(handle)
+        for inner in folders.values():
+            os.fchmod(inner, 0o500)
+        for written in (*handles, *folders.values()) if durable else ():
+            os.fsync(written)
+
+
+def rename_to_final(parent: int, temporary: str, name: str, *, durable: bool = True) -> None:
+    """Rename a temporary folder to the final name.
+
+    Raises:
+        OSError: ENOTEMPTY or EEXIST, if a folder with that name exists.
+    """
+    os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+    if durable:
+        os.fsync(parent)
+
+
+def read_file(folder: int, name: Sequence[str], *, start: int = 0, most: int = -1) -> bytes:
+    """Read up to `most` bytes (-1: all) of a regular file below a folder, from the offset `start`."""
+    with open_folder(folder, *name[:-1]) as parent:
+        handle = os.open(name[-1], _OLD_FILE, dir_fd=parent)
+        with os.fdopen(handle, "rb", buffering=0) as file:
+            file.seek(start)
+            return file.read(most) or b""
+
+
+def file_size(folder: int, name: Sequence[str]) -> int:
+    """Return the size in bytes of a file below a folder."""
+    with open_folder(folder, *name[:-1]) as parent:
+        return os.stat(name[-1], dir_fd=parent, follow_symlinks=False).st_size
+
+
+def list_files(folder: int) -> list[str]:
+    """Return the paths of all files below a folder in sorted order."""
+    found: list[str] = []
+    for top, _, names, _ in os.fwalk(".", dir_fd=folder):
+        found += [os.path.normpath(os.path.join(top, name)) for name in names]  # noqa: PTH118 - no path yet
+    return sorted(found)
+
+
+def remove_folder(parent: int, name: str) -> None:
+    """Remove a folder and its contents. A missing folder isn't an error."""
+    with suppress(FileNotFoundError):
+        for _, _, _, folder in os.fwalk(name, dir_fd=parent):
+            os.fchmod(folder, 0o700)
+        shutil.rmtree(name, dir_fd=parent)
+
+
+def _open_cached_folder(names: tuple[str, ...], folders: dict[tuple[str, ...], int], stack: ExitStack) -> int:
+    if names not in folders:
+        parent = _open_cached_folder(names[:-1], folders, stack)
+        os.mkdir(names[-1], 0o700, dir_fd=parent)
+        folders[names] = os.open(names[-1], _OPEN_FOLDER, dir_fd=parent)
+        stack.callback(os.close, folders[names])
+    return folders[names]
+
+
+def write_all(handle: int, content: bytes) -> None:
+    """Write all bytes to an open file, with repeated calls after partial writes."""
+    view = memoryview(content)
+    while view:
+        view = view[os.write(handle, view) :]
+
 
 OTHER = "application/octet-stream"
 _TEXTS = {
@@ -109,7 +238,7 @@ class FileArtifactStore:
 
     async def read(self, location: str, name: str) -> bytes:
         """Return the content of one file of a bundle. Raises: StoreError ``artifact.missing``."""
-        return await self._with_file(location, name, folders.read_file)
+        return await self._with_file(location, name, read_file)
 
     async def read_pieces(self, location: str, name: str) -> AsyncIterator[bytes]:
         """Yield the content of one file of a bundle in pieces, for slow readers.
@@ -118,7 +247,7 @@ class FileArtifactStore:
         """
         start = 0
         while piece := await self._with_file(
-            location, name, partial(folders.read_file, start=start, most=PIECE_BYTES)
+            location, name, partial(read_file, start=start, most=PIECE_BYTES)
         ):
             yield piece
             start += len(piece)
@@ -126,9 +255,9 @@ class FileArtifactStore:
     async def stream_tar(self, location: str) -> AsyncIterator[bytes]:
         """Yield a bundle as a tar stream."""
         within = split_location(location)
-        names = await asyncio.to_thread(self._with_bundle, within, folders.list_files, "")
+        names = await asyncio.to_thread(self._with_bundle, within, list_files, "")
         for name in names:
-            size = await self._with_file(location, name, folders.file_size)
+            size = await self._with_file(location, name, file_size)
             yield build_tar_header(f"{within[-1]}/{name}", size)
             async for piece in self.read_pieces(location, name):
                 yield piece
@@ -161,11 +290,11 @@ class FileArtifactStore:
         temporary = f"{_TEMPORARY}{_check_attempt_id(bundle)}{_build_run_suffix(bundle.run_number)}"
         with translate_errors("writing a bundle"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with folders.open_folder(self._root) as root:
-                folders.ensure_folder(root, category)
-                with folders.open_folder(root, category) as middle:
-                    folders.ensure_folder(middle, platform)
-                with folders.open_folder(root, category, platform) as parent:
+            with open_folder(self._root) as root:
+                ensure_folder(root, category)
+                with open_folder(root, category) as middle:
+                    ensure_folder(middle, platform)
+                with open_folder(root, category, platform) as parent:
                     name = self._write_folder(parent, temporary, bundle, files)
         return Written(location=f"{category}/{platform}/{name}", artifacts=artifacts)
 
@@ -174,14 +303,14 @@ class FileArtifactStore:
         os.mkdir(temporary, 0o700, dir_fd=parent)
         try:
             durable = self._unsynced is None or sum(map(len, files.values())) > MOST_BYTES
-            with folders.open_folder(parent, temporary) as folder:
-                folders.write_files(folder, files, durable=durable)
+            with open_folder(parent, temporary) as folder:
+                write_files(folder, files, durable=durable)
             name = _rename_to_final(parent, temporary, bundle, durable=durable)
             if self._unsynced is not None and not durable:
                 self._unsynced.keep(f"{bundle.category}/{bundle.platform}/{name}", files)
             return name
         except BaseException:
-            folders.remove_folder(parent, temporary)
+            remove_folder(parent, temporary)
             raise
 
     def repair(self, location: str, files: Mapping[str, bytes]) -> bool:
@@ -192,31 +321,31 @@ class FileArtifactStore:
         category, platform, name = split_location(location)
         with translate_errors("repairing a bundle"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with folders.open_folder(self._root) as root:
-                folders.ensure_folder(root, category)
-                with folders.open_folder(root, category) as middle:
-                    folders.ensure_folder(middle, platform)
-                with folders.open_folder(root, category, platform) as parent:
+            with open_folder(self._root) as root:
+                ensure_folder(root, category)
+                with open_folder(root, category) as middle:
+                    ensure_folder(middle, platform)
+                with open_folder(root, category, platform) as parent:
                     return self._repair_existing(parent, name, files)
 
     def _repair_existing(self, parent: int, name: str, files: Mapping[str, bytes]) -> bool:
         try:
-            with folders.open_folder(parent, name) as folder:
-                if {file: folders.read_file(folder, file.split("/")) for file in files} == dict(files):
+            with open_folder(parent, name) as folder:
+                if {file: read_file(folder, file.split("/")) for file in files} == dict(files):
                     return False
-            folders.remove_folder(parent, name)
+            remove_folder(parent, name)
         except FileNotFoundError:
             with suppress(FileNotFoundError):
-                folders.remove_folder(parent, name)
+                remove_folder(parent, name)
         temporary = f"{_TEMPORARY}{name}"
         os.mkdir(temporary, 0o700, dir_fd=parent)
-        with folders.open_folder(parent, temporary) as folder:
-            folders.write_files(folder, files)
-        folders.rename_to_final(parent, temporary, name)
+        with open_folder(parent, temporary) as folder:
+            write_files(folder, files)
+        rename_to_final(parent, temporary, name)
         return True
 
     async def _with_file(self, location: str, name: str, act: Callable[[int, Sequence[str]], T]) -> T:
-        within, file = split_location(location), folders.split_parts(name)
+        within, file = split_location(location), split_parts(name)
         if file is None:
             raise artifact_missing_error(location, name)
         return await asyncio.to_thread(self._with_bundle, within, lambda folder: act(folder, file), name)
@@ -224,7 +353,7 @@ class FileArtifactStore:
     def _with_bundle(self, within: Sequence[str], act: Callable[[int], T], name: str) -> T:
         with translate_errors("reading a bundle"):
             try:
-                with folders.open_folder(self._root, *within) as folder:
+                with open_folder(self._root, *within) as folder:
                     return act(folder)
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as problem:
                 raise artifact_missing_error("/".join(within), name) from problem
@@ -234,10 +363,10 @@ class FileArtifactStore:
         temporary = f"{_TEMPORARY}{name}"
         with translate_errors("removing a bundle"):
             try:
-                with folders.open_folder(self._root, category, platform) as parent:
+                with open_folder(self._root, category, platform) as parent:
                     # If the removal is interrupted, `sweep` removes this temporary folder.
                     os.rename(name, temporary, src_dir_fd=parent, dst_dir_fd=parent)
-                    folders.remove_folder(parent, temporary)
+                    remove_folder(parent, temporary)
             except FileNotFoundError:
                 return
 
@@ -246,8 +375,8 @@ class FileArtifactStore:
         with translate_errors("sweeping the bundles"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             for left in self._root.glob(f"*/*/{_TEMPORARY}*"):
-                with folders.open_folder(self._root, *left.parent.relative_to(self._root).parts) as parent:
-                    folders.remove_folder(parent, left.name)
+                with open_folder(self._root, *left.parent.relative_to(self._root).parts) as parent:
+                    remove_folder(parent, left.name)
                 swept += 1
         return swept
 
@@ -260,7 +389,7 @@ class FileArtifactStore:
     def _free_bytes(self) -> int:
         with translate_errors("checking the bundles' file system"):
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with folders.open_folder(self._root) as root:
+            with open_folder(self._root) as root:
                 if not os.access(".", os.W_OK | os.X_OK, dir_fd=root):
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self._root))
                 facts = os.fstatvfs(root)
@@ -281,14 +410,14 @@ def _rename_to_final(parent: int, temporary: str, bundle: Bundle, *, durable: bo
             return name
     earlier = f"{temporary}-earlier"
     os.rename(second, earlier, src_dir_fd=parent, dst_dir_fd=parent)
-    folders.rename_to_final(parent, temporary, second, durable=durable)
-    folders.remove_folder(parent, earlier)
+    rename_to_final(parent, temporary, second, durable=durable)
+    remove_folder(parent, earlier)
     return second
 
 
 def _try_rename(parent: int, temporary: str, name: str, *, durable: bool) -> bool:
     try:
-        folders.rename_to_final(parent, temporary, name, durable=durable)
+        rename_to_final(parent, temporary, name, durable=durable)
     except OSError as problem:
         if problem.errno not in _TAKEN:
             raise
@@ -320,7 +449,7 @@ def build_bundle_contents(bundle: Bundle) -> tuple[dict[str, bytes], tuple[Artif
     Raises: StoreError ``artifact.name``.
     """
     for name in bundle.files:
-        if folders.split_parts(name) is None or name == MANIFEST:
+        if split_parts(name) is None or name == MANIFEST:
             raise StoreError("artifact.name", f"{name!r} isn't a valid artifact name")
     described = [_describe_file(name, content, bundle) for name, content in sorted(bundle.files.items())]
     listed = [{key: getattr(a, key) for key in ("name", "bytes", "sha256", "truncated")} for a in described]

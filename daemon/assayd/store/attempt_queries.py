@@ -34,16 +34,17 @@ from sqlalchemy import (
 from assayd.errors import RequestError
 from assayd.model.attempt import Attempt, State
 from assayd.model.records import AttemptPage, AttemptQuery, SlowAttempt, Summary, TimeCount
-from assayd.store import rows
-from assayd.store.rows import from_micros, to_micros
+from assayd.store import tables
 from assayd.store.tables import (
     attempts,
     batch_items,
     batches,
+    from_micros,
     labels,
     library_entries,
     runs,
     submissions,
+    to_micros,
     verdicts,
 )
 
@@ -348,7 +349,7 @@ def select_removable(attempt: Statement, wanted: RemovalQuery) -> Statement:
     else:
         conditions.append(~_is_needed_by_batch(wanted))
     if wanted.before is not None:
-        conditions.append(attempts.c.created_at < rows.to_micros(wanted.before))
+        conditions.append(attempts.c.created_at < tables.to_micros(wanted.before))
     if wanted.uid is not None:
         conditions.append(attempts.c.uid == wanted.uid)
     ordered = attempt.where(*conditions).order_by(attempts.c.created_at, attempts.c.id)
@@ -359,7 +360,7 @@ def _is_needed_by_batch(wanted: RemovalQuery) -> Condition:
     """Return the SQL condition that a batch still needs the verdict of an attempt."""
     unfinished: list[Condition] = [batches.c.finished_at.is_(None), batches.c.cancelled_at.is_(None)]
     if wanted.before is not None:
-        limit = rows.to_micros(wanted.before)
+        limit = tables.to_micros(wanted.before)
         unfinished.append(or_(batches.c.complete == 1, batches.c.created_at >= limit))
     needing = or_(and_(*unfinished), batches.c.id.in_(sorted(wanted.uploads)))
     return select(batches.c.id).where(batches.c.id == attempts.c.batch_id, needing).exists()
@@ -393,7 +394,7 @@ def remove_bare_batches(connection: Connection, before: datetime, unless: frozen
         batches.c.finished_at.is_not(None), batches.c.cancelled_at.is_not(None), batches.c.complete == 0
     )
     bare = ~select(attempts.c.id).where(attempts.c.batch_id == batches.c.id).exists()
-    old = select(batches.c.id).where(batches.c.created_at < rows.to_micros(before), over, bare)
+    old = select(batches.c.id).where(batches.c.created_at < tables.to_micros(before), over, bare)
     delete_batches(connection, sorted(set(connection.execute(old).scalars()) - unless))
 
 

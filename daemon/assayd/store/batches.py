@@ -39,8 +39,16 @@ from assayd.model.submission import Peer
 from assayd.store import attempt_queries
 from assayd.store.access import DatabaseAccess
 from assayd.store.outbox import Outbox, build_batch_message_row
-from assayd.store.rows import from_micros, read_moment, to_micros
-from assayd.store.tables import attempts, batch_items, batches, submissions, verdicts
+from assayd.store.tables import (
+    attempts,
+    batch_items,
+    batches,
+    from_micros,
+    read_moment,
+    submissions,
+    to_micros,
+    verdicts,
+)
 
 # SQLAlchemy types a select by its columns; rows are read by name here.
 Statement = Select[Any]

@@ -28,7 +28,7 @@ from assayd.model.records import (
     Summary,
 )
 from assayd.model.report import Case
-from assayd.store import attempt_queries, rows, tables
+from assayd.store import attempt_queries, tables
 from assayd.store.access import DatabaseAccess, OnMessage, open_access
 from assayd.store.attempt_queries import RemovalQuery, Statement, StoredUsage, page, select_page, summary
 from assayd.store.outbox import Outbox, build_attempt_message_row
@@ -150,7 +150,7 @@ class DatabaseJobStore:
         another user.
         """
         digest = hashlib.sha256(document).hexdigest()
-        values = rows.build_attempt_values(attempt, digest, idempotency_key)
+        values = tables.build_attempt_values(attempt, digest, idempotency_key)
         labels = [
             {"attempt_id": attempt.id, "name": name, "value": value} for name, value in attempt.labels.items()
         ]
@@ -179,7 +179,7 @@ class DatabaseJobStore:
 
     async def lease(self, run: AttemptRun) -> None:
         """Record the container of a run, so that the daemon's next process can find the container."""
-        values = rows.build_run_values(run)
+        values = tables.build_run_values(run)
 
         def apply(connection: Connection) -> None:
             if connection.execute(_THIS_RUN, values).first() is not None:
@@ -212,11 +212,11 @@ class DatabaseJobStore:
 
         Raises: RequestError ``run.foreign``, if the run is no longer assigned to this node.
         """
-        verdict = rows.build_verdict_values(attempt)
+        verdict = tables.build_verdict_values(attempt)
         message = build_attempt_message_row(attempt)
         tried = False
         if held_by is not None and message is None and not self._recorders_for(attempt):
-            happened = [rows.build_event_values(event) for event in events]
+            happened = [tables.build_event_values(event) for event in events]
             alone = self._rows.build_finish_statement(attempt, verdict, happened, held_by)
             if alone is not None:
                 written = await self.access.write(alone)
@@ -231,7 +231,7 @@ class DatabaseJobStore:
             if held_by is not None:
                 _require_held(connection, verdict, held_by)
             # Serialized here, in the writer's thread, to keep it out of the event loop.
-            happened = [rows.build_event_values(event) for event in events]
+            happened = [tables.build_event_values(event) for event in events]
             if not self._rows.finish(connection, attempt, verdict, happened):
                 found = connection.execute(_VERDICT, {"wanted": attempt.id}).mappings().first()
                 # An equal verdict means that only the answer to the commit was lost.
@@ -329,7 +329,7 @@ class DatabaseJobStore:
         wanted = {"wanted": attempt_id, "after": after}
         return await self.access.read(
             lambda connection: [
-                rows.read_event(row) for row in connection.execute(_EVENTS, wanted).mappings()
+                tables.read_event(row) for row in connection.execute(_EVENTS, wanted).mappings()
             ]
         )
 
@@ -403,7 +403,7 @@ def _require_recorded(connection: Connection, attempt: Attempt, digest: str, key
     return earlier
 
 
-def _require_held(connection: Connection, verdict: rows.Values, by: str) -> None:
+def _require_held(connection: Connection, verdict: tables.Values, by: str) -> None:
     """Ensure that a run without a verdict is still assigned to a particular node.
 
     Raises: RequestError ``run.foreign``.
@@ -414,13 +414,13 @@ def _require_held(connection: Connection, verdict: rows.Values, by: str) -> None
         raise _foreign_run_error(verdict, by)
 
 
-def _is_first(written: VerdictWriteResult, verdict: rows.Values, by: str) -> bool:
+def _is_first(written: VerdictWriteResult, verdict: tables.Values, by: str) -> bool:
     if written is VerdictWriteResult.FOREIGN:
         raise _foreign_run_error(verdict, by)
     return written is VerdictWriteResult.FIRST
 
 
-def _foreign_run_error(verdict: rows.Values, by: str) -> RequestError:
+def _foreign_run_error(verdict: tables.Values, by: str) -> RequestError:
     number = verdict["run_number"]
     return RequestError("run.foreign", f"{by} no longer holds run {number} of this attempt")
 
@@ -433,10 +433,10 @@ def _is_same(earlier: Attempt, attempt: Attempt) -> bool:
 def get_attempt(connection: Connection, attempt_id: str) -> Attempt | None:
     """Return the attempt with this id, or None."""
     row = connection.execute(_BY_ID, {"wanted": attempt_id}).mappings().first()
-    return None if row is None else rows.read_attempt(row)
+    return None if row is None else tables.read_attempt(row)
 
 
 def _fetch_attempts(
     connection: Connection, statement: Statement, values: Mapping[str, object] | None = None
 ) -> tuple[Attempt, ...]:
-    return tuple(rows.read_attempt(row) for row in connection.execute(statement, values).mappings())
+    return tuple(tables.read_attempt(row) for row in connection.execute(statement, values).mappings())

@@ -21,8 +21,7 @@ from assayd.model.records import LibraryEntry
 from assayd.model.report import Verdict
 from assayd.ports.clock import Clock
 from assayd.store.access import DatabaseAccess
-from assayd.store.rows import from_micros, to_micros
-from assayd.store.tables import attempts, library_entries, submissions, verdicts
+from assayd.store.tables import attempts, from_micros, library_entries, submissions, to_micros, verdicts
 
 Statement = Select[Any]
 Room = Callable[[], Awaitable[int]]

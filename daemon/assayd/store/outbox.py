@@ -16,10 +16,9 @@ from assayd.documents import serialize_compact
 from assayd.documents.webhooks import attempt_message, batch_message
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, ItemCounts
-from assayd.model.webhook import UndeliveredCount, WebhookMessage, parse_webhook_url
+from assayd.model.hosts import UndeliveredCount, WebhookMessage, parse_webhook_url
 from assayd.store.access import DatabaseAccess
-from assayd.store.rows import Values, from_micros, read_moment, to_micros
-from assayd.store.tables import webhook_messages
+from assayd.store.tables import Values, from_micros, read_moment, to_micros, webhook_messages
 
 _MESSAGE = webhook_messages.c
 _LANES = select(_MESSAGE.uid, _MESSAGE.origin).where(_MESSAGE.next_try_at <= bindparam("now")).distinct()

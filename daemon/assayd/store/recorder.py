@@ -21,10 +21,10 @@ from assayd.model.attempt import Attempt
 from assayd.model.records import AttemptEvent, AttemptRun
 from assayd.model.report import Case
 from assayd.model.submission import Submission
-from assayd.store import rows, tables
+from assayd.store import tables
 from assayd.store.access import DatabaseAccess
-from assayd.store.rows import Values
 from assayd.store.server import OneStatement
+from assayd.store.tables import Values
 
 log = structlog.get_logger()
 
@@ -161,15 +161,15 @@ class PlainJobRowWriter:
         self._new_verdict = access.build_insert_or_nothing(tables.verdicts)
         self._new_events = access.build_list_inserter(tables.events)
 
-    def build_accept_statement(self, attempt: Attempt, row: rows.Values, document: bytes) -> None:
+    def build_accept_statement(self, attempt: Attempt, row: tables.Values, document: bytes) -> None:
         """Return None, because each table needs a separate statement."""
 
     def build_finish_statement(
-        self, attempt: Attempt, verdict: rows.Values, events: Sequence[rows.Values], held_by: str
+        self, attempt: Attempt, verdict: tables.Values, events: Sequence[tables.Values], held_by: str
     ) -> None:
         """Return None, because each table needs a separate statement."""
 
-    def accept(self, connection: Connection, attempt: Attempt, row: rows.Values, document: bytes) -> bool:
+    def accept(self, connection: Connection, attempt: Attempt, row: tables.Values, document: bytes) -> bool:
         """Insert a new attempt and its submission. Return False if the attempt's id or key is in use."""
         connection.execute(self._new_submission, {"digest": row["submission"], "document": document})
         return connection.execute(self._new_attempt, row).rowcount == 1
@@ -178,8 +178,8 @@ class PlainJobRowWriter:
         self,
         connection: Connection,
         attempt: Attempt,
-        verdict: rows.Values,
-        events: Sequence[rows.Values],
+        verdict: tables.Values,
+        events: Sequence[tables.Values],
     ) -> bool:
         """Insert a verdict and the attempt's events. Return False if the attempt already has a verdict."""
         if connection.execute(self._new_verdict, verdict).rowcount != 1:

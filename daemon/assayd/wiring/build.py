@@ -38,8 +38,8 @@ from assayd.model.attempt import State
 from assayd.model.health import DaemonFacts
 from assayd.policies import PolicySet
 from assayd.ports.artifacts import ArtifactStore
-from assayd.ports.chains import Chains, Workflows
 from assayd.ports.clock import Clock
+from assayd.ports.service import Chains, Workflows
 from assayd.ports.tracing import Tracing
 from assayd.sandbox.container import ContainerOrigin
 from assayd.settings import Settings

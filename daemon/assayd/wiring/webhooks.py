@@ -11,14 +11,14 @@ from assayd.egress.resolver import Resolver
 from assayd.errors import ConfigError
 from assayd.keys import KeySource, find_key, make_environment_unreadable
 from assayd.metrics import Metrics
-from assayd.model.webhook import parse_webhook_url
+from assayd.model.hosts import parse_webhook_url
 from assayd.ports.clock import Clock
 from assayd.ports.driving import Leads
 from assayd.settings import WebhookReceiver, WebhookSettings
 from assayd.store.access import DatabaseAccess
 from assayd.store.outbox import Outbox
 from assayd.webhooks import Receiver, WebhookLimits, WebhookSender
-from assayd.webhooks.delivering import WebhookClient, read_secret
+from assayd.webhooks.sender import WebhookClient, read_secret
 
 SECTION = "webhooks.receivers"
 LOOK_UPS = 8

@@ -25,7 +25,8 @@ from assayd.kinds.registry import import_reference
 from assayd.metrics import Metrics
 from assayd.model.attempt import Attempt
 from assayd.ports.artifacts import Attester, BundleAttachments, attach_nothing
-from assayd.ports.chains import (
+from assayd.ports.clock import Clock, IdSource
+from assayd.ports.service import (
     PACKAGE,
     WORKFLOWS_PACKAGE,
     Chains,
@@ -35,7 +36,6 @@ from assayd.ports.chains import (
     Workflows,
     missing_chain_packages,
 )
-from assayd.ports.clock import Clock, IdSource
 from assayd.ports.tracing import NO_TRACING, Tracing
 from assayd.settings import Settings
 from assayd.settings.model import AttestationSettings, TracingSettings

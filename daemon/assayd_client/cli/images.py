@@ -86,7 +86,7 @@ def write_adoption_recipe(name: str, where: str, tag: str | None, cache: Path) -
     Raises: RequestError, ConfigError.
     """
     from assayd.imaging.adopting import source_digest
-    from assayd.imaging.own_recipe import lock_path, recipe_path
+    from assayd.imaging.recipe import lock_path, recipe_path
 
     own, place = _own_recipe_folder(name), str(Path(where).resolve()) if Path(where).exists() else where
     recipe, lock = recipe_path(own, name), lock_path(own, name)
@@ -123,7 +123,7 @@ def _own_recipe_folder(name: str) -> Path:
 
 
 def _require_same(recipe: Path, where: str, tag: str | None) -> None:
-    from assayd.imaging.own_recipe import read_recipe_table
+    from assayd.imaging.recipe import read_recipe_table
 
     if not recipe.is_file():
         return

@@ -18,7 +18,7 @@ from assayd_client.cli.options import Json, open_client, parse_age
 from assayd_client.cli.terminal import plain, print_json, print_result
 
 if TYPE_CHECKING:
-    from assayd.egress.target import InvalidTarget, Target
+    from assayd.egress.decision import InvalidTarget, Target
     from assayd.model.policy import HttpRule, NetworkPolicy
 
 CODE = "policy.file"
@@ -140,7 +140,7 @@ def explain_access(policy: Document, url: str, method: str) -> tuple[bool, str]:
 
 def _parse_target(url: str, method: str) -> Target | InvalidTarget:
     """Return the target that a client requests from the relay for a URL."""
-    from assayd.egress.target import read_target
+    from assayd.egress.decision import read_target
 
     try:
         parts = urlsplit(url)

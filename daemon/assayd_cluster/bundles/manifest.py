@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from assayd.errors import StoreError
-from assayd.store.artifacts import DIGEST_CHARS, MANIFEST, artifact_missing_error, split_location
-from assayd.store.folders import split_parts
+from assayd.store.artifacts import DIGEST_CHARS, MANIFEST, artifact_missing_error, split_location, split_parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from typing import BinaryIO, TypeVar
 
 from assayd.errors import StoreError
 from assayd.model.attempt import Bundle, Written
-from assayd.store import folders
+from assayd.store import artifacts
 from assayd.store.artifacts import (
     MANIFEST,
     OTHERS_S,
@@ -166,24 +166,24 @@ class PackedArtifactStore:
         """Open a folder for bundles, and create the folder if it is missing."""
         with ExitStack() as stack:
             try:
-                parent = stack.enter_context(folders.open_folder(self._root, category, platform))
+                parent = stack.enter_context(artifacts.open_folder(self._root, category, platform))
             except FileNotFoundError:
                 self._create_folders(category, platform)
-                parent = stack.enter_context(folders.open_folder(self._root, category, platform))
+                parent = stack.enter_context(artifacts.open_folder(self._root, category, platform))
             yield parent
 
     def _create_folders(self, category: str, platform: str) -> None:
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with folders.open_folder(self._root) as root:
-            folders.ensure_folder(root, category)
-            with folders.open_folder(root, category) as middle:
-                folders.ensure_folder(middle, platform)
+        with artifacts.open_folder(self._root) as root:
+            artifacts.ensure_folder(root, category)
+            with artifacts.open_folder(root, category) as middle:
+                artifacts.ensure_folder(middle, platform)
 
     def _read_piece(self, within: tuple[str, ...], name: str, start: int) -> bytes:
         location = "/".join(within)
         with translate_errors("reading a bundle"):
             try:
-                with folders.open_folder(self._root, *within[:-1]) as parent:
+                with artifacts.open_folder(self._root, *within[:-1]) as parent:
                     handle = os.open(within[-1] + SUFFIX, _OLD, dir_fd=parent)
                 with os.fdopen(handle, "rb") as file:
                     offset, size = self._load_index(location, file)[name]
@@ -215,7 +215,7 @@ class PackedArtifactStore:
         with (
             translate_errors("removing a bundle"),
             suppress(*_GONE),
-            folders.open_folder(self._root, category, platform) as parent,
+            artifacts.open_folder(self._root, category, platform) as parent,
         ):
             os.unlink(name + SUFFIX, dir_fd=parent)
 
@@ -230,7 +230,7 @@ class PackedArtifactStore:
         return swept
 
     def _free_bytes(self) -> int:
-        with translate_errors("checking the bundles' file system"), folders.open_folder(self._root) as root:
+        with translate_errors("checking the bundles' file system"), artifacts.open_folder(self._root) as root:
             facts = os.fstatvfs(root)
             return facts.f_bavail * facts.f_frsize
 
@@ -271,7 +271,7 @@ def _write_temporary_file(parent: int, writing: _QueuedBundle) -> _WrittenFile:
     handle = os.open(temporary, _NEW, 0o400, dir_fd=parent)
     try:
         for piece in _join_pieces(_pack_tar(files)):
-            folders.write_all(handle, piece)
+            artifacts.write_all(handle, piece)
     except BaseException:
         os.close(handle)
         os.unlink(temporary, dir_fd=parent)

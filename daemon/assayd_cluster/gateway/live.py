@@ -15,7 +15,7 @@ from assayd.attempts.events import OUTPUT
 from assayd.errors import RequestError
 from assayd.model.attempt import MAX_RUNS
 from assayd.model.records import AttemptEvent
-from assayd.store import rows, tables
+from assayd.store import tables
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.documents import (
     LIVE_S,
@@ -130,7 +130,7 @@ class RunUpdateRecorder:
         def apply(connection: Connection) -> Sequence[AttemptEvent]:
             count, newest = connection.execute(_SHOWN, numbers).one()
             events = list(_iter_unseen_events(renumber_events(held, brought), newest))
-            durable = [rows.build_event_values(event) for event in events if event.kind not in OUTPUT]
+            durable = [tables.build_event_values(event) for event in events if event.kind not in OUTPUT]
             if count + len(durable) > MOST_EVENTS:
                 raise RequestError("too_large", f"a run has at most {MOST_EVENTS} lasting events")
             if durable:
@@ -250,10 +250,10 @@ def _iter_unseen_events(events: Sequence[AttemptEvent], newest: int) -> Iterator
 
 def event_to_notice(event: AttemptEvent) -> dict[str, object]:
     """Convert an event to the content of a notice."""
-    values = rows.build_event_values(event)
+    values = tables.build_event_values(event)
     return {"event": values.pop("kind"), **values}
 
 
 def notice_to_event(notice: Mapping[str, Any]) -> AttemptEvent:
     """Convert the content of a notice to an event."""
-    return rows.read_event({**notice, "kind": notice["event"]})
+    return tables.read_event({**notice, "kind": notice["event"]})

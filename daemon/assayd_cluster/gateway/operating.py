@@ -21,7 +21,7 @@ from assayd.documents.cluster import (
     TokenListDocument,
 )
 from assayd.errors import RequestError
-from assayd.store.rows import to_micros
+from assayd.store.tables import to_micros
 from assayd_cluster.gateway.broker_accounts import BrokerAccounts
 from assayd_cluster.gateway.routes import NodeServices
 from assayd_cluster.nodes import DatabaseNodes

@@ -31,8 +31,8 @@ from assayd.errors import StoreError
 from assayd.model.attempt import Attempt
 from assayd.store import tables
 from assayd.store.recorder import VerdictWriteResult
-from assayd.store.rows import Values
 from assayd.store.server import OneStatement, Row, StatementText, select_listed_rows
+from assayd.store.tables import Values
 from assayd_cluster.clock import NOW
 from assayd_cluster.gateway.dispatches import BrokerMessage, compute_ticket_digest, generate_ticket
 from assayd_cluster.gateway.notices import CHANNEL, GatewayNotices

@@ -33,8 +33,8 @@ from assayd.model.attempt import State
 from assayd.store import tables
 from assayd.store.access import DatabaseAccess
 from assayd.store.jobs import get_attempt
-from assayd.store.rows import read_attempt
 from assayd.store.server import OneStatement, Row
+from assayd.store.tables import read_attempt
 from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import LIVE_S, Claim, Claimed
 from assayd_cluster.gateway.claiming import LastRun, NodeStanding, Refusal, build_first_claim, decide_claim

@@ -34,9 +34,9 @@ from assayd.model.records import AttemptEvent
 from assayd.model.report import Case, Verdict
 from assayd.ports.artifacts import ATTESTATION, ArtifactStore, BundleAttachments
 from assayd.ports.clock import Clock
-from assayd.store import folders
+from assayd.store import artifacts
 from assayd.store.jobs import DatabaseJobStore
-from assayd.store.rows import from_micros
+from assayd.store.tables import from_micros
 from assayd_cluster.documents import (
     MOST_NAME,
     MOST_OUTPUT,
@@ -304,7 +304,7 @@ def _rename_file(name: str, theirs: str, ours: str) -> str:
     known = kind in STAMPED and rest.startswith(theirs + ".") and "/" not in rest
     if known:
         name = f"{kind}_{ours}{rest.removeprefix(theirs)}"
-    if (known or name == MANIFEST or name.startswith("files/")) and folders.split_parts(name) is not None:
+    if (known or name == MANIFEST or name.startswith("files/")) and artifacts.split_parts(name) is not None:
         return name
     raise _invalid_error(f"files: {name[:100]!r} isn't a bundle file")
 

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from assayd.aio import Deadline
 from assayd.egress import Relay
-from assayd.egress.target import is_public
+from assayd.egress.decision import is_public
 from assayd.engines.docker import DockerEngine
 from assayd.guest_results.record import ReturnedValue, read_record
 from assayd.ids import SystemClock

@@ -13,8 +13,7 @@ from sqlalchemy import text
 
 from assayd.ids import encode_crockford
 from assayd.store.access import DatabaseAccess, open_access
-from assayd.store.rows import to_micros
-from assayd.store.tables import attempts, generations, repair_fixes, repairs, submissions, verdicts
+from assayd.store.tables import attempts, generations, repair_fixes, repairs, submissions, to_micros, verdicts
 from assayd_chains import answer_counts
 from assayd_chains.answer_counts import AnswerCount, count_answers, get_first_monday
 

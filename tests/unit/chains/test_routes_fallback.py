@@ -8,7 +8,7 @@ import pytest
 
 from assayd.documents.chains import RepairDocument
 from assayd.model.prompting import ExtractedField, ExtractedFields
-from assayd.ports.chains import NoChains
+from assayd.ports.service import NoChains
 from assayd_chains.fallback import OfferTrigger, build_offer
 from assayd_chains.model import Failure, Outcome, Repair
 from support.fakes.generation_bench import new_chains

@@ -66,7 +66,7 @@ from contextlib import AsyncExitStack
 sys.path[:] = [{str(tmp_path)!r}, *(p for p in sys.path if p[-7:] != "/daemon")]
 from assayd.errors import RequestError
 from assayd.model.submission import RepairOptions
-from assayd.ports.chains import missing_chain_packages
+from assayd.ports.service import missing_chain_packages
 from assayd.settings import Settings
 from assayd.wiring.wings import open_chains
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from assayd.documents import to_plain
-from assayd.documents.replay import MOST_LISTED, VOLATILE, replay_diff
+from assayd.documents.execution import MOST_LISTED, VOLATILE, replay_diff
 from assayd.model.attempt import Attempt, Failure
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer

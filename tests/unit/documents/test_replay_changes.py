@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.documents.replay import COMPARED_LINES, MAX_CHARS, submission_diff
+from assayd.documents.execution import COMPARED_LINES, MAX_CHARS, submission_diff
 
 LINES = st.lists(st.sampled_from(["a", "b", "", "  c"]), max_size=12)
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.egress.decision import AccessRequest, decide_access
-from assayd.egress.target import read_target
+from assayd.egress.decision import AccessRequest, decide_access, read_target
 from assayd.findings.network_rules import WORDINGS, NetworkRule
 from assayd.model.hosts import normalize_entry
 from assayd.model.policy import HttpRule, NetworkMode, NetworkPolicy

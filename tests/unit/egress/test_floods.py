@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from assayd.egress.events import MOST_EVENTS
+from assayd.egress.guest import MOST_EVENTS
 from support.hosts.guest_stream import HOST, MemoryStream, host, served, session
 
 from .test_forward import answering, get, status

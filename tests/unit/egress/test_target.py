@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.egress.target import is_public
+from assayd.egress.decision import is_public
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.egress.tunnel import MOST_RECORDS, HelloError, HelloReader
+from assayd.egress.relay import MOST_RECORDS, HelloError, HelloReader
 from assayd.findings.network_rules import NetworkRule
 from support.hosts.client_hello import (
     ENCRYPTED_HELLO,

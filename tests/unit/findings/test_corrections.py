@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.findings.corrections import add_correction
+from assayd.findings.source_text import add_correction
 from assayd.model.finding import Edit, Finding
 
 TEXT = "SELECT LEFT(name, 2)\nFROM t, ;\n"

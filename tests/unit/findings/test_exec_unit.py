@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from assayd.findings.exec_unit import judge_exec
+from assayd.findings.units import judge_exec
 from assayd.model.report import CaseStatus
 from assayd.model.run import CapturedOutput, Cause, ResourceUsage, RunOutcome, UnitResult
 

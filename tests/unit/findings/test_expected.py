@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.findings.call_unit import JudgedUnit
 from assayd.findings.expected import (
     Compare,
     ExpectedCase,
@@ -19,6 +18,7 @@ from assayd.findings.expected import (
     judge_expected_value,
 )
 from assayd.findings.retry_context import build_retry_context
+from assayd.findings.units import JudgedUnit
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import CapturedOutput
 

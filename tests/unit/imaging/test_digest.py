@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from assayd.imaging.digest import compute_digest, compute_guest_digest
+from assayd.imaging.tree import compute_digest, compute_guest_digest
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:

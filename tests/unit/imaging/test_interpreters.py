@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assayd.imaging.interpreters import ImagePython, find_known_programs, find_pythons
+from assayd.imaging.adopting import ImagePython, find_known_programs, find_pythons
 
 FOLDERS = ["/usr/local/bin", "/usr/bin"]
 

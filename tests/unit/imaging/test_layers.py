@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import ConfigError
-from assayd.imaging.layers import CAPS, LayeredRoot, UnpackCaps, remove_tree
+from assayd.imaging.archive import CAPS, LayeredRoot, UnpackCaps, remove_tree
 from support.engines.foreign_images import files, layer, member
 
 SETUID = 0o4755

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import ConfigError
-from assayd.imaging.paths import find_matching, resolve_in_root
+from assayd.imaging.tree import find_matching, resolve_in_root
 
 
 @pytest.fixture

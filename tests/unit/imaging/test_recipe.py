@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import ConfigError
-from assayd.imaging.recipe import load_recipe
-from assayd.imaging.recipes import RecipeFolders
+from assayd.imaging.recipe import RecipeFolders, load_recipe
 from assayd.package_data import shared_path
 
 GOOD = """

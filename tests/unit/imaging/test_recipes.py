@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import ConfigError
-from assayd.imaging.recipes import RecipeFolders
+from assayd.imaging.recipe import RecipeFolders
 from assayd.imaging.wheels import SITE
 from assayd.package_data import shared_path
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.model.webhook import MOST_CHARS, WebhookUrl, parse_webhook_url
+from assayd.model.hosts import MOST_CHARS, WebhookUrl, parse_webhook_url
 
 
 def refusal(text: str) -> str:

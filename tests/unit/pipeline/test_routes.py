@@ -10,7 +10,7 @@ import pytest
 from assayd.model.attempt import Attempt, State
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
-from assayd.ports.chains import AttemptFix, NoChains
+from assayd.ports.service import AttemptFix, NoChains
 from assayd_pipeline import routes
 from assayd_pipeline.documents import PipelineDetailDocument, PipelinePageDocument
 from assayd_pipeline.facts import DataFacts, Facts

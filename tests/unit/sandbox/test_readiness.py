@@ -11,7 +11,7 @@ import pytest
 import assayd.guest
 from assayd.errors import EngineError
 from assayd.ids import SystemClock
-from assayd.imaging.digest import compute_guest_digest
+from assayd.imaging.tree import compute_guest_digest
 from assayd.model.health import HealthRow, HealthStatus
 from assayd.model.run import Limits, RunSpec
 from assayd.ports.engine import EngineInfo, ImageFacts

@@ -4,8 +4,8 @@ from ipaddress import ip_network
 
 import pytest
 
-from assayd.model.webhook import parse_webhook_url
-from assayd.webhooks.delivering import Receiver, find_receiver
+from assayd.model.hosts import parse_webhook_url
+from assayd.webhooks.sender import Receiver, find_receiver
 
 
 def receiver(url: str = "https://ci.example/", *private: str, name: str = "ci") -> Receiver:

@@ -12,14 +12,12 @@ from sqlalchemy import insert
 from assayd.errors import RequestError
 from assayd.metrics import Metrics
 from assayd.model.health import HealthStatus
-from assayd.model.webhook import WebhookMessage, parse_webhook_url
+from assayd.model.hosts import WebhookMessage, parse_webhook_url
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.outbox import Outbox
-from assayd.store.rows import to_micros
-from assayd.store.tables import webhook_messages
+from assayd.store.tables import to_micros, webhook_messages
 from assayd.webhooks import Receiver, WebhookLimits, WebhookSender
-from assayd.webhooks.delivering import NotDeliveredError, OutgoingMessage
-from assayd.webhooks.sender import EACH
+from assayd.webhooks.sender import EACH, NotDeliveredError, OutgoingMessage
 from support.stores.empty_database import lay_database
 
 START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)

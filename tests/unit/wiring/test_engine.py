@@ -15,7 +15,7 @@ from assayd.engines.oci import OciEngine
 from assayd.engines.oci.runtime import find_host
 from assayd.errors import EngineError
 from assayd.ids import SystemClock, UlidGenerator
-from assayd.imaging.digest import compute_guest_digest
+from assayd.imaging.tree import compute_guest_digest
 from assayd.metrics import Metrics
 from assayd.model.run import Limits, RunSpec
 from assayd.ports.engine import ContainerRef, ContainerSpec, Engine, EngineInfo, ImageFacts

@@ -18,12 +18,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assayd.findings import runs as run_findings
-from assayd.findings.call_unit import JudgedUnit
 from assayd.findings.expected import judge_expected_value
 from assayd.findings.python_failures import ExceptionContext
-from assayd.findings.python_unit import build_not_started_result, judge_python_unit, read
 from assayd.findings.runs import cause_finding, merge_similar_findings, unfinished_findings
 from assayd.findings.source_text import SplitText, get_line, get_snippet
+from assayd.findings.units import JudgedUnit, build_not_started_result, judge_python_unit, read
 from assayd.guest_results.record import BoundNames, GuestJsonError, TypedValue
 from assayd.kinds.code import types as code_types
 from assayd.kinds.code.annotations import RESULT

@@ -25,9 +25,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from assayd.findings.call_unit import JudgedUnit
 from assayd.findings.runs import describe_case_group
 from assayd.findings.source_text import get_snippet
+from assayd.findings.units import JudgedUnit
 from assayd.kinds.extractor import generalization
 from assayd.kinds.extractor.generalization import (
     Result,

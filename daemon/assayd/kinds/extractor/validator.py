@@ -15,11 +15,11 @@ from types import MappingProxyType
 from assayd.findings import expected as expected_results
 from assayd.findings import runs as run_findings
 from assayd.findings.briefing import describe_allowances
-from assayd.findings.call_unit import JudgedUnit, RepeatedCallJudge, judge_call
 from assayd.findings.expected import VALUES_COMPARED, describe_cases, judge_expected_value
 from assayd.findings.retry_context import normalize_source
 from assayd.findings.runs import cause_finding, merge_similar_findings
 from assayd.findings.source_text import SplitText
+from assayd.findings.units import JudgedUnit, RepeatedCallJudge, judge_call
 from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.kinds.extractor import generating
 from assayd.kinds.extractor import quality as extraction_quality

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from assayd.kinds.module.imports import resolve_absolute
-from assayd.kinds.module.trial import Mutant
+from assayd.kinds.module.mutants import Mutant
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.static.python.imports import finding_at
 

@@ -17,13 +17,13 @@ from types import MappingProxyType
 
 from assayd.findings import runs as run_findings
 from assayd.findings.briefing import reduce_to_usual_imports
-from assayd.findings.corrections import add_correction
 from assayd.findings.retry_context import (
     build_repair_context,
     depends_on_allowances,
     is_unreadable,
     list_errors,
 )
+from assayd.findings.source_text import add_correction
 from assayd.kind import Cap, FailureAction, Kind, Stage
 from assayd.kinds.module import adapter_unit, generating, pytest_unit, self_parameter
 from assayd.kinds.module import assertions as module_assertions
@@ -53,8 +53,8 @@ from assayd.kinds.module.generating import (
     build_instructions,
 )
 from assayd.kinds.module.imports import ImportableModules, check_module_imports
+from assayd.kinds.module.mutants import generate_mutants
 from assayd.kinds.module.places import ModuleFiles
-from assayd.kinds.module.trial import generate_mutants
 from assayd.model.finding import Finding, Layer, Rule, add_profile_keys, has_errors
 from assayd.model.policy import AdapterContract, ExecutionPolicy, NetworkMode, RuleLevel
 from assayd.model.prompting import Document, PromptContext, PromptParts, Proposal, RepairContext, SourcePart

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from assayd.findings.call_unit import JudgedUnit
-from assayd.findings.exec_unit import judge_exec
 from assayd.findings.expected import judge_expected_output, merge_findings
 from assayd.findings.python_failures import ExceptionContext
-from assayd.findings.python_unit import build_not_started_result, judge_python_unit
 from assayd.findings.runs import unfinished_findings
+from assayd.findings.units import JudgedUnit, build_not_started_result, judge_exec, judge_python_unit
 from assayd.kinds.script.payload import ScriptCase, ScriptPayload
 from assayd.model.finding import Finding, Layer, has_errors
 from assayd.model.report import CaseStatus, Judgement

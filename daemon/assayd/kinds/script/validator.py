@@ -13,8 +13,8 @@ from glob import escape
 from types import MappingProxyType
 
 from assayd.errors import RequestError
-from assayd.findings import exec_unit, python_failures
 from assayd.findings import expected as expected_results
+from assayd.findings import python_failures, units
 from assayd.findings import runs as run_findings
 from assayd.findings.briefing import describe_allowances
 from assayd.findings.expected import TEXTS_COMPARED, describe_cases
@@ -58,7 +58,7 @@ _RULES = (
     run_findings.LIMIT_RULE,
     run_findings.NOT_COMPILED_RULE,
     *python_failures.RULES,
-    exec_unit.NOT_EXECUTED_RULE,
+    units.NOT_EXECUTED_RULE,
     Rule(
         id="collect.missing",
         title="A declared output is missing",

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from assayd.findings.call_unit import build_case
 from assayd.findings.expected import find_difference
 from assayd.findings.python_failures import ExceptionContext, build_failure_finding
 from assayd.findings.runs import cause_finding, describe_limit, unfinished_findings
 from assayd.findings.source_text import SplitText
+from assayd.findings.units import build_case
 from assayd.guest_results.record import GuestJsonError, RaisedException, decode_guest_json
 from assayd.kinds.solution.payload import PreparedSolution, RevealLevel, SolutionCase
 from assayd.model.finding import Finding, Layer, Rule

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from assayd.findings.python_failures import ExceptionContext
-from assayd.findings.python_unit import build_not_started_result, judge_python_unit, read
 from assayd.findings.runs import cause_finding
+from assayd.findings.units import build_not_started_result, judge_python_unit, read
 from assayd.guest_results.record import BoundNames, GuestJsonError
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus, Judgement

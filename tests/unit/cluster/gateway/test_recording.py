@@ -10,8 +10,7 @@ import pytest
 from sqlalchemy import Connection, func, select
 
 from assayd.errors import RequestError
-from assayd.store.rows import build_attempt_values
-from assayd.store.tables import submissions
+from assayd.store.tables import build_attempt_values, submissions
 from assayd_cluster.gateway.notices import GatewayNotices
 from assayd_cluster.gateway.recording import GatewayJobRows
 from support.cluster.gateways import OneGateway, one_gateway

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from assayd.findings.call_unit import JudgedUnit
+from assayd.findings.units import JudgedUnit
 from assayd.guest_results.record import Note, TypedValue
 from assayd.kinds.extractor.quality import judge_quality
 from assayd.model.finding import Severity

@@ -4,8 +4,8 @@ import ast
 
 import pytest
 
-from assayd.kinds.module import trial
-from assayd.kinds.module.trial import Mutant, generate_mutants
+from assayd.kinds.module import mutants
+from assayd.kinds.module.mutants import Mutant, generate_mutants
 
 ADAPTER = '''
 import logging
@@ -153,13 +153,13 @@ def test_a_large_adapter_gets_as_many_changes_as_compile_in_about_a_second() -> 
 
 def test_many_small_functions_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[str] = []
-    finder = trial._MutantFinder
+    finder = mutants._MutantFinder
 
-    def counted(source: str) -> trial._MutantFinder:
+    def counted(source: str) -> mutants._MutantFinder:
         texts.append(source)
         return finder(source)
 
-    monkeypatch.setattr(trial, "_MutantFinder", counted)
+    monkeypatch.setattr(mutants, "_MutantFinder", counted)
     source = "".join(f"def f{n}(a):\n    a.b()\n" for n in range(100))
     assert len(generate_mutants(source, 50)) == 50
     assert texts == [source]

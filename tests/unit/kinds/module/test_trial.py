@@ -10,7 +10,7 @@ import pytest
 
 from assayd.analysis.worker import examine
 from assayd.kinds.module import trial as module_trial
-from assayd.kinds.module.trial import Mutant
+from assayd.kinds.module.mutants import Mutant
 from assayd.kinds.module.validator import ModulePayload, PreparedModule, validator
 from assayd.model.finding import Finding, Severity
 from assayd.model.policy import ExecutionPolicy, NetworkMode, QualityPolicy, RuleLevel
