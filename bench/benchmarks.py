@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assayd_client.hidden_tests import HiddenTests, parse_problem
+from assayd_client.rewards import HiddenTests, parse_problem
 from bench.load import Submission
 
 MBPP_TASKS = range(11, 211)

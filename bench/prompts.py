@@ -21,7 +21,7 @@ from assayd.policies import load_policies
 from assayd_chains.model import Strategy
 from assayd_chains.prompts import Prompt, build_fix_prompt, build_generation_prompt
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.shell_programs import read_shell
+from assayd_pipeline.worker import read_shell
 from bench.generate import intents
 from bench.repair import cases
 

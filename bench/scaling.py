@@ -20,7 +20,7 @@ from assayd.kinds import registry
 from assayd.package_data import shared_path
 from assayd.policies import PolicySet, load_policies
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.shell_programs import read_shell
+from assayd_pipeline.worker import read_shell
 
 SMALL = 64 * 2**10
 MIB = 2**20

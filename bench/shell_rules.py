@@ -32,7 +32,7 @@ from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from assayd_pipeline import shell
 from assayd_pipeline.shell.parse import reader, source
-from assayd_pipeline.shell_programs import read_shell
+from assayd_pipeline.worker import read_shell
 from bench.real.shell import read_lines
 
 ROOT = Path(__file__).parents[1]

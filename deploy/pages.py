@@ -20,7 +20,7 @@ from typer.completion import get_completion_script
 from assayd import __version__
 from assayd.__main__ import _build_parser
 from assayd.settings import iter_documented_settings
-from assayd_client.cli import exits
+from assayd_client.cli import options
 from assayd_client.cli.app import app
 from assayd_cluster.gateway.__main__ import _build_parser as _gateway_parser
 from assayd_cluster.node.__main__ import _build_parser as _node_parser
@@ -31,15 +31,15 @@ Setting = tuple[str, str, str, str]
 """Name, variable, default and description."""
 
 EXITS = (
-    (exits.VALIDATED, "Done; the attempt, or every item of the batch, is validated."),
-    (exits.FAILED, "The submitted code, or some items of the batch, failed. A check found a fault."),
-    (exits.REFUSED, "Wrong usage, or the daemon refused the request."),
-    (exits.TROUBLE, "An internal error: the code wasn't judged."),
-    (exits.UNREACHABLE, "The daemon doesn't answer."),
-    (exits.CANCELLED, "The attempt was cancelled."),
-    (exits.UNSIGNED, "`assay verify` found no attestation."),
-    (exits.INTERRUPTED, "Interrupted by the keyboard, with nothing to cancel."),
-    (exits.READER_GONE, "The reader of the output is gone, as after `| head`."),
+    (options.VALIDATED, "Done; the attempt, or every item of the batch, is validated."),
+    (options.FAILED, "The submitted code, or some items of the batch, failed. A check found a fault."),
+    (options.REFUSED, "Wrong usage, or the daemon refused the request."),
+    (options.TROUBLE, "An internal error: the code wasn't judged."),
+    (options.UNREACHABLE, "The daemon doesn't answer."),
+    (options.CANCELLED, "The attempt was cancelled."),
+    (options.UNSIGNED, "`assay verify` found no attestation."),
+    (options.INTERRUPTED, "Interrupted by the keyboard, with nothing to cancel."),
+    (options.READER_GONE, "The reader of the output is gone, as after `| head`."),
 )
 CLIENT_ENVIRONMENT = (
     ("ASSAY_SOCKET", "The daemon's socket, unless --socket names one."),

@@ -30,7 +30,7 @@ from assayd.package_data import shared_path
 from assayd.policies import PolicySet, load_policies
 from assayd_client import PlainClient
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.shell_programs import read_shell
+from assayd_pipeline.worker import read_shell
 from bench.real import candidates, natively
 from bench.real.candidates import Candidate, Repository
 from bench.real.python import wrapped_adapter

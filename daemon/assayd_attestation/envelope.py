@@ -1,4 +1,6 @@
-"""Creates DSSE envelopes that contain in-toto statements, and verifies them with public keys.
+"""DSSE envelopes of in-toto statements, their predicate types, and their verification with public keys.
+
+Creates DSSE envelopes that contain in-toto statements, and verifies them with public keys.
 
 Source: https://github.com/secure-systems-lab/dsse (protocol.md, envelope.md), version 1.
 """
@@ -94,3 +96,7 @@ def _decode_base64(text: object, what: str) -> bytes:
         return base64.b64decode(text if isinstance(text, str) else "?", validate=True)
     except (binascii.Error, ValueError) as error:
         raise EnvelopeError(f"the attestation's {what} is not base64") from error
+
+
+VERDICT_TYPE = "urn:assayd:attestation:verdict:1"
+BATCH_TYPE = "urn:assayd:attestation:batch:1"

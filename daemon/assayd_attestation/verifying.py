@@ -15,9 +15,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from assayd.ports.artifacts import ATTESTATION
-from assayd_attestation.envelope import MOST_BYTES, EnvelopeError, OpenedEnvelope, open_envelope
+from assayd_attestation.envelope import (
+    BATCH_TYPE,
+    MOST_BYTES,
+    VERDICT_TYPE,
+    EnvelopeError,
+    OpenedEnvelope,
+    open_envelope,
+)
 from assayd_attestation.keys import PublicKey
-from assayd_attestation.types import BATCH_TYPE, VERDICT_TYPE
 
 UNSIGNED_FILES = frozenset({ATTESTATION, "manifest.json"})
 """Files of a bundle that the attestation doesn't name: itself, and the list that holds its digest."""

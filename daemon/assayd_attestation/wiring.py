@@ -6,8 +6,7 @@ from assayd.errors import ConfigError
 from assayd.ports.clock import Clock
 from assayd.settings.model import AttestationSettings
 from assayd_attestation import keys
-from assayd_attestation.signing import CommandSigner, FileSigner, Signer, SigningAttester
-from assayd_attestation.statement import Signatory
+from assayd_attestation.statement import CommandSigner, FileSigner, Signatory, Signer, SigningAttester
 
 
 def build_attester(settings: AttestationSettings, *, daemon_id: str, clock: Clock) -> SigningAttester:

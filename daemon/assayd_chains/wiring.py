@@ -26,7 +26,7 @@ from assayd_chains.fitting import AnswerFitter
 from assayd_chains.loop import ChainLoop
 from assayd_chains.provider import Provider
 from assayd_chains.providers import anthropic, gemini, openai, rules
-from assayd_chains.providers.account import ModelAccount
+from assayd_chains.providers.answers import ModelAccount
 from assayd_chains.providers.api import ApiProvider, VendorApi
 from assayd_chains.providers.command import CommandProvider
 from assayd_chains.providers.rules import RulesProvider

@@ -1,14 +1,22 @@
-"""Implements SandboxFusion's interface: `POST /run_code` and `POST /run_jupyter`.
+"""Implements SandboxFusion's interface: `POST /run_code`, and `POST /run_jupyter` with a notebook's cells.
+
+Implements SandboxFusion's interface: `POST /run_code` and `POST /run_jupyter`.
 
 Source: SandboxFusion's published OpenAPI description, version 0.3. Errors have SandboxFusion's format:
 status 200 with `SandboxError` for a failure of the sandbox, and status 422 for an invalid request.
+
+Runs a notebook's cells as one program; the cells share state, but their output and errors are separate.
+
+The driver below is submitted as the program. It reads the cells from one file and writes each cell's result
+to another file. The driver is untrusted too: code in a cell can forge the results, but has no other effect.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from typing import Annotated, Literal
+import json
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 from starlette.requests import Request
@@ -16,7 +24,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from assayd_client.errors import ClientError
-from assayd_compat import cells
 from assayd_compat.bodies import (
     BadRequest,
     get_executor,
@@ -27,6 +34,78 @@ from assayd_compat.bodies import (
 )
 from assayd_compat.languages import BY_NAME, Language
 from assayd_compat.program import ProcessEnd, Program, ProgramEndReason, ProgramResult
+
+INPUT = ".cells.json"
+OUTPUT = ".answers.json"
+MOST_CELLS = 500
+_FIELDS = {"stdout": str, "stderr": str, "display": list, "error": list}
+
+DRIVER = """
+import ast, contextlib, io, json, signal, sys, traceback
+
+with open(".cells.json", encoding="utf-8") as file:
+    asked = json.load(file)
+space = {"__name__": "__main__", "__builtins__": __builtins__}
+answers = []
+
+
+def over(number, frame):
+    raise TimeoutError(f"the cell ran longer than {asked['timeout_s']} seconds")
+
+
+def run(source, display):
+    tree = ast.parse(source)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "<cell>", "exec"), space)
+    if last is not None:
+        value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), space)
+        if value is not None:
+            display.append({"text/plain": repr(value)})
+
+
+signal.signal(signal.SIGALRM, over)
+for source in asked["cells"]:
+    out, err, display, error = io.StringIO(), io.StringIO(), [], []
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        signal.setitimer(signal.ITIMER_REAL, asked["timeout_s"])
+        try:
+            run(source, display)
+        except BaseException as problem:
+            lines = traceback.format_exception(problem)
+            error.append({"ename": type(problem).__name__, "evalue": str(problem), "traceback": lines})
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    answers.append(
+        {"stdout": out.getvalue(), "stderr": err.getvalue(), "display": display, "error": error}
+    )
+with open(".answers.json", "w", encoding="utf-8") as file:
+    json.dump(answers, file)
+"""
+
+
+def encode_cells(cells: list[str], timeout_s: float) -> str:
+    """Return the input file of the driver; a time limit of 0 means that cells have no time limit."""
+    return json.dumps({"cells": cells, "timeout_s": timeout_s})
+
+
+def parse_results(answers: bytes | None) -> list[dict[str, Any]] | None:
+    """Return the result of each cell; None if the program wrote no valid results."""
+    try:
+        found = json.loads(answers) if answers is not None else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, list) or not all(_is_cell_answer(each) for each in found):
+        return None
+    return found
+
+
+def _is_cell_answer(each: object) -> bool:
+    return (
+        isinstance(each, dict)
+        and each.keys() == _FIELDS.keys()
+        and all(isinstance(each[name], kind) for name, kind in _FIELDS.items())
+    )
+
 
 CLIENT = "sandbox-fusion"
 UNKNOWN_LANGUAGE = "no image of this daemon has the language {name!r}; use one of {known}"
@@ -49,7 +128,7 @@ class RunCodeRequest(BaseModel):
 class RunJupyterRequest(BaseModel):
     """A request to run cells in one interpreter, in the given order."""
 
-    cells: Annotated[list[str], Field(max_length=cells.MOST_CELLS)]
+    cells: Annotated[list[str], Field(max_length=MOST_CELLS)]
     cell_timeout: float = 0
     total_timeout: float = 45
     memory_limit_MB: int = -1  # noqa: N815 - the wire's name
@@ -81,15 +160,15 @@ async def run_jupyter(request: Request) -> Response:
     asked = await read_body(request, RunJupyterRequest)
     program = Program(
         language=BY_NAME["python"],
-        source=cells.DRIVER,
+        source=DRIVER,
         client=CLIENT,
         files={
             **_convert_files(asked.files),
-            cells.INPUT: cells.encode_cells(asked.cells, asked.cell_timeout),
+            INPUT: encode_cells(asked.cells, asked.cell_timeout),
         },
         timeout_s=asked.total_timeout,
         memory_mb=asked.memory_limit_MB,
-        collect=(*asked.fetch_files, cells.OUTPUT),
+        collect=(*asked.fetch_files, OUTPUT),
     )
     try:
         result = await run_while_connected(
@@ -97,7 +176,7 @@ async def run_jupyter(request: Request) -> Response:
         )
     except ClientError as problem:
         return json_response({**_sandbox_error(problem.message), "driver": None, "cells": []})
-    ran = cells.parse_results(result.files.get(cells.OUTPUT))
+    ran = parse_results(result.files.get(OUTPUT))
     over = result.run is None or not result.run.has_succeeded or ran is None
     return json_response(
         {
@@ -106,7 +185,7 @@ async def run_jupyter(request: Request) -> Response:
             "driver": _build_command_result(result.run),
             "cells": ran or [],
             "executor_pod_name": None,
-            "files": _encode_files(result, without=cells.OUTPUT),
+            "files": _encode_files(result, without=OUTPUT),
         }
     )
 

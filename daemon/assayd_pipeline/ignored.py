@@ -19,8 +19,7 @@ from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.policy import IgnoredErrors
 from assayd.model.text_limits import shorten_text
 from assayd_pipeline.errors import ErrorClass, ErrorSource, classify_error
-from assayd_pipeline.judging import StepText
-from assayd_pipeline.messages import explain_message, is_known
+from assayd_pipeline.judging import StepText, explain_message, is_known
 
 RULE = Rule(
     id="step.ignored_error",

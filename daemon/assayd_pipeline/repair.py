@@ -12,7 +12,7 @@ from assayd_pipeline.errors import ErrorSource as Writer
 from assayd_pipeline.judging import StepText
 from assayd_pipeline.payload import Database, PipelinePayload
 from assayd_pipeline.shell.parse.source import normalize_script
-from assayd_pipeline.sql import catalog
+from assayd_pipeline.sql import preparer
 from assayd_pipeline.sql.read import InvalidSqlCharacter, tokenize
 
 SAMPLE_ROWS = 3
@@ -80,7 +80,7 @@ def describe_tables(database: Database | None) -> str | None:
         return None
     if database.schema_sql is not None:
         return database.schema_sql
-    return catalog.describe_database(database.content, SAMPLE_ROWS if database.sample_rows else 0)
+    return preparer.describe_database(database.content, SAMPLE_ROWS if database.sample_rows else 0)
 
 
 def normalize_step(step: StepText) -> bytes:

@@ -1,10 +1,19 @@
-"""Converts workflows and their checks to API documents."""
+"""Converts workflows to API documents, and builds the bundle of an ended workflow.
+
+Builds the bundle of an ended workflow: its document, its result, and references to attempts' bundles.
+
+The bundle is created from the record at each request, always with the same content. It references the
+attempts' bundles without repeating their content.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import io
+import tarfile
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from assayd.documents import format_optional_time
+from assayd.documents import canonical, digest, format_optional_time, to_plain
 from assayd.documents.base import format_time
 from assayd.documents.workflows import (
     NodeRunDocument,
@@ -14,8 +23,11 @@ from assayd.documents.workflows import (
     WorkflowEventDocument,
     WorkflowFindingDocument,
 )
+from assayd.errors import RequestError
+from assayd.model.attempt import Attempt
 from assayd.model.finding import Finding
 from assayd_workflows.model import NodeOutline, NodeRun, PlanReading, Workflow, WorkflowOutline
+from assayd_workflows.store import WorkflowContents
 
 
 def to_check_document(reading: PlanReading) -> WorkflowCheckDocument:
@@ -75,3 +87,51 @@ def _to_node_document(node: NodeOutline, run: NodeRun) -> NodeRunDocument:
 
 def _map_output_references(outline: WorkflowOutline) -> dict[str, str]:
     return {name: source.text for name, source in outline.outputs.items()}
+
+
+ReadAttempt = Callable[[str], Awaitable[Attempt | None]]
+
+
+async def build_bundle(workflow: Workflow, contents: WorkflowContents, read: ReadAttempt) -> bytes:
+    """Return the bundle of a workflow as a tar archive. Raises: RequestError ``workflow.running``."""
+    if workflow.finished_at is None:
+        raise RequestError("workflow.running", "the workflow has no verdict yet; wait for it")
+    attempts: dict[str, object] = {}
+    for node in to_plain(to_workflow_document(workflow))["nodes"]:
+        if node["attempt_id"] is not None:
+            attempts[node["id"]] = _build_bundle_reference(node["attempt_id"], await read(node["attempt_id"]))
+    return await asyncio.to_thread(_build_tar, workflow, contents, attempts)
+
+
+def _build_bundle_reference(attempt_id: str, attempt: Attempt | None) -> dict[str, object]:
+    """Return a reference to an attempt's bundle with its report's digest; null values if it was removed."""
+    if attempt is None:
+        return {"attempt_id": attempt_id, "verdict": None, "bundle": None, "report_sha256": None}
+    reports = [one.sha256 for one in attempt.artifacts if one.name.startswith("validation_")]
+    return {
+        "attempt_id": attempt_id,
+        "verdict": attempt.verdict,
+        "bundle": attempt.bundle,
+        "report_sha256": reports[0] if reports else None,
+    }
+
+
+def _build_tar(workflow: Workflow, contents: WorkflowContents, attempts: Mapping[str, object]) -> bytes:
+    files = {
+        "workflow.yaml": contents.document.encode("utf-8", "replace"),
+        "inputs.json": contents.inputs.encode(),
+        "result.json": canonical(to_plain(to_workflow_document(workflow))),
+        "attempts.json": canonical(attempts),
+    }
+    listed = [
+        {"name": name, "bytes": len(content), "sha256": digest(content)} for name, content in files.items()
+    ]
+    files["manifest.json"] = canonical({"workflow_id": workflow.id, "files": listed})
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as tar:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(f"{workflow.id}/{name}")
+            entry.size, entry.mode = len(content), 0o444
+            entry.mtime = int(workflow.finished_at.timestamp()) if workflow.finished_at else 0
+            tar.addfile(entry, io.BytesIO(content))
+    return written.getvalue()

@@ -35,8 +35,12 @@ from assayd.documents.workflows import (
 )
 from assayd.errors import RequestError
 from assayd.model.submission import RepairOptions
-from assayd_workflows.bundle import build_bundle
-from assayd_workflows.documents import to_check_document, to_workflow_document, to_workflow_event
+from assayd_workflows.documents import (
+    build_bundle,
+    to_check_document,
+    to_workflow_document,
+    to_workflow_event,
+)
 from assayd_workflows.model import Workflow
 from assayd_workflows.store import WorkflowPage
 from assayd_workflows.workflows import WorkflowManager, WorkflowRequest

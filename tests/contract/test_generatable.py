@@ -19,9 +19,8 @@ from assayd.model.prompting import Proposal
 from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.shell_programs import read_shell
-from assayd_pipeline.sql import catalog
-from assayd_pipeline.sqlite_reader import describe_sqlite
+from assayd_pipeline.sql import preparer
+from assayd_pipeline.worker import describe_sqlite, read_shell
 from support.texts.examples import example_submission
 
 POLICIES = load_policies([shared_path("policies")])
@@ -257,7 +256,7 @@ def test_rows_are_shown_where_they_may_be_three_of_each_table_cut_to_size() -> N
 def test_request_for_a_pipeline_holds_rows_only_where_it_allows_that(allowed: bool) -> None:
     import base64
 
-    catalog.install_reader(describe_sqlite)
+    preparer.install_reader(describe_sqlite)
     given = {"base64": base64.b64encode(filled()).decode(), "sample_rows": allowed}
     briefed = build_briefing(
         validators.find_validator("pipeline"),
@@ -275,7 +274,7 @@ def test_database_file_that_is_none_is_told(content: bytes) -> None:
 def test_request_for_a_pipeline_holds_the_tables_of_its_database() -> None:
     import base64
 
-    catalog.install_reader(describe_sqlite)
+    preparer.install_reader(describe_sqlite)
     context = {"database": {"base64": base64.b64encode(database()).decode()}}
     briefed = build_briefing(
         validators.find_validator("pipeline"), json.dumps(context).encode(), POLICIES.get("pipeline")

@@ -11,7 +11,7 @@ from assayd.kind import Kind
 from assayd.kinds import registry as validators
 from assayd.model.submission import Sample
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.shell_programs import read_shell
+from assayd_pipeline.worker import read_shell
 
 KINDS = list(validators.load_validators(()).values())
 REPORT: dict[str, object] = {

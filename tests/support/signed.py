@@ -12,8 +12,7 @@ from assayd.model.report import Verdict
 from assayd.model.run import ContainerFacts
 from assayd.ports.artifacts import ATTESTATION, ConcludedAttempt
 from assayd_attestation import keys
-from assayd_attestation.signing import FileSigner, SigningAttester
-from assayd_attestation.statement import Signatory
+from assayd_attestation.statement import FileSigner, Signatory, SigningAttester
 from support.stores.stored_attempts import Make
 
 CODE = "result: int = 1\n"

@@ -1,19 +1,37 @@
-"""Parses answers of APIs, with their common fields and their streamed text.
+"""What the APIs of models share: accounts, parsed and streamed answers, and errors of failed calls.
+
+Parses answers of APIs, with their common fields and their streamed text.
 
 Streamed text is used only for display to followers. Therefore, server-sent events are read line by line, up
 to `MOST_HEARD_BYTES` in total, and invalid events are skipped. Afterwards, `reading.py` parses the complete
 answer separately.
+
+Defines a configured model's account and the HTTP client that the vendor's library uses.
+
+The client doesn't follow redirects, and limits the size of response bodies.
+
+Creates the errors for failed calls to a model's API. All APIs use the same errors.
+
+This module decides which failures can be retried. Because an API's error text may repeat the request, error
+messages never contain the text; the log contains the beginning of the text, without the key.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+import structlog
+
+from assayd.errors import ConfigError, ProviderError
+from assayd.keys import ProviderKey
 from assayd_chains.model import ReplyCost
 from assayd_chains.provider import Heard
 
@@ -129,3 +147,207 @@ def get_text(event: object, *path: str | int) -> str:
     """Return the text at a path in an event, or an empty string."""
     found = get_part(event, *path)
     return found if isinstance(found, str) else ""
+
+
+ANSWER_BYTES = 16 * 2**20
+"""Of an answer; one that is larger is given up."""
+FAILURE_BYTES = 64 * 1024
+"""Bytes of an error's body to read, because the library reads it in the daemon; the rest is dropped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelAccount:
+    """The account of one configured model.
+
+    Args:
+        type: the API's type, e.g. ``openai``.
+        base_url: the address of a server that replaces the vendor's server.
+        max_tokens: the maximum length of an answer; None uses the API's default if it has one.
+        timeout_s: the timeout of one call, within the remaining time.
+    """
+
+    name: str
+    type: str
+    model: str
+    key: ProviderKey
+    base_url: str | None = None
+    max_tokens: int | None = None
+    timeout_s: float = 120.0
+
+
+def import_vendor_library(module: str, *, account: ModelAccount, loggers: Sequence[str]) -> None:
+    """Import a vendor's library, and prevent it from writing requests to the daemon's log.
+
+    Raises: ConfigError ``repair.extra`` if the library isn't installed.
+    """
+    try:
+        importlib.import_module(module)
+    except ImportError as problem:
+        message = (
+            f"repair.providers.{account.name}: the type {account.type} needs an extra that is not installed: "
+            f"pip install 'assayd[{account.type}]'"
+        )
+        raise ConfigError("repair.extra", message, field=f"repair.providers.{account.name}.type") from problem
+    for name in (*loggers, "httpx2", "httpcore2", "httpx", "httpcore"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def create_bounded_client() -> httpx2.AsyncClient:
+    """Create an HTTP client for one provider, with limits on the size of responses.
+
+    Redirects are returned without being followed, because a library would send the prompt and the key to
+    the redirect's target. Compressed bodies are rejected, because their decompressed size is unbounded. The
+    environment's proxy settings apply.
+    """
+    import httpx2
+
+    return httpx2.AsyncClient(
+        follow_redirects=False,
+        timeout=None,  # each call has a separate deadline
+        event_hooks={"request": [_disable_compression], "response": [_limit_body]},
+    )
+
+
+async def _disable_compression(request: httpx2.Request) -> None:
+    request.headers["Accept-Encoding"] = "identity"
+
+
+async def _limit_body(response: httpx2.Response) -> None:
+    """Replace the stream of a response by one with a size limit. Raises: httpx2.HTTPError."""
+    import httpx2
+
+    if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        raise httpx2.DecodingError("the answer is compressed, although the request didn't allow it")
+    stream = response.stream
+    assert isinstance(stream, httpx2.AsyncByteStream)  # noqa: S101 - an asynchronous client has no other
+    body: httpx2.AsyncByteStream = stream
+
+    class BoundedBody(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            async for piece in _iter_limited_pieces(body, response):
+                yield piece
+
+        async def aclose(self) -> None:
+            await body.aclose()
+
+    response.stream = BoundedBody()
+
+
+async def _iter_limited_pieces(
+    stream: httpx2.AsyncByteStream, response: httpx2.Response
+) -> AsyncIterator[bytes]:
+    """Yield a body up to its size limit.
+
+    The body of an error response is truncated at the limit.
+    """
+    import httpx2
+
+    failure = response.status_code != httpx2.codes.OK
+    left = FAILURE_BYTES if failure else ANSWER_BYTES
+    async for piece in stream:
+        yield piece[:left]
+        left -= len(piece)
+        if left < 0 and failure:
+            return
+        if left < 0:
+            raise httpx2.ReadError(f"the answer is larger than {ANSWER_BYTES} bytes")
+
+
+log = structlog.get_logger()
+
+KEY_REFUSED = frozenset({401, 403})
+BUSY = 429
+RETRYABLE = frozenset({408, 409, 425, BUSY})
+"""Statuses to retry, in addition to 5xx."""
+FINAL = frozenset({"insufficient_quota"})
+"""Reasons that waiting does not help, whatever the status says."""
+SAID_CHARS = 300
+MOST_DELAY_S = 86_400.0
+"""A longer one is as good as none."""
+
+
+def refused_call_error(
+    account: ModelAccount,
+    status: int,
+    *,
+    said: str = "",
+    reason: str | None = None,
+    again_in_s: float | None = None,
+) -> ProviderError:
+    """Return the error for an answer whose status isn't 200.
+
+    Args:
+        account: the account that made the call.
+        status: the HTTP status.
+        said: the API's error text, which is logged.
+        reason: the API's name for the failure.
+        again_in_s: the pause that the API requests.
+    """
+    where = f"{account.type} answered {status}" + (f" ({_sanitize_name(reason)})" if reason else "")
+    log.warning(
+        "provider.refused",
+        provider=account.name,
+        status=status,
+        said=said.replace(account.key.text, "…")[:SAID_CHARS],
+    )
+    if status in KEY_REFUSED:
+        return ProviderError("provider.key", f"{where}: it does not accept the key from {account.key.source}")
+    retryable = (status in RETRYABLE or status >= 500) and reason not in FINAL
+    code = "provider.busy" if status == BUSY else "provider.status"
+    if 300 <= status < 400:
+        remedy = "; redirects aren't followed: set the redirect's target in repair.providers"
+    else:
+        remedy = "" if retryable else "; see the daemon's log for its message"
+    return ProviderError(code, where + remedy, retryable=retryable, retry_after_s=again_in_s)
+
+
+def key_error(account: ModelAccount) -> ProviderError:
+    """Return the error for an invalid key, if the API reports it with a status other than 401."""
+    return refused_call_error(account, 401)
+
+
+def timeout_error(account: ModelAccount, timeout_s: float) -> ProviderError:
+    """Return the error for a call that timed out."""
+    return ProviderError(
+        "provider.timeout", f"{account.type} did not answer within {timeout_s:.0f} s", retryable=True
+    )
+
+
+def unreachable_error(account: ModelAccount, problem: Exception) -> ProviderError:
+    """Return the error for a connection that failed or was interrupted."""
+    kind = type(problem.__cause__ or problem).__name__
+    return ProviderError("provider.unreachable", f"{account.type} can't be reached: {kind}", retryable=True)
+
+
+def malformed_answer_error(account: ModelAccount) -> ProviderError:
+    """Return the error for an answer that is incomplete or in an unexpected format."""
+    message = f"{account.type} sent an unreadable answer"
+    return ProviderError("provider.garbled", message, retryable=True)
+
+
+def broken_library_error(account: ModelAccount, problem: Exception) -> ProviderError:
+    """Log an undocumented exception of a vendor's library, and return the error ``provider.broken``."""
+    kind = type(problem).__name__
+    log.error("provider.broken", provider=account.name, problem=kind)
+    return ProviderError("provider.broken", f"the library for {account.type} failed: {kind}")
+
+
+def parse_retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds in a Retry-After header (RFC 9110, 10.2.3), or None without a valid header.
+
+    The header contains a number or a date. A date is compared with the server's Date header, so that clocks
+    needn't be synchronized.
+    """
+    wanted = headers.get("retry-after", "").strip()
+    try:
+        if wanted.isascii() and wanted.isdigit():
+            return min(float(wanted), MOST_DELAY_S)
+        until, now = parsedate_to_datetime(wanted), parsedate_to_datetime(headers.get("date", ""))
+        return max((until - now).total_seconds(), 0.0)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _sanitize_name(reason: str) -> str:
+    """Remove all invalid characters from an API's name for a failure."""
+    return "".join(c for c in reason if c.isalnum() or c in "_-.")[:64]

@@ -6,14 +6,16 @@ from pydantic import BaseModel
 
 from assayd_chains.model import ReplyCost
 from assayd_chains.provider import FixRequest
-from assayd_chains.providers import failures
-from assayd_chains.providers.account import ModelAccount, create_bounded_client, import_vendor_library
+from assayd_chains.providers import answers
 from assayd_chains.providers.answers import (
     Event,
+    ModelAccount,
     ProviderAnswer,
     StopReason,
+    create_bounded_client,
     get_part,
     get_text,
+    import_vendor_library,
     is_streamed,
     parse_events,
     parse_token_count,
@@ -78,17 +80,17 @@ class AnthropicApi:
             ) as raw:
                 return await receive_answer(raw.http_response, get_event_text, request.heard)
         except anthropic.APIStatusError as problem:
-            raise failures.refused_call_error(
+            raise answers.refused_call_error(
                 self._account,
                 problem.status_code,
                 said=str(problem),
                 reason=_parse_error_type(problem.body),
-                again_in_s=failures.parse_retry_after_s(problem.response.headers),
+                again_in_s=answers.parse_retry_after_s(problem.response.headers),
             ) from None  # its text may repeat the request
         except (anthropic.APITimeoutError, httpx2.TimeoutException) as problem:
-            raise failures.timeout_error(self._account, timeout_s) from problem
+            raise answers.timeout_error(self._account, timeout_s) from problem
         except (anthropic.APIConnectionError, httpx2.HTTPError) as problem:
-            raise failures.unreachable_error(self._account, problem) from problem
+            raise answers.unreachable_error(self._account, problem) from problem
 
     async def close(self) -> None:
         """Close all connections."""

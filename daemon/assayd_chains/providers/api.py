@@ -20,9 +20,8 @@ import structlog
 
 from assayd.errors import ProviderError
 from assayd_chains.provider import FixRequest, Reply
-from assayd_chains.providers import failures
-from assayd_chains.providers.account import ModelAccount
-from assayd_chains.providers.answers import StopReason
+from assayd_chains.providers import answers
+from assayd_chains.providers.answers import ModelAccount, StopReason
 from assayd_chains.providers.reading import AnswerContent, parse_in_process
 
 log = structlog.get_logger()
@@ -72,12 +71,12 @@ class ApiProvider:
                 answer = await self._api.ask(request, timeout_s=call_s)
                 found = await parse_in_process(account.type, answer, passage.language, passage.beginning)
         except TimeoutError as problem:
-            raise failures.timeout_error(account, call_s) from problem
+            raise answers.timeout_error(account, call_s) from problem
         except ProviderError:
             raise
         except Exception as problem:
             # The vendor's library received an unexpected answer.
-            raise failures.broken_library_error(account, problem) from problem
+            raise answers.broken_library_error(account, problem) from problem
         usage = replace(found.usage, took_s=time.monotonic() - began)
         log.info(
             "provider.answered",

@@ -11,9 +11,15 @@ from pydantic import BaseModel
 from assayd.errors import ProviderError
 from assayd_chains.model import ReplyCost
 from assayd_chains.provider import FixRequest
-from assayd_chains.providers import failures
-from assayd_chains.providers.account import ModelAccount, create_bounded_client, import_vendor_library
-from assayd_chains.providers.answers import ProviderAnswer, StopReason, parse_token_count
+from assayd_chains.providers import answers
+from assayd_chains.providers.answers import (
+    ModelAccount,
+    ProviderAnswer,
+    StopReason,
+    create_bounded_client,
+    import_vendor_library,
+    parse_token_count,
+)
 
 if TYPE_CHECKING:
     from google.genai import errors
@@ -104,24 +110,24 @@ class GeminiApi:
         except errors.APIError as problem:
             raise self._to_provider_error(problem) from None  # its text may repeat the request
         except httpx2.TimeoutException as problem:
-            raise failures.timeout_error(self._account, timeout_s) from problem
+            raise answers.timeout_error(self._account, timeout_s) from problem
         except httpx2.HTTPError as problem:
-            raise failures.unreachable_error(self._account, problem) from problem
+            raise answers.unreachable_error(self._account, problem) from problem
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as problem:
             # The library fails on answers outside its protocol.
-            raise failures.malformed_answer_error(self._account) from problem
+            raise answers.malformed_answer_error(self._account) from problem
 
     def _to_provider_error(self, problem: errors.APIError) -> ProviderError:
         details = list(_iter_error_details(problem.details))
         if any(detail.get("reason") == _KEY_INVALID for detail in details):
-            return failures.key_error(self._account)
+            return answers.key_error(self._account)
         headers = getattr(problem.response, "headers", {})
-        return failures.refused_call_error(
+        return answers.refused_call_error(
             self._account,
             problem.code,
             said=str(problem.message),
             reason=problem.status,
-            again_in_s=failures.parse_retry_after_s(headers) or _find_retry_delay_s(details),
+            again_in_s=answers.parse_retry_after_s(headers) or _find_retry_delay_s(details),
         )
 
     async def close(self) -> None:
@@ -167,5 +173,5 @@ def _find_retry_delay_s(details: list[dict[str, object]]) -> float | None:
     for detail in details:
         found = _DELAY.fullmatch(str(detail.get("retryDelay", "")))
         if found is not None:
-            return min(float(found[1]), failures.MOST_DELAY_S)
+            return min(float(found[1]), answers.MOST_DELAY_S)
     return None

@@ -39,7 +39,7 @@ def _run_with_errors(arguments: list[str]) -> int:
     try:
         return _run(move_address_options(arguments))
     except AssaydError as error:
-        from assayd_client.cli.exits import exit_code
+        from assayd_client.cli.options import exit_code
         from assayd_client.cli.terminal import plain
 
         print(f"assay: {plain(error.message)}", file=sys.stderr)
@@ -47,7 +47,7 @@ def _run_with_errors(arguments: list[str]) -> int:
     except ModuleNotFoundError as missing:
         if not (missing.name or "").startswith("assayd"):
             raise
-        from assayd_client.cli.exits import REFUSED
+        from assayd_client.cli.options import REFUSED
 
         print(
             "assay: this command requires the daemon package, but only the client is installed; install "
@@ -56,13 +56,13 @@ def _run_with_errors(arguments: list[str]) -> int:
         )
         return REFUSED
     except PermissionError as error:
-        from assayd_client.cli.exits import REFUSED
+        from assayd_client.cli.options import REFUSED
         from assayd_client.cli.terminal import plain
 
         print(f"assay: {plain(str(error.filename))}: {error.strerror}", file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:
-        from assayd_client.cli.exits import INTERRUPTED
+        from assayd_client.cli.options import INTERRUPTED
 
         return INTERRUPTED
 
@@ -72,7 +72,7 @@ def _discard_output() -> int:
 
     Otherwise, the interpreter would flush both streams on exit and report an error for the closed pipe.
     """
-    from assayd_client.cli.exits import READER_GONE
+    from assayd_client.cli.options import READER_GONE
 
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):

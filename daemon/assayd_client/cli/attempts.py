@@ -12,8 +12,16 @@ import typer
 
 from assayd.errors import RequestError, StoreError
 from assayd_client import Document, PlainClient
-from assayd_client.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
-from assayd_client.cli.options import AttemptId, Fields, Json, open_client
+from assayd_client.cli.options import (
+    CANCELLED,
+    FAILED,
+    TROUBLE,
+    VALIDATED,
+    AttemptId,
+    Fields,
+    Json,
+    open_client,
+)
 from assayd_client.cli.terminal import (
     StyledLine,
     build_line,

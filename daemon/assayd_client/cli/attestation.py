@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assayd.errors import RequestError
-from assayd_client.cli import exits
+from assayd_client.cli import options
 from assayd_client.cli.options import parse_age
 
 if TYPE_CHECKING:
@@ -74,9 +74,9 @@ def verify(  # noqa: PLR0913, PLR0917  (a parameter per option)
             else:
                 verified = verifying.verify(path, _read_public(key), attestation=attestation, wanted=wanted)
         except verifying.UnsignedError as error:
-            _exit_with_message(f"Unsigned: {error}", exits.UNSIGNED)
+            _exit_with_message(f"Unsigned: {error}", options.UNSIGNED)
         except verifying.MismatchError as error:
-            _exit_with_message(f"Doesn't match: {error}", exits.FAILED)
+            _exit_with_message(f"Doesn't match: {error}", options.FAILED)
         except OSError as error:
             raise RequestError("usage", f"can't read {error.filename}: {error.strerror}") from error
     _print_verified(verified, as_json=as_json)

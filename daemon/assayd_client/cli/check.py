@@ -18,9 +18,8 @@ from assayd import did_you_mean
 from assayd.errors import RequestError
 from assayd.ports.command_line import FileOptions
 from assayd_client import Document, PlainClient
-from assayd_client.cli.exits import CANCELLED, FAILED, OF_VERDICT, TROUBLE, VALIDATED
 from assayd_client.cli.kinds import get_files_reader
-from assayd_client.cli.options import Junit, open_client
+from assayd_client.cli.options import CANCELLED, FAILED, OF_VERDICT, TROUBLE, VALIDATED, Junit, open_client
 from assayd_client.cli.report import SubmissionOrigin
 from assayd_client.cli.submitting import add_file_label, read_files, submit_and_wait
 from assayd_client.cli.terminal import get_stdout

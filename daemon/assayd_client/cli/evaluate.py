@@ -15,11 +15,10 @@ import typer
 from assayd.errors import RequestError
 from assayd_client import Document
 from assayd_client.cli.batch import BatchOutputs, follow_batch, write_files
-from assayd_client.cli.exits import TROUBLE
-from assayd_client.cli.options import open_client
+from assayd_client.cli.options import TROUBLE, open_client
 from assayd_client.cli.submitting import LABEL
 from assayd_client.cli.terminal import get_stdout, print_json, print_table
-from assayd_client.hidden_tests import BenchmarkTask, parse_problem
+from assayd_client.rewards import BenchmarkTask, parse_problem
 
 TASK_LABEL = "task"
 """Label of each attempt with its task, by which the console groups them."""

@@ -19,10 +19,9 @@ import typer
 
 from assayd.errors import RequestError
 from assayd_client import Document, PlainClient
-from assayd_client.applying import Applied, parse_path_result
-from assayd_client.cli.exits import FAILED, INTERRUPTED
+from assayd_client.applying import Applied, TreeWalk, parse_path_result
 from assayd_client.cli.library import Entry, find_entry
-from assayd_client.cli.options import Json, open_client
+from assayd_client.cli.options import FAILED, INTERRUPTED, Json, open_client
 from assayd_client.cli.terminal import (
     StyledLine,
     build_line,
@@ -33,7 +32,6 @@ from assayd_client.cli.terminal import (
     shorten,
 )
 from assayd_client.shapes import ResultTally, compare_tallies
-from assayd_client.trees import TreeWalk
 
 STDOUT = Path("-")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL

@@ -13,8 +13,7 @@ import typer
 
 from assayd.errors import RequestError
 from assayd_client import Document, NotFound, PlainClient
-from assayd_client.cli.exits import FAILED, VALIDATED
-from assayd_client.cli.options import Json, open_client
+from assayd_client.cli.options import FAILED, VALIDATED, Json, open_client
 from assayd_client.cli.terminal import print_result
 
 NO_ROUTE = "there is nothing here"

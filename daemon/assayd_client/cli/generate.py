@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
@@ -14,15 +15,21 @@ import typer
 
 from assayd.errors import RequestError
 from assayd_client import Document, PlainClient, Target
-from assayd_client.cli.exits import CANCELLED, FAILED, TROUBLE, VALIDATED
 from assayd_client.cli.ids import resolve_attempt_id as find_attempt
 from assayd_client.cli.ids import resolve_generation_id as find_generation
-from assayd_client.cli.options import Json, get_selected_daemon, open_client
+from assayd_client.cli.options import (
+    CANCELLED,
+    FAILED,
+    TROUBLE,
+    VALIDATED,
+    Json,
+    get_selected_daemon,
+    open_client,
+)
 from assayd_client.cli.patience import cancel_on_interrupt
 from assayd_client.cli.repair import iter_failure_lines, print_step
 from assayd_client.cli.repair import iter_offer_lines as described_offer
 from assayd_client.cli.sample_paths import SamplePath, SamplePaths, SampleTree, collect_sample_paths
-from assayd_client.cli.screens.naming import NAME
 from assayd_client.cli.submitting import (
     parse_object_option,
     parse_pair_options,
@@ -36,6 +43,35 @@ from assayd_client.cli.texts import stored_submission, texts_of, write_texts
 
 if TYPE_CHECKING:
     from assayd_client.cli.screens.wizard import Wizard
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_WORDS = 4
+_CHARS = 40
+_SAY_LITTLE = """
+a an and are as at be by can compute each every find for from get give gives has have i in into is it its me
+must of on or out please return should take that the their them then this to what when which with write
+"""
+_FILLERS = frozenset(_SAY_LITTLE.split())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveTarget:
+    """The name (chosen or proposed) under which to save the result, and the optional file."""
+
+    name: str
+    out: Path | None = None
+
+
+def propose_name(intent: str, kind: str) -> str:
+    """Return a name that consists of the first meaningful words, e.g. ``quarter_folder_start_end``."""
+    words = [word for word in re.findall(r"[a-z0-9]+", intent.lower()) if word not in _FILLERS]
+    name = "_".join(words[:_WORDS])[:_CHARS].strip("_")
+    return name if NAME.fullmatch(name) else kind
+
+
+def find_name_problem(name: str) -> str:
+    """Return the reason why a name is invalid, or an empty string if the name is valid."""
+    return "" if NAME.fullmatch(name) else "Use a-z, 0-9, _ and -, at most 64 characters."
 
 
 OF_OUTCOME = {"validated": VALIDATED, "cancelled": CANCELLED, "provider_failed": TROUBLE}

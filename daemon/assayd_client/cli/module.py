@@ -36,7 +36,7 @@ def install(  # noqa: PLR0913, PLR0917  (one parameter per option)
     as_json: Json = False,
 ) -> None:
     """Validate a module, and install it into a tree if it passes; the replaced version is kept."""
-    from assayd_client.cli.exits import OF_VERDICT
+    from assayd_client.cli.options import OF_VERDICT
     from assayd_client.cli.submitting import submit_and_wait
     from assayd_client.cli.terminal import get_stderr, print_json
     from assayd_client.cli.validate import print_attempt
@@ -89,7 +89,7 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Compare a tree's files with the validated digests; exits with 1 if any differs. Needs no daemon."""
-    from assayd_client.cli.exits import FAILED
+    from assayd_client.cli.options import FAILED
 
     found = module_tree.installed_modules(tree, attestations=key is not None)
     if key is not None:

@@ -1,9 +1,9 @@
-"""Defines options and arguments that several commands share, and creates the clients of commands."""
+"""Options, arguments and exit codes that several commands share, and the clients of commands."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from assayd.errors import RequestError
-from assayd_client import PlainClient, Target
+from assayd.errors import AssaydError, RequestError
+from assayd_client import Conflict, DaemonUnreachable, NotFound, PlainClient, QueueFull, Refused, Target
 
 _AGE = re.compile(r"(\d{1,6})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -69,3 +69,32 @@ def get_selected_daemon(context: typer.Context) -> Target:
 def open_client(context: typer.Context) -> PlainClient:
     """Return a client of the daemon that the command line selects."""
     return PlainClient(get_selected_daemon(context))
+
+
+VALIDATED = 0
+FAILED = 1
+REFUSED = 2
+TROUBLE = 3
+UNREACHABLE = 4
+CANCELLED = 5
+UNSIGNED = 6
+"""The attestation to verify is missing."""
+INTERRUPTED = 130
+"""By the keyboard, while nothing was there to cancel: what a shell expects."""
+READER_GONE = 141
+"""The reader of the output is gone, as after `| head`: 128 and SIGPIPE's number, as shells expect."""
+
+OF_VERDICT: Mapping[str, int] = {
+    "validated": VALIDATED,
+    "failed": FAILED,
+    "error": TROUBLE,
+    "cancelled": CANCELLED,
+}
+
+
+def exit_code(error: AssaydError) -> int:
+    """Return the exit code that indicates the cause of an error."""
+    if isinstance(error, DaemonUnreachable):
+        return UNREACHABLE
+    refused = isinstance(error, RequestError | Refused | NotFound | Conflict | QueueFull)
+    return REFUSED if refused else TROUBLE

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from assayd_client import ClientError, Conflict, Document, PlainClient
-from assayd_client.cli.exits import CANCELLED
+from assayd_client.cli.options import CANCELLED
 
 AWAY_S = 60.0
 """How long a daemon may be away, or not ready, before following ends; the batch goes on when it is back."""

@@ -13,8 +13,7 @@ import typer
 
 from assayd.errors import ConfigError, RequestError
 from assayd_client import Document, PlainClient
-from assayd_client.cli.exits import FAILED
-from assayd_client.cli.options import Json, open_client, parse_age
+from assayd_client.cli.options import FAILED, Json, open_client, parse_age
 from assayd_client.cli.terminal import plain, print_json, print_result
 
 if TYPE_CHECKING:

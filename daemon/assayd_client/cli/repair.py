@@ -13,11 +13,10 @@ from typer.core import TyperGroup
 
 from assayd.errors import RequestError
 from assayd_client import Document, PlainClient
-from assayd_client.cli.exits import CANCELLED, FAILED, VALIDATED
 from assayd_client.cli.ids import iter_pages
 from assayd_client.cli.ids import resolve_attempt_id as find_attempt
 from assayd_client.cli.ids import resolve_repair_id as find_repair
-from assayd_client.cli.options import Json, open_client
+from assayd_client.cli.options import CANCELLED, FAILED, VALIDATED, Json, open_client
 from assayd_client.cli.patience import cancel_on_interrupt
 from assayd_client.cli.terminal import build_line, get_stdout, print_json, print_result, shorten
 from assayd_client.cli.texts import edited as edit_texts

@@ -15,9 +15,9 @@ from zlib import crc32
 import typer
 
 from assayd.errors import RequestError
+from assayd_client.applying import TreeWalk
 from assayd_client.cli.terminal import format_count, plain
 from assayd_client.shapes import compute_shape, group_by_shape
-from assayd_client.trees import TreeWalk
 
 PER_SHAPE = 3
 """Paths of one shape that are chosen from a folder."""

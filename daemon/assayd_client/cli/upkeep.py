@@ -16,8 +16,7 @@ import typer
 
 from assayd.errors import ConfigError, RequestError
 from assayd_client import DaemonUnreachable, Document, PlainClient, ServerChoice
-from assayd_client.cli.exits import FAILED, TROUBLE
-from assayd_client.cli.options import Json, open_client, to_api_time
+from assayd_client.cli.options import FAILED, TROUBLE, Json, open_client, to_api_time
 from assayd_client.cli.terminal import get_stdout, print_json
 
 DATABASE = "assayd.db"

@@ -15,9 +15,16 @@ import typer
 
 from assayd.errors import AssaydError, RequestError
 from assayd_client import Document, PlainClient, Target
-from assayd_client.cli.exits import OF_VERDICT, VALIDATED, exit_code
 from assayd_client.cli.kinds import AttemptView, get_form
-from assayd_client.cli.options import Fields, Json, Junit, get_selected_daemon
+from assayd_client.cli.options import (
+    OF_VERDICT,
+    VALIDATED,
+    Fields,
+    Json,
+    Junit,
+    exit_code,
+    get_selected_daemon,
+)
 from assayd_client.cli.report import UNKNOWN, SubmissionOrigin
 from assayd_client.cli.sample_paths import SamplePath, SamplePaths, SampleTree, collect_sample_paths
 from assayd_client.cli.submitting import ValidateRequest, build_submission, submit_and_wait

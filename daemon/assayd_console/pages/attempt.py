@@ -16,9 +16,15 @@ from assayd_client import ClientError, Document, NotFound, StreamEvent, requests
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.fields import read_form
 from assayd_console.live import LivePage, Tell, follow_events
-from assayd_console.rendering import render_fragment, render_page
-from assayd_console.shown import format_size, took
-from assayd_console.sources import build_sources, find_first_error, list_texts
+from assayd_console.rendering import (
+    build_sources,
+    find_first_error,
+    format_size,
+    list_texts,
+    render_fragment,
+    render_page,
+    took,
+)
 
 MIB = 2**20
 

@@ -20,8 +20,7 @@ from assayd_console.daemon import ConsoleDaemon
 from assayd_console.fields import read_form
 from assayd_console.live import LivePage, Tell, follow_events
 from assayd_console.pages.attempt import load_submission
-from assayd_console.rendering import render_fragment, render_page
-from assayd_console.sources import ShownSource, build_sources
+from assayd_console.rendering import ShownSource, build_sources, render_fragment, render_page
 
 PAGE = 20
 MOST_DIFF_LINES = 400

@@ -18,8 +18,7 @@ from assayd_console import charts
 from assayd_console.charts import ChartBar
 from assayd_console.daemon import EVERY_S, ConsoleDaemon, DaemonSample, DaemonSampler
 from assayd_console.live import LivePage, Tell
-from assayd_console.rendering import render_fragment, render_page
-from assayd_console.shown import took
+from assayd_console.rendering import render_fragment, render_page, took
 
 STEPS = ("queued", "static", "lease", "run", "report", "total")
 UNDER_WAY = ("running", "leasing", "checking", "judging")

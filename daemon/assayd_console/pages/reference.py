@@ -18,8 +18,7 @@ from assayd_client.cli.policy import explain_access
 from assayd_console import charts
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.fields import read_form
-from assayd_console.rendering import render_page
-from assayd_console.sources import build_sources
+from assayd_console.rendering import build_sources, render_page
 
 PAGE = 100
 RUNS = 10

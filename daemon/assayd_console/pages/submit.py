@@ -16,9 +16,7 @@ from assayd_client.cli.submitting import parse_settings
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.fields import build_fields, build_typed_values, parse_form, read_form
 from assayd_console.pages.attempt import load_submission
-from assayd_console.rendering import render_page
-from assayd_console.shown import format_labels
-from assayd_console.sources import build_sources, find_first_error
+from assayd_console.rendering import build_sources, find_first_error, format_labels, render_page
 
 LIMITS = Resources.model_json_schema()
 LIMITS_AT = "overrides.resources"

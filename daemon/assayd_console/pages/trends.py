@@ -18,8 +18,7 @@ from assayd_client.cli.sample import MetricsSample, build_span, parse_metrics
 from assayd_console import charts
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.pages.now import STEPS, build_count_bars, fill_buckets
-from assayd_console.rendering import build_chart_response, render_page
-from assayd_console.shown import took
+from assayd_console.rendering import build_chart_response, render_page, took
 
 SPANS = {"1h": (3600, 120), "24h": (86_400, 3600), "7d": (604_800, 21_600), "30d": (2_592_000, 86_400)}
 """Periods, and the seconds per column in each."""

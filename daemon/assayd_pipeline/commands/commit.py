@@ -21,27 +21,25 @@ from assayd.model.policy import REPORT_ONLY
 from assayd.model.run import DATABASE_OUTPUT
 from assayd_client import Document, PlainClient
 from assayd_client.cli.terminal import plain
-from assayd_pipeline.commands.differences import describe_differences
 from assayd_pipeline.commands.journal import (
     BEGUN,
     COMMIT,
     DONE,
+    Checkpoint,
     JournalRecord,
     ReplacedObject,
-    find_last_record,
-    open_journal,
-    read_journal,
-)
-from assayd_pipeline.commands.replacing import (
-    Checkpoint,
     build_auxiliary_path,
     compute_content_digest,
     compute_digest,
+    describe_differences,
     describe_hidden_file,
+    find_last_record,
     has_same_content,
     lock_database,
     open_in_memory,
+    open_journal,
     read_if_exists,
+    read_journal,
     refusal_error,
     rename_durably,
     resolve_inside,

@@ -13,26 +13,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assayd_client.cli.terminal import plain
-from assayd_pipeline.commands.differences import describe_differences
 from assayd_pipeline.commands.journal import (
     BEGUN,
     COMMIT,
     DONE,
     ROLLBACK,
+    Checkpoint,
     JournalRecord,
     ReplacedObject,
-    open_journal,
-    read_journal,
-)
-from assayd_pipeline.commands.replacing import (
-    Checkpoint,
     build_auxiliary_path,
     compute_content_digest,
     compute_digest,
+    describe_differences,
     describe_hidden_file,
     lock_database,
     open_in_memory,
+    open_journal,
     read_if_exists,
+    read_journal,
     refusal_error,
     rename_durably,
     resolve_inside,

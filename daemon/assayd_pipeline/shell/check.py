@@ -28,8 +28,14 @@ from assayd_pipeline.shell.parse.words import (
     find_settings,
     get_literal_text,
 )
-from assayd_pipeline.shell.rules.assignments import check_declaration, check_expansion, check_setting
-from assayd_pipeline.shell.rules.builtins import find_set_names, get_trap_action, place_at_trap
+from assayd_pipeline.shell.rules.builtins import (
+    check_declaration,
+    check_expansion,
+    check_setting,
+    find_set_names,
+    get_trap_action,
+    place_at_trap,
+)
 from assayd_pipeline.shell.rules.commands import check_background, check_function, check_invocation
 from assayd_pipeline.shell.rules.mistakes import check_mistakes
 from assayd_pipeline.shell.rules.paths import check_redirection

@@ -22,9 +22,9 @@ from assayd.findings.source_text import get_line, get_snippet
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.text_limits import shorten_text
 from assayd.static.python.safe_fixes import build_edit
-from assayd_pipeline.shell.parse import linter, reader
-from assayd_pipeline.shell.parse.linter import LinterComment
+from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.shell.parse.mending import close_quotes
+from assayd_pipeline.shell.parse.reader import LinterComment
 
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w+)\1")
 _MIDDLE = re.compile(r"(?:else|elif|then|do)\b")
@@ -168,7 +168,7 @@ def _map_mistakes_by_code() -> dict[int, list[ScriptMistake]]:
 
 def explain_unreadable(text: str, found: Finding) -> Finding | None:
     """Return the explanation of a script that bash can't parse, or None."""
-    told = linter.lint(text)
+    told = reader.lint(text)
     for slip in load_mistakes():
         at = (one for one in told if one.code == slip.code) if slip.code else _find_matches(text, slip)
         for comment in at:
@@ -198,7 +198,7 @@ def add_mistakes(text: str, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     added: list[Finding] = []
     lines: set[int] = set()
     for comment, slip in (
-        (one, slip) for one in linter.lint(text) for slip in _map_mistakes_by_code().get(one.code, ())
+        (one, slip) for one in reader.lint(text) for slip in _map_mistakes_by_code().get(one.code, ())
     ):
         following = _find_consequences(slip, comment, kept)
         if comment.line in lines or (not following and slip.level == "never"):

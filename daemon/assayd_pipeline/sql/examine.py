@@ -24,24 +24,21 @@ from assayd.model.finding import Edit, Finding
 from assayd.model.policy import RuleLevel, SqlPolicy
 from assayd.model.text_limits import FINDINGS
 from assayd_pipeline.sql import rules, tree
-from assayd_pipeline.sql.judge import judge_tree
+from assayd_pipeline.sql.judge import find_shell_commands, find_shell_functions, judge_tree
 from assayd_pipeline.sql.mending import (
     build_replace_token_edit,
-    find_respelled_word,
-    find_stray_token,
-    find_syntax_edit,
-    is_misspelling,
-)
-from assayd_pipeline.sql.open_ends import (
     find_doubled_quote_edit,
     find_open_string_lines,
     find_parenthesis_edit,
     find_quote_edit,
+    find_respelled_word,
+    find_stray_token,
+    find_syntax_edit,
     find_unclosed_parenthesis,
+    is_misspelling,
 )
 from assayd_pipeline.sql.read import SqlStatement, SqlText, SqlToken, SqlTokenKind, split_sql
 from assayd_pipeline.sql.rules import apply_levels
-from assayd_pipeline.sql.shell import find_shell_commands, find_shell_functions
 
 _ALLOWED = tree.VERBS | rules.CONTROL | {"ALTER", "PRAGMA"}
 _KNOWN = _ALLOWED | rules.REFUSED.keys() | rules.UNSUITABLE

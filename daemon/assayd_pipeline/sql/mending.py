@@ -1,4 +1,6 @@
-"""Finds the edit for SQL with a syntax error, if a single small change corrects the error.
+"""Finds the small change that corrects SQL with a syntax error, such as a missing quote or parenthesis.
+
+Finds the edit for SQL with a syntax error, if a single small change corrects the error.
 
     SELECT a, b, FROM t                       sql.syntax    edit: SELECT a, b FROM t
     CREATE TABLE … (a INT, b INT,)            sql.syntax    edit: … (a INT, b INT)
@@ -8,13 +10,26 @@
 
 A keyword is corrected only if one letter is wrong or two letters are swapped, and if no other word of the
 statement can be the misspelled one.
+
+Finds the line of SQL at the end of which a quote or a parenthesis is missing.
+
+    SELECT count(*                    sql.syntax      edit: SELECT count(*)
+    FROM t
+    SELECT * FROM t WHERE a = 'x      sql.syntax      edit: … WHERE a = 'x'
+    ORDER BY b
+
+SQLite reports the position at which it stops, which can be many lines after the mistake. The end of every
+line is tried; if closing at exactly one line makes the text valid, this line contains the mistake.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
+from assayd.findings.source_text import line_number_at
 from assayd.model.finding import Edit
 from assayd.static.python.safe_fixes import build_edit, extract_fenced_text
 from assayd_pipeline.sql.read import SqlStatement, SqlToken, SqlTokenKind
@@ -101,3 +116,80 @@ def is_misspelling(word: str, keyword: str) -> bool:
     if len(word) == len(keyword):
         return rest[1:] == meant[1:] or (rest[:2] == meant[1::-1] and rest[2:] == meant[2:])
     return rest[1:] == meant if len(word) > len(keyword) else rest == meant[1:]
+
+
+_MOST_LINES_TRIED = 12
+
+
+def find_parenthesis_edit(content: str, statement: SqlStatement, reads: Reads) -> Edit | None:
+    """Return the edit that closes a parenthesis at the end of a line, if this works for only one line."""
+    opened = find_unclosed_parenthesis(statement)
+    if opened is None:
+        return None
+    tokens = [token for token in statement.tokens if token.start > opened.start]
+    ends = [place for place, sign in enumerate(content) if sign == "\n"]
+    last = {bisect_left(ends, token.start): token for token in tokens if not token.is_any_of(",", ";")}
+    places = list(last.values())[:_MOST_LINES_TRIED]
+    return _find_only_insertion([(content, token.end, ")") for token in places], reads)
+
+
+def find_unclosed_parenthesis(statement: SqlStatement) -> SqlToken | None:
+    """Return the innermost parenthesis that a statement leaves open, or None."""
+    open_: list[SqlToken] = []
+    for token in statement.tokens:
+        if token.is_any_of("("):
+            open_.append(token)
+        elif token.is_any_of(")"):
+            if not open_:
+                return None
+            open_.pop()
+    return open_[-1] if open_ else None
+
+
+def find_quote_edit(content: str, quote: str, reads: Reads) -> Edit | None:
+    """Return the edit that closes a string at the end of its first line."""
+    places = [(content, place, quote) for place in find_open_string_lines(content, quote)[:_MOST_LINES_TRIED]]
+    return _find_only_insertion(places, reads) if "\n" in content.rstrip() else None
+
+
+def find_doubled_quote_edit(content: str, reads: Reads) -> Edit | None:
+    """Return the edit that doubles a quote between two letters within a string: ``'O''Neil'``."""
+    places = [found.start() for found in _BETWEEN_LETTERS.finditer(content)]
+    return _find_only_insertion([(content, place, "'") for place in places[:_MOST_LINES_TRIED]], reads)
+
+
+_BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])'(?=[^\W\d_])")
+
+
+def find_open_string_lines(content: str, quote: str) -> Sequence[int]:
+    """Return the end offsets of the lines on which a multi-line string begins."""
+    return tuple(_find_open_string_lines(content, quote))
+
+
+def _find_open_string_lines(content: str, quote: str) -> Iterator[int]:
+    inside, start = False, 0
+    for line in content.split("\n"):
+        code = line if inside else line.partition("--")[0]
+        if code.count(quote) % 2:
+            inside = not inside
+            if inside:
+                yield start + len(line.rstrip().rstrip(",;"))
+        start += len(line) + 1
+
+
+def _find_only_insertion(places: Sequence[tuple[str, int, str]], reads: Reads) -> Edit | None:
+    """Return the only insertion that makes the text valid; None if there are several or none."""
+    good = []
+    for content, place, sign in places:
+        changed = content[:place] + sign + content[place:]
+        if reads(changed):
+            good.append((content, place, changed))
+    if len(good) != 1:
+        return None
+    [(content, place, changed)] = good
+    line = line_number_at(content, place)
+    lines = changed.split("\n")
+    if sign == ")" and content[place:].startswith("\n\n") and not lines[line].strip():
+        # If the sign was alone on its line, an empty line remains.
+        return Edit(start_line=line + 1, end_line=line + 1, replacement=sign)
+    return Edit(start_line=line, end_line=line, replacement=changed.split("\n")[line - 1])

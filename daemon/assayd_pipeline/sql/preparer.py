@@ -1,7 +1,14 @@
-"""Defines the interface that prepares statements with a submission's tables.
+"""The interfaces that prepare statements with a submission's tables, and describe a database's tables.
+
+Defines the interface that prepares statements with a submission's tables.
 
 Checks never open a database. An analysis worker installs a function that does so; without this function, no
 statement can be prepared, and no rewrite is offered.
+
+Defines the interface to the reader of database files, which takes bytes and describes the tables.
+
+Kinds never open an untrusted database. The analysis worker installs a function that does so, once per
+process.
 """
 
 from __future__ import annotations
@@ -50,3 +57,21 @@ def install_opener(opener: Opener) -> None:
 def open_preparer(tables: TableSources) -> StatementPreparer | None:
     """Return a preparer of statements for these tables, or None if no function is installed."""
     return _installed[0](tables) if _installed else None
+
+
+CatalogReader = Callable[[bytes, int], str]
+"""Receives the file, and the number of rows per table to show."""
+
+_installed_catalog: list[CatalogReader] = []
+
+
+def install_reader(read: CatalogReader) -> None:
+    """Set the function that later calls of `describe` use."""
+    _installed_catalog[:] = [read]
+
+
+def describe_database(content: bytes, rows: int = 0) -> str:
+    """Return the tables of a database file with columns and keys, or the reason why it can't be read."""
+    if not _installed_catalog:
+        return "(nothing that reads databases was installed in this process)"
+    return _installed_catalog[0](content, rows)

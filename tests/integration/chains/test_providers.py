@@ -19,9 +19,9 @@ from assayd.errors import ProviderError
 from assayd.ids import SystemClock
 from assayd.model.prompting import SourcePart
 from assayd.settings import RepairProvider
-from assayd_chains.asking import MOST_CALLS, ask_provider
+from assayd_chains.loop import MOST_CALLS, ask_provider
 from assayd_chains.provider import FixRequest, Provider, Reply
-from assayd_chains.providers.account import ANSWER_BYTES
+from assayd_chains.providers.answers import ANSWER_BYTES
 from assayd_chains.wiring import open_providers
 from support.hosts.model_api import GEMINI, KEY, MODEL, OPENAI, VENDORS, Canned, ModelApi, Vendor, model_api
 

@@ -11,7 +11,7 @@ from assayd.settings.model import AttestationSettings
 from assayd.wiring.wings import open_attester
 from assayd_attestation import keys
 from assayd_attestation.envelope import open_envelope
-from assayd_attestation.signing import CommandSigner
+from assayd_attestation.statement import CommandSigner
 from support.signed import FixedClock, attester, concluded
 
 SIGNS = """

@@ -3,7 +3,7 @@
 from assayd.errors import ProviderError
 from assayd.ids import SystemClock
 from assayd.model.prompting import SourcePart
-from assayd_chains.asking import ask_provider
+from assayd_chains.loop import ask_provider
 from assayd_chains.provider import FixRequest, Reply
 
 REQUEST = FixRequest(system="s", user="u\n", passage=SourcePart(name="code", language="python", text="x"))

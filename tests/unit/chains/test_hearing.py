@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assayd_chains.asking import MOST_CHARS, StreamedAnswer
+from assayd_chains.loop import MOST_CHARS, StreamedAnswer
 
 
 def test_pieces_are_joined_cleaned_and_cut() -> None:

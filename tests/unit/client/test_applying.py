@@ -11,8 +11,7 @@ import pytest
 from assayd.errors import RequestError
 from assayd.model.text_limits import APPLIED_PATHS
 from assayd_client import NotReady
-from assayd_client.applying import Applied, applied, parse_path_result
-from assayd_client.trees import Found
+from assayd_client.applying import Applied, Found, applied, parse_path_result
 
 ENTRY = {
     "name": "quarter",

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from assayd.errors import RequestError
-from assayd_client.hidden_tests import HiddenTests, parse_problem
+from assayd_client.rewards import HiddenTests, parse_problem
 
 
 def test_problem_in_the_form_of_humaneval_continues_its_prompt() -> None:

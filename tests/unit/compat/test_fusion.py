@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from assayd_client.errors import ClientError, NotReady
-from assayd_compat import cells
+from assayd_compat import fusion
 from assayd_compat.program import ProgramEndReason, ProgramResult
 from support.fakes.scripted_executor import ScriptedExecutor, ran
 
@@ -123,18 +123,18 @@ async def test_body_over_the_cap_is_refused(http: httpx.AsyncClient, executor: S
 
 async def test_cells_have_an_answer_each(http: httpx.AsyncClient, executor: ScriptedExecutor) -> None:
     each = {"stdout": "1\n", "stderr": "", "display": [], "error": []}
-    files = {cells.OUTPUT: json.dumps([each]).encode()}
+    files = {fusion.OUTPUT: json.dumps([each]).encode()}
     executor.answer = lambda _: ProgramResult(compiled=None, run=ran(), files=files)
     answer = (await http.post("/run_jupyter", json={"cells": ["print(1)"]})).json()
     assert (answer["status"], answer["cells"], answer["files"]) == ("Success", [each], {})
-    assert json.loads(executor.programs[0].files[cells.INPUT]) == {"cells": ["print(1)"], "timeout_s": 0}
+    assert json.loads(executor.programs[0].files[fusion.INPUT]) == {"cells": ["print(1)"], "timeout_s": 0}
 
 
 @pytest.mark.parametrize("written", [None, b"", b"[1]", b'[{"stdout": 1}]', b"[" * 100_000])
 async def test_cells_whose_answers_are_forged_or_missing_are_a_failure(
     http: httpx.AsyncClient, executor: ScriptedExecutor, written: bytes | None
 ) -> None:
-    files = {} if written is None else {cells.OUTPUT: written}
+    files = {} if written is None else {fusion.OUTPUT: written}
     executor.answer = lambda _: ProgramResult(compiled=None, run=ran(), files=files)
     answer = (await http.post("/run_jupyter", json={"cells": ["print(1)"]})).json()
     assert (answer["status"], answer["cells"]) == ("Failed", [])

@@ -12,7 +12,7 @@ from starlette.middleware import Middleware
 from assayd_client.errors import DaemonUnreachable, Refused
 from assayd_compat.app import build_service, set_executor
 from assayd_compat.bodies import RequestByteBudget
-from assayd_compat.tokens import RequireTokenMiddleware
+from assayd_compat.secure import RequireTokenMiddleware
 from support.fakes.scripted_executor import ScriptedExecutor
 
 PROGRAM = {"language": "python", "code": "print(1)"}

@@ -8,7 +8,7 @@ from html import unescape
 
 import pytest
 
-from assayd_console.sources import find_open_quotes, highlight_line
+from assayd_console.rendering import find_open_quotes, highlight_line
 
 QUOTES = '"' * 3
 

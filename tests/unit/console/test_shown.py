@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from assayd_console.live import encode_event
-from assayd_console.rendering import build_environment
-from assayd_console.shown import LINE_CHARS, TEXT_CHARS, cut_lines, mark_invisible
+from assayd_console.rendering import LINE_CHARS, TEXT_CHARS, build_environment, cut_lines, mark_invisible
 
 
 def test_whatever_a_template_prints_is_escaped_and_visible() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assayd.findings.source_text import get_snippet as snippet_of
-from assayd_console.shown import LINE_CHARS, TEXT_CHARS
-from assayd_console.sources import MOST_LINES, build_sources
+from assayd_console.rendering import LINE_CHARS, MOST_LINES, TEXT_CHARS, build_sources
 
 
 def finding(

@@ -6,12 +6,12 @@ import re
 import runpy
 from pathlib import Path
 
-from assayd_client.cli import exits
+from assayd_client.cli import options
 
 ROOT = Path(__file__).resolve().parents[3]
 CONTRACT = ROOT / "docs/result-contract.md"
 PAGES = runpy.run_path(str(ROOT / "deploy/pages.py"))
-CODES = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
+CODES = {value for name, value in vars(options).items() if name.isupper() and isinstance(value, int)}
 
 
 def test_contract_lists_every_exit_code() -> None:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from assayd_pipeline.shell_programs import ProgramLimits, ask
+from assayd_pipeline.worker import ProgramLimits, ask
 
 LIMITS = ProgramLimits(cpu_s=1, wall_s=5.0, output_bytes=1000)
 

@@ -11,8 +11,8 @@ from assayd.model.run import Cause, OutputFile
 from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.shell_programs import read_shell
 from assayd_pipeline.validator import validator
+from assayd_pipeline.worker import read_shell
 from support.texts.pipeline_runs import (
     BASH,
     POLICY,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_pipeline.messages import explain_message
+from assayd_pipeline.judging import explain_message
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from assayd_fifth import foreign_forms
 from assayd_fifth import repairs as fifth_repairs
-from assayd_pipeline import messages
+from assayd_pipeline import judging
 from assayd_pipeline.errors import ErrorSource, classify_error
 from assayd_pipeline.ignored import iter_ignored_errors
 from assayd_pipeline.judging import StepText
@@ -67,8 +67,8 @@ def slowest(patterns: list[str] | list[re.Pattern[str]], size: int) -> tuple[flo
 
 
 def test_patterns_of_messages_take_little_time() -> None:
-    known = messages._load_messages()
-    size = messages._LINE_CHARS
+    known = judging._load_messages()
+    size = judging._LINE_CHARS
     lines = [re.sub(r"\{[1-9]\}", "a", each.at) for each in known if each.at]
     taken, *where = slowest([*(each.find.pattern for each in known), *lines], size)
     assert taken < LINE_S, where
@@ -125,24 +125,24 @@ def test_each_form_of_an_assignment_is_found() -> None:
 
 def test_long_messages_and_lines_are_not_corrected() -> None:
     said = "jq: error: sum/0 is not defined"
-    pad = "a" * messages._LINE_CHARS
-    assert messages.explain_message(said, "jq sum data/a").edit is not None
-    assert messages.explain_message(said, f"jq sum data/{pad}").edit is None
-    assert not messages.is_known(f"{pad}: {said}")
+    pad = "a" * judging._LINE_CHARS
+    assert judging.explain_message(said, "jq sum data/a").edit is not None
+    assert judging.explain_message(said, f"jq sum data/{pad}").edit is None
+    assert not judging.is_known(f"{pad}: {said}")
 
 
 def test_message_on_a_long_step_is_explained_in_little_time() -> None:
     content = "\n".join(["jq jq '" + "if " * 90] * 2000)
     began = time.process_time()
-    messages.explain_message("jq: error: syntax error", content)
+    judging.explain_message("jq: error: syntax error", content)
     assert time.process_time() - began < 0.5 * SLOWER_BY
 
 
 def test_correction_keeps_a_backslash_of_a_message() -> None:
-    told = messages.explain_message(r"head: invalid number of lines: 'data/\9'", "head -n data/a\n")
+    told = judging.explain_message(r"head: invalid number of lines: 'data/\9'", "head -n data/a\n")
     assert told.edit is None
     said = r"cp: cannot create regular file 'a\9/b': No such file or directory"
-    told = messages.explain_message(said, "cp data/a 'a\\9/b'")
+    told = judging.explain_message(said, "cp data/a 'a\\9/b'")
     assert told.edit is not None
     assert told.edit.replacement == "mkdir -p a\\9 && cp data/a 'a\\9/b'"
 
@@ -173,7 +173,7 @@ def test_many_lines_of_a_step_that_passed_are_read_in_little_time() -> None:
     ],
 )
 def test_bounded_patterns_still_correct(said: str, content: str, corrected: str) -> None:
-    told = messages.explain_message(said, content)
+    told = judging.explain_message(said, content)
     assert told.edit is not None
     assert re.sub(" +", " ", told.edit.replacement) == corrected
 

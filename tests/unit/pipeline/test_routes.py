@@ -12,9 +12,9 @@ from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 from assayd.ports.service import AttemptFix, NoChains
 from assayd_pipeline import routes
-from assayd_pipeline.documents import PipelineDetailDocument, PipelinePageDocument
 from assayd_pipeline.facts import DataFacts, Facts
 from assayd_pipeline.payload import Step, compute_steps_digest
+from assayd_pipeline.routes import PipelineDetailDocument, PipelinePageDocument
 from assayd_pipeline.stored import (
     PipelineAttempt,
     PipelineStatus,

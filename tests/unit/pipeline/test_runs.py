@@ -12,7 +12,7 @@ from assayd.errors import RequestError
 from assayd.model.records import LibraryEntry
 from assayd_pipeline.facts import DataFacts, Facts
 from assayd_pipeline.payload import Step, compute_steps_digest
-from assayd_pipeline.runs import (
+from assayd_pipeline.routes import (
     JudgedReport,
     PipelineRunBody,
     build_expected_facts,

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from assayd_pipeline import shell_programs
-from assayd_pipeline.shell_programs import TEXT_BYTES, lint_shell
+from assayd_pipeline import worker
+from assayd_pipeline.worker import TEXT_BYTES, lint_shell
 
 
 def test_slip_gets_its_code_and_its_place() -> None:
@@ -33,6 +33,6 @@ def test_text_that_is_too_much_gets_no_comments_in_time(text: str) -> None:
 
 
 def test_answer_of_another_form_is_no_comment() -> None:
-    assert shell_programs._parse_comments(b'{"comments": [{"code": 1}]}') == ()
-    assert shell_programs._parse_comments(b"[]") == ()
-    assert shell_programs._parse_comments(b"no JSON") == ()
+    assert worker._parse_comments(b'{"comments": [{"code": 1}]}') == ()
+    assert worker._parse_comments(b"[]") == ()
+    assert worker._parse_comments(b"no JSON") == ()

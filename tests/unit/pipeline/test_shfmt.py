@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from assayd_pipeline import shell_programs
-from assayd_pipeline.shell_programs import read_shell
+from assayd_pipeline import worker
+from assayd_pipeline.worker import read_shell
 
 
 def test_bash_gets_a_tree() -> None:
@@ -34,4 +34,4 @@ def test_text_without_a_command_is_bash(text: str) -> None:
 
 
 def test_program_is_the_one_that_was_installed_with_us() -> None:
-    assert shell_programs._find_shfmt().endswith("/shfmt")
+    assert worker._find_shfmt().endswith("/shfmt")

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from assayd_pipeline.sql.preparer import TableSources
-from assayd_pipeline.sqlite_reader import SqlitePreparer
+from assayd_pipeline.worker import SqlitePreparer
 
 
 def test_tables_come_from_schema_statements_and_csv_heads() -> None:

@@ -17,8 +17,8 @@ from assayd.ports.command_line import FileOptions
 from assayd_pipeline.command_line import SQLITE_HEADER, from_files
 from assayd_pipeline.payload import PipelinePayload
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.shell_programs import read_shell
 from assayd_pipeline.validator import validator
+from assayd_pipeline.worker import read_shell
 from support.texts.pipeline_runs import (
     BASH,
     LIMITS,

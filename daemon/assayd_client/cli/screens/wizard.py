@@ -11,13 +11,11 @@ from textual import events, work
 from textual.app import App
 
 from assayd.errors import AssaydError
-from assayd_client.cli.exits import CANCELLED, FAILED, VALIDATED
-from assayd_client.cli.generate import GenerateOptions
+from assayd_client.cli.generate import GenerateOptions, SaveTarget, propose_name
+from assayd_client.cli.options import CANCELLED, FAILED, VALIDATED
 from assayd_client.cli.screens.asking import Asking
-from assayd_client.cli.screens.naming import SaveTarget, propose_name
-from assayd_client.cli.screens.result import AcceptedRules, Result, Step
+from assayd_client.cli.screens.result import AcceptedRules, Begin, ProgressScreen, Result, Step
 from assayd_client.cli.screens.session import ChainOutcome, GenerationInput, GenerationOptions, WizardSession
-from assayd_client.cli.screens.watching import Begin, ProgressScreen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,10 +16,9 @@ from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from assayd_pipeline.shell import check_script
 from assayd_pipeline.shell.parse import reader
-from assayd_pipeline.shell.parse.options import OptionSyntax
-from assayd_pipeline.shell.parse.resolve import PREFIXES
+from assayd_pipeline.shell.parse.resolve import PREFIXES, OptionSyntax
 from assayd_pipeline.shell.rules.operands import SED, TOOLS
-from assayd_pipeline.shell_programs import read_shell
+from assayd_pipeline.worker import read_shell
 from support.engines import bare_container
 
 TESTS = Path(__file__).resolve().parents[3]

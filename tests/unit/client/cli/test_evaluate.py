@@ -5,7 +5,7 @@ import json
 import pytest
 
 from assayd_client.cli.evaluate import TASK_LABEL, _build_submission_line, estimate_pass_at_k
-from assayd_client.hidden_tests import BenchmarkTask, HiddenTests
+from assayd_client.rewards import BenchmarkTask, HiddenTests
 
 
 def row(samples: int, passed: int, lost: int = 0) -> dict[str, object]:

@@ -12,8 +12,8 @@ from assayd.model.policy import ExecutionPolicy, NetworkMode, NetworkPolicy
 from assayd.package_data import shared_path
 from assayd.policies import load_policies
 from assayd_pipeline.shell import ShellCheck, check_script
-from assayd_pipeline.shell.parse import linter, reader
-from assayd_pipeline.shell_programs import lint_shell, read_shell
+from assayd_pipeline.shell.parse import reader
+from assayd_pipeline.worker import lint_shell, read_shell
 
 Check = Callable[[str], ShellCheck]
 
@@ -21,7 +21,7 @@ Check = Callable[[str], ShellCheck]
 @pytest.fixture(autouse=True, scope="session")
 def _installed_reader() -> None:
     reader.install_reader(read_shell)
-    linter.install_linter(lint_shell)
+    reader.install_linter(lint_shell)
 
 
 @pytest.fixture(scope="session")

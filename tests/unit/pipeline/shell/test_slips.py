@@ -11,9 +11,9 @@ from tests.unit.pipeline.shell.conftest import Check
 from assayd.model.finding import Finding, Severity
 from assayd_chains.providers.rules import apply_edits
 from assayd_pipeline.shell import parse_script
-from assayd_pipeline.shell.parse import linter
+from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.shell.slips import load_mistakes
-from assayd_pipeline.shell_programs import lint_shell
+from assayd_pipeline.worker import lint_shell
 
 TEXT = "if [ -s x ] then\n  ls\nfi\n"
 
@@ -108,9 +108,9 @@ def test_misspelt_command_gets_one_name_and_an_edit(check: Check) -> None:
 
 @pytest.fixture
 def _no_linter() -> Iterator[None]:
-    linter.install_linter(lambda text: ())
+    reader.install_linter(lambda text: ())
     yield
-    linter.install_linter(lint_shell)
+    reader.install_linter(lint_shell)
 
 
 @pytest.mark.usefixtures("_no_linter")

@@ -9,7 +9,7 @@ import pytest
 from assayd_pipeline.sql.dialects import explain_rejected, load_foreign_constructs
 from assayd_pipeline.sql.meanings import explain_misreadings, explain_refused
 from assayd_pipeline.sql.preparer import TableSources
-from assayd_pipeline.sqlite_reader import SqlitePreparer
+from assayd_pipeline.worker import SqlitePreparer
 
 SCHEMA = "CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT, sold TEXT, price REAL);"
 

@@ -6,7 +6,7 @@ import pytest
 
 from assayd_pipeline.sql.one_token import find_single_change
 from assayd_pipeline.sql.preparer import TableSources
-from assayd_pipeline.sqlite_reader import SqlitePreparer
+from assayd_pipeline.worker import SqlitePreparer
 
 SCHEMA = """CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT, city TEXT);
 CREATE TABLE orders (id INTEGER PRIMARY KEY, customer_id INTEGER, total REAL);"""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assayd.errors import RequestError
-from assayd_client.cli.screens.fields import (
+from assayd_client.cli.screens.asking import (
     MOST_PATHS,
     expand_patterns,
     find_field_of_error,

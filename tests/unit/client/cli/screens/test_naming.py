@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_client.cli.screens.naming import find_name_problem, propose_name
+from assayd_client.cli.generate import find_name_problem, propose_name
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from assayd_pipeline.shell import parse_script
 from assayd_pipeline.shell.parse import reader
 from assayd_pipeline.shell.parse.reader import ParseResult
 from assayd_pipeline.shell.parse.source import normalize_script, parse_source
-from assayd_pipeline.shell_programs import read_shell
+from assayd_pipeline.worker import read_shell
 
 PIECES = st.sampled_from(
     ["rm", "echo ", "$(", ")", "`", "'", '"', "${x:-", "}", "((", "))", "[[ ", " ]]", "\\", "\n", ";", "|",

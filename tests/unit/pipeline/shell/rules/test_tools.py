@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assayd.model.policy import ExecutionPolicy, HttpRule, NetworkMode, NetworkPolicy
 from assayd_pipeline.shell import ShellCheck, check_script
-from assayd_pipeline.shell.parse.options import ArgumentValue, OptionSyntax, parse_arguments
+from assayd_pipeline.shell.parse.resolve import ArgumentValue, OptionSyntax, parse_arguments
 from assayd_pipeline.shell.parse.source import parse_source
 from assayd_pipeline.shell.parse.words import (
     ANY,
