@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from assayd.documents.attempts import *  # noqa: F403
     from assayd.documents.batches import *  # noqa: F403
-    from assayd.documents.chains import *  # noqa: F403
+    from assayd.documents.chains import *  # noqa: F403  # noqa: F403
     from assayd.documents.cluster import *  # noqa: F403
     from assayd.documents.discovery import *  # noqa: F403
     from assayd.documents.library import *  # noqa: F403
     from assayd.documents.policy_review import *  # noqa: F403
-    from assayd.documents.workflows import *  # noqa: F403
 
 _HOMES = {
     "attempts": ("ArtifactListDocument", "AttemptDocument", "AttemptPageDocument", "SummaryDocument"),

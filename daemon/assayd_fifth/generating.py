@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from assayd.findings.expected import CASES, describe_cases
 from assayd.model.prompting import Example, PromptContext, PromptTopic, Proposal
-from assayd_fifth.advice import list_guide_sections
+from assayd_fifth.judging import list_guide_sections
 from assayd_fifth.language import Language
 from assayd_fifth.payload import MOST_FILES, FifthCase, Label, Name, Path
 

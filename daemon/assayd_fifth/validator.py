@@ -23,7 +23,7 @@ from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import Document, PromptContext, PromptParts, RepairContext, SourcePart
 from assayd.model.report import Judgement, Rating
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
-from assayd_fifth import advice, generating
+from assayd_fifth import generating, judging
 from assayd_fifth.analysis import (
     Analysis,
     analyse_program,
@@ -126,7 +126,7 @@ class FifthKind(Kind[FifthPayload]):
         self, findings: Sequence[Finding], stage: str, policy: ExecutionPolicy | None = None
     ) -> str:
         """Return the findings as text for a retry context."""
-        stressed = advice.build_feedback(findings, get_language())["add_emphasis"]
+        stressed = judging.build_feedback(findings, get_language())["add_emphasis"]
         reminders = [str(text) for text in stressed] if isinstance(stressed, list) else []
         ran = stage in self.runtime_stages
         headline = "The program failed when it ran:" if ran else "The program isn't valid Fifth:"
@@ -152,7 +152,7 @@ class FifthKind(Kind[FifthPayload]):
         self, payload: FifthPayload, report: Document, policy: ExecutionPolicy | None = None
     ) -> RepairContext:
         """Return the findings that must be fixed, with advice from the feedback."""
-        told = (_WRITE, *advice.describe_feedback(report.get("feedback"), get_language()))
+        told = (_WRITE, *judging.describe_feedback(report.get("feedback"), get_language()))
         return replace(super().context(payload, report, policy), instructions=told)
 
     def normal_form(self, payload: FifthPayload) -> bytes:
@@ -161,10 +161,10 @@ class FifthKind(Kind[FifthPayload]):
 
     def brief(self, context: FifthContext, policy: ExecutionPolicy) -> PromptParts:
         """Return the instructions for a model that writes a program."""
-        lens = advice.build_first_prompt_guide(
+        lens = judging.build_first_prompt_guide(
             context.model_source or "", context.task_type or "", get_language()
         )
-        sections = advice.list_task_sections(context.task_type or "", get_language())
+        sections = judging.list_task_sections(context.task_type or "", get_language())
         words = list_words(get_language(), context.libraries, sections)
         rules = (_WRITE, *lens, *words, *self._compared(context))
         about = build_topics(get_language(), context.libraries, sections)
@@ -177,8 +177,8 @@ class FifthKind(Kind[FifthPayload]):
     def rate(self, payload: FifthPayload, findings: Sequence[Finding]) -> Rating:
         """Return the confidence in a program that passed, and the advice for another try."""
         return Rating(
-            confidence=advice.compute_confidence(findings),
-            feedback=advice.build_feedback(
+            confidence=judging.compute_confidence(findings),
+            feedback=judging.build_feedback(
                 findings,
                 get_language(),
                 model_source=payload.model_source or "",

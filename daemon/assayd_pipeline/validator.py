@@ -150,7 +150,7 @@ class PipelineKind(Kind[PipelinePayload]):
     bounded = MappingProxyType({"steps.*.content": Cap.SOURCE, "files.*": Cap.SOURCE, "steps": Cap.STEPS})
     checked_parts = ("steps.*.content",)
     helpers = MappingProxyType({"shellcheck": "hints for bash are shorter"})
-    recorder = "assayd_pipeline.recorder:recorder"
+    recorder = "assayd_pipeline.stored:recorder"
     routes = "assayd_pipeline.routes:router"
     worker = "assayd_pipeline.worker:install_readers"
     default_policy = "pipeline"

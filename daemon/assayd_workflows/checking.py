@@ -20,9 +20,8 @@ from pydantic import TypeAdapter
 
 from assayd.did_you_mean import find_close_names
 from assayd.kinds.code import types as code_types
-from assayd.kinds.code.annotations import find_declarations
 from assayd.kinds.code.inputs import find_missing_names
-from assayd.kinds.code.types import ANYTHING, Declaration
+from assayd.kinds.code.types import ANYTHING, Declaration, find_declarations
 from assayd.model.finding import Finding, Rule, Severity
 from assayd.static.python import model_answer
 from assayd.static.python import source as python_source

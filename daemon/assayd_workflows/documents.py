@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from assayd.documents import canonical, digest, format_optional_time, to_plain
 from assayd.documents.base import format_time
-from assayd.documents.workflows import (
+from assayd.documents.chains import (
     NodeRunDocument,
     PlannedNodeDocument,
     WorkflowCheckDocument,

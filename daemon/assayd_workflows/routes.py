@@ -23,8 +23,7 @@ from assayd.api.call import Call, CallDep, json_response, raw_json_response, rea
 from assayd.api.events import Documents, EventStream
 from assayd.documents import serialize_compact
 from assayd.documents.base import ErrorDocument
-from assayd.documents.submission import RepairRequest
-from assayd.documents.workflows import (
+from assayd.documents.chains import (
     WorkflowBody,
     WorkflowCheckBody,
     WorkflowCheckDocument,
@@ -33,6 +32,7 @@ from assayd.documents.workflows import (
     WorkflowPageDocument,
     WorkflowResumeBody,
 )
+from assayd.documents.submission import RepairRequest
 from assayd.errors import RequestError
 from assayd.model.submission import RepairOptions
 from assayd_workflows.documents import (

@@ -15,9 +15,8 @@ from assayd.api.middleware import charge_to_caller, wait_while_throttled
 from assayd.documents import event_document, progress_document, serialize_compact
 from assayd.documents.attempts import EventDocument
 from assayd.documents.batches import BatchEventDocument
-from assayd.documents.chains import GenerationEventDocument, RepairEventDocument
+from assayd.documents.chains import GenerationEventDocument, RepairEventDocument, WorkflowEventDocument
 from assayd.documents.policy_review import TrialEventDocument
-from assayd.documents.workflows import WorkflowEventDocument
 from assayd.model.batch import BatchProgress
 from assayd.model.records import AttemptEvent
 

@@ -27,7 +27,7 @@ from itertools import count
 import h11
 
 from assayd.aio import run_concurrently
-from assayd.egress.access import LOOK_UPS, Access, EgressContext, record_access
+from assayd.egress.access import LOOK_UPS, Access, EgressContext, Upstream, limit_idle_time, record_access
 from assayd.egress.decision import (
     HTTP_PORT,
     RULE_HEADER,
@@ -43,7 +43,6 @@ from assayd.egress.guest import GuestConnection, HttpReader
 from assayd.egress.ledger import EgressLedger
 from assayd.egress.resolver import LookUp, Resolver, resolve_blocking
 from assayd.egress.turns import ThresholdSemaphore, TurnScheduler
-from assayd.egress.upstream import Upstream, limit_idle_time
 from assayd.findings.network_rules import NetworkRule, NetworkTrouble
 from assayd.metrics import Metrics
 from assayd.model.policy import NetworkPolicy

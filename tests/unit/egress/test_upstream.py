@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from assayd.egress.access import limit_idle_time
 from assayd.egress.decision import AccessNotServed
-from assayd.egress.upstream import limit_idle_time
 
 
 async def test_byte_that_meets_the_end_of_the_time_changes_nothing() -> None:

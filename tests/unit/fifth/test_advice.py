@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from assayd.model.finding import Finding
-from assayd_fifth import advice
-from assayd_fifth.advice import build_feedback, compute_confidence
+from assayd_fifth import judging
 from assayd_fifth.analysis import analyse_program
+from assayd_fifth.judging import build_feedback, compute_confidence
 from assayd_fifth.language import get_language
 
 Check = Callable[..., list[Finding]]
@@ -91,20 +91,20 @@ def test_scaffolds_of_the_guide_use_words_that_exist() -> None:
 
 def test_next_prompt_holds_the_sections_and_warnings_that_feedback_names(check: Check) -> None:
     given = build_feedback(check(': f s" a" s" b" s+ ;'), get_language(), model_source="gpt-4o")
-    told = advice.describe_feedback(given, get_language())
+    told = judging.describe_feedback(given, get_language())
     assert [line.partition(":")[0] for line in told if line.startswith("Guide")] == [
         "Guide, buffer system",
         "Guide, stack discipline",
     ]
     assert "Known from similar answers: Tends to s+." in told
-    assert advice.describe_feedback(None, get_language()) == ()
+    assert judging.describe_feedback(None, get_language()) == ()
 
 
 def test_first_prompt_begins_with_what_the_task_needs_and_ends_with_the_slips_of_the_model() -> None:
-    lens = advice.build_first_prompt_guide("qwen2", "html pages", get_language())
+    lens = judging.build_first_prompt_guide("qwen2", "html pages", get_language())
     assert lens[0].startswith("Guide, html output: ")
     assert lens[-1] == "Known from similar models: Allocates memory."
-    assert [line.partition(":")[0] for line in advice.build_first_prompt_guide("", "", get_language())] == [
+    assert [line.partition(":")[0] for line in judging.build_first_prompt_guide("", "", get_language())] == [
         "Guide, stack discipline",
         "Guide, syntax basics",
         "Guide, vocabulary",

@@ -11,8 +11,8 @@ from assayd.analysis.analyst import Analyst
 from assayd.errors import ConfigError
 from assayd.model.policy import ExecutionPolicy
 from assayd.wiring.limits import AnalysisLimits
-from assayd_fifth.advice import build_first_prompt_guide
 from assayd_fifth.analysis import analyse_program
+from assayd_fifth.judging import build_first_prompt_guide
 from assayd_fifth.language import add_tables, get_language
 from assayd_fifth.validator import FifthPayload, validator
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.findings.exception_hints import suggest_exception_fix
-from assayd.findings.line_hints import suggest_fix_by_expression, suggest_fix_by_values
+from assayd.findings.exception_hints import (
+    suggest_exception_fix,
+    suggest_fix_by_expression,
+    suggest_fix_by_values,
+)
 from assayd.guest_results.record import RaisedException
 
 SHORT = "not enough values to unpack (expected 3, got 2)"

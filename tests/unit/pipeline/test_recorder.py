@@ -19,8 +19,13 @@ from assayd.model.records import AttemptEvent
 from assayd.model.report import Case, CaseStatus, Verdict
 from assayd.model.submission import Peer
 from assayd.store.jobs import DatabaseJobStore, open_jobs
-from assayd_pipeline.recorder import PipelineRecorder
-from assayd_pipeline.stored import PipelineQuery, PipelineReader, PipelineStatus, StoredPipeline
+from assayd_pipeline.stored import (
+    PipelineQuery,
+    PipelineReader,
+    PipelineRecorder,
+    PipelineStatus,
+    StoredPipeline,
+)
 from support.stores.empty_database import lay_database
 
 Make = Any  # the fixture's class; test folders are not a package

@@ -19,8 +19,7 @@ from dataclasses import replace
 from assayd.findings.python_failures import IMAGE_MODULES, describe_replacement, guess_module
 from assayd.guest.tagged import TAGS, restore_tagged
 from assayd.kinds.code import types as code_types
-from assayd.kinds.code.annotations import RESULT, find_declarations
-from assayd.kinds.code.types import Declaration, finding_at
+from assayd.kinds.code.types import RESULT, Declaration, find_declarations, finding_at
 from assayd.model.finding import Finding, Rule, Severity
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import shorten_text

@@ -19,17 +19,15 @@ from assayd.findings import runs as run_findings
 from assayd.findings.expected import VALUES_COMPARED
 from assayd.findings.python_failures import IMAGE_MODULES
 from assayd.kind import Cap, FailureAction, Kind, Stage
-from assayd.kinds.code import annotations as code_annotations
 from assayd.kinds.code import generating
 from assayd.kinds.code import inputs as code_inputs
 from assayd.kinds.code import judging as code_judging
-from assayd.kinds.code import worth as code_worth
-from assayd.kinds.code.annotations import RESULT, check_annotations, find_declarations
+from assayd.kinds.code import types as code_types
 from assayd.kinds.code.generating import CodeContext
 from assayd.kinds.code.inputs import check_inputs, check_values, find_missing_names
-from assayd.kinds.code.judging import iter_runs, judge_runs
+from assayd.kinds.code.judging import find_unread_inputs, iter_runs, judge_runs, needs_second_run
 from assayd.kinds.code.payload import SAMPLES, CodePayload, PreparedCode
-from assayd.kinds.code.worth import find_unread_inputs, needs_second_run
+from assayd.kinds.code.types import RESULT, check_annotations, find_declarations
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
 from assayd.model.prompting import Document, PromptContext, SourcePart
@@ -70,7 +68,7 @@ _RULES = (
     *model_answer.RULES,
     *python_source.RULES,
     *python_meant.RULES,
-    *code_annotations.RULES,
+    *code_types.ANNOTATION_RULES,
     *code_inputs.RULES,
     *run_findings.CAUSE_RULES,
     *run_findings.POLICY_RULES,
@@ -78,7 +76,7 @@ _RULES = (
     run_findings.NOT_COMPILED_RULE,
     *python_failures.RULES,
     *code_judging.RULES,
-    *code_worth.RULES,
+    *code_judging.WORTH_RULES,
     *expected_results.RULES,
 )
 

@@ -19,9 +19,9 @@ from dataclasses import replace
 
 from assayd.did_you_mean import find_close_names
 from assayd.findings.source_text import get_line, get_snippet
+from assayd.kinds.module.contract import get_last_name
 from assayd.kinds.module.files import is_test, module_name
 from assayd.kinds.module.imports import resolve_absolute
-from assayd.kinds.module.self_parameter import get_last_name
 from assayd.model.finding import Edit, Finding, Rule, Severity
 from assayd.model.policy import AdapterContract
 from assayd.model.text_limits import shorten_text

@@ -25,9 +25,8 @@ from assayd.findings.retry_context import (
 )
 from assayd.findings.source_text import add_correction
 from assayd.kind import Cap, FailureAction, Kind, Stage
-from assayd.kinds.module import adapter_unit, generating, pytest_unit, self_parameter
+from assayd.kinds.module import adapter_unit, generating, pytest_unit
 from assayd.kinds.module import assertions as module_assertions
-from assayd.kinds.module import blame as module_blame
 from assayd.kinds.module import contract as module_contract
 from assayd.kinds.module import expected_tests as module_tests
 from assayd.kinds.module import files as module_files
@@ -278,8 +277,8 @@ class ModuleKind(Kind[ModulePayload, PreparedModule]):
     ) -> RepairContext:
         """Return the request to fix the file at fault, with the report's content and the other files."""
         errors = list_errors(report)
-        name = module_blame.find_faulty_file(errors, payload.files, _adapter_file(payload))
-        tested, unreadable = module_blame.has_failed_test(errors), is_unreadable(report)
+        name = module_files.find_faulty_file(errors, payload.files, _adapter_file(payload))
+        tested, unreadable = module_files.has_failed_test(errors), is_unreadable(report)
         told = None if policy is None else reduce_to_usual_imports(policy)
         rules = build_instructions(told, tests=is_test(name), allowed=depends_on_allowances(report, ()))
         return build_repair_context(
@@ -340,7 +339,7 @@ def _iter_repair_context(
         yield PromptContext(title="manifest", text=json.dumps(payload.manifest, sort_keys=True))
     said = {str(error.get("file")) for error in errors}  # first: not all files may have room
     others = sorted(payload.files.keys() - {name}, key=lambda other: (other not in said, other))
-    if any(error.get("layer") == Layer.RUNTIME for error in errors) or module_blame.has_failed_test(errors):
+    if any(error.get("layer") == Layer.RUNTIME for error in errors) or module_files.has_failed_test(errors):
         yield from (PromptContext(title=other, text=payload.files[other]) for other in others)
     elif others:
         yield PromptContext(title="other files", text=", ".join(others))
@@ -427,7 +426,7 @@ def _check_contract(payload: ModulePayload, policy: ExecutionPolicy) -> Iterator
         yield module_contract.no_file(sorted(texts))
     for name, tree in trees.items():
         walked = build_scoped_tree(tree)
-        formed = {(one.line, one.rule): one for one in self_parameter.check_methods(name, texts[name], tree)}
+        formed = {(one.line, one.rule): one for one in module_contract.check_methods(name, texts[name], tree)}
         if name == adapter:
             told = module_contract.check_contract(name, texts[name], walked, contract)
             yield from (one for one in told if (one.line, one.rule) not in formed)

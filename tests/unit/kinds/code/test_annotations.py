@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from assayd.kinds.code.annotations import check_annotations, find_declarations
+from assayd.kinds.code.types import check_annotations, find_declarations
 from assayd.model.finding import Edit, Finding
 
 

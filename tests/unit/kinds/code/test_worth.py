@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from assayd.kinds.code.worth import compare_second_run, find_unread_inputs, needs_second_run
+from assayd.kinds.code.judging import compare_second_run, find_unread_inputs, needs_second_run
 from assayd.model.policy import ExecutionPolicy, NetworkMode, NetworkPolicy, QualityPolicy, RuleLevel
 
 DECLARED = "rows: list\nlimit: int\n"

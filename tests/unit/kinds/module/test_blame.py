@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.kinds.module.blame import find_faulty_file
+from assayd.kinds.module.files import find_faulty_file
 
 FILES = (
     "adapter.py",

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from assayd.kinds.module.self_parameter import check_methods
+from assayd.kinds.module.contract import check_methods
 
 BODY = "\n        return self.a\n"
 
