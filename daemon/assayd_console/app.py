@@ -17,20 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from assayd.errors import AssaydError
 from assayd_console.daemon import ConsoleDaemon, DaemonSampler
 from assayd_console.guard import COOKIE, LASTS_S, ConsoleGuard, SessionStore
-from assayd_console.pages import (
-    attempt,
-    attempts,
-    batches,
-    chains,
-    generate,
-    nodes,
-    now,
-    policy_review,
-    reference,
-    submit,
-    trends,
-    workflows,
-)
+from assayd_console.pages import attempts, batches, chains, now, reference, submit, trends
 from assayd_console.rendering import HERE, enable_cluster_menu, render_page
 
 TOKEN_CHARS = 256
@@ -41,20 +28,7 @@ USED_LINK = (
 STATUS = {"usage": 400, "invalid": 400, "too_large": 413}
 """Statuses of errors that are found without asking the daemon."""
 
-PAGES = (
-    attempts,
-    attempt,
-    submit,
-    batches,
-    chains,
-    generate,
-    now,
-    policy_review,
-    reference,
-    nodes,
-    trends,
-    workflows,
-)
+PAGES = (attempts, submit, batches, chains, now, reference, trends)
 
 
 def build_console(
@@ -75,7 +49,7 @@ def build_console(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        if await nodes.has_nodes(daemon):
+        if await now.has_nodes(daemon):
             enable_cluster_menu()
         yield
         await daemon.close()

@@ -30,16 +30,7 @@ from assayd.ports.driving import ELSEWHERE_S, DrivenWork, WorkAssignment
 from assayd.ports.service import RepairRequests
 from assayd.store.library import DatabaseLibrary
 from assayd_workflows.checking import PLAN
-from assayd_workflows.course import (
-    KIND,
-    MissingPart,
-    PartsTooLarge,
-    ResultRemoved,
-    WorkflowRun,
-    WorkflowRunParts,
-    join_members,
-    load_outputs,
-)
+from assayd_workflows.course import ResultRemoved, WorkflowRun, WorkflowRunParts, load_outputs
 from assayd_workflows.model import (
     Inputs,
     NodeRun,
@@ -49,6 +40,7 @@ from assayd_workflows.model import (
     WorkflowOutline,
     WorkflowPlan,
 )
+from assayd_workflows.nodes import KIND, MissingPart, PartsTooLarge, join_members
 from assayd_workflows.reading import READING
 from assayd_workflows.store import DatabaseWorkflowStore, WorkflowContents, WorkflowPage
 

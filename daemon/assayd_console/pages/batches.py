@@ -28,7 +28,7 @@ from assayd_client.cli.reports import JunitWriter, SarifWriter
 from assayd_console import charts
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.live import LivePage, Tell, follow_events
-from assayd_console.pages.attempt import find_submission_file
+from assayd_console.pages.attempts import find_submission_file
 from assayd_console.pages.now import build_count_bars
 from assayd_console.rendering import build_chart_response, render_fragment, render_page
 

@@ -1,8 +1,9 @@
-"""The pages of repairs and generations, which show each chain as a timeline with each answer's changes."""
+"""The pages of repairs and generations as timelines, and of workflows as graphs."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -13,13 +14,14 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from assayd.documents import submission_diff
-from assayd_client import Document, NotFound, StreamEvent, requests
+from assayd_client import ClientError, Document, NotFound, StreamEvent, requests, wing_requests
 from assayd_client.cli.repair import iter_failure_lines
 from assayd_client.requests import ClientRequest
+from assayd_console.charts import graph
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.fields import read_form
 from assayd_console.live import LivePage, Tell, follow_events
-from assayd_console.pages.attempt import load_submission
+from assayd_console.pages.attempts import load_submission
 from assayd_console.rendering import ShownSource, build_sources, render_fragment, render_page
 
 PAGE = 20
@@ -123,10 +125,12 @@ def _parse_chain(request: Request) -> ChainPage:
 
 async def show_chain(request: Request) -> Response:
     """Show one running or finished chain."""
-    return render_page("chain.html", **await _load_values(request.app.state.daemon, _parse_chain(request)))
+    return render_page(
+        "chain.html", **await _load_chain_values(request.app.state.daemon, _parse_chain(request))
+    )
 
 
-async def _load_values(daemon: ConsoleDaemon, named: ChainPage) -> dict[str, Any]:
+async def _load_chain_values(daemon: ConsoleDaemon, named: ChainPage) -> dict[str, Any]:
     chain = await daemon.ask(named.state())
     last = await _load_last_attempt(daemon, chain)
     texts: list[ShownSource] = []
@@ -159,7 +163,7 @@ async def follow_chain(request: Request) -> Response:
 
     async def produce(tell: Tell) -> None:
         async def show() -> None:
-            await tell("progress", render_fragment("_chain.html", **await _load_values(daemon, named)))
+            await tell("progress", render_fragment("_chain.html", **await _load_chain_values(daemon, named)))
 
         await follow_events(daemon.events(named.events()), lambda _: None, show)
         await tell("end", "")
@@ -209,7 +213,7 @@ async def accept_fallback(request: Request) -> Response:
     return RedirectResponse(f"/repairs/{named.id}", status_code=303)
 
 
-ROUTES = [
+_CHAIN_ROUTES = [
     Route("/repairs", list_chains),
     *(
         Route(f"/{sort}/{{id}}{path}", endpoint, methods=[method])
@@ -225,3 +229,79 @@ ROUTES = [
     Route("/generations/{id}/approve", approve_generation, methods=["POST"]),
     Route("/repairs/{id}/accept-fallback", accept_fallback, methods=["POST"]),
 ]
+
+
+async def list_workflows(request: Request) -> Response:
+    """Show a page of workflows."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    cursor = request.query_params.get("cursor")
+    found = await daemon.ask(wing_requests.workflows(cursor=cursor, limit=PAGE))
+    return render_page("workflows.html", title="Workflows", **found)
+
+
+async def show_workflow(request: Request) -> Response:
+    """Show one workflow with its graph."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    workflow = await daemon.ask(wing_requests.workflow(request.path_params["id"]))
+    return render_page("workflow.html", **await _load_workflow_values(daemon, workflow))
+
+
+async def _load_workflow_values(daemon: ConsoleDaemon, workflow: Document) -> dict[str, Any]:
+    outputs = None
+    if workflow["verdict"] == "validated":
+        try:
+            found = await daemon.ask(wing_requests.workflow_outputs(workflow["id"]))
+            outputs = json.dumps(found["outputs"], indent=2, ensure_ascii=False)
+        except ClientError as gone:
+            outputs = str(gone)
+    name = workflow["name"] or workflow["id"]
+    return {"title": f"Workflow {name}", "workflow": workflow, "graph": graph(workflow), "outputs": outputs}
+
+
+async def follow_workflow(request: Request) -> Response:
+    """Send a workflow again after each of its changes, until the workflow ends."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    newest: list[Document] = []
+
+    async def produce(tell: Tell) -> None:
+        def note(event: StreamEvent) -> None:
+            newest[:] = [event.body]
+
+        async def show() -> None:
+            if newest:
+                await tell(
+                    "progress",
+                    render_fragment("_workflow.html", **await _load_workflow_values(daemon, newest[0])),
+                )
+
+        await follow_events(
+            daemon.events(wing_requests.workflow_events(request.path_params["id"])), note, show
+        )
+        await tell("end", "")
+
+    return LivePage(produce)
+
+
+async def cancel_workflow(request: Request) -> Response:
+    """Cancel a workflow."""
+    workflow_id = request.path_params["id"]
+    await request.app.state.daemon.ask(wing_requests.cancel_workflow(workflow_id))
+    return RedirectResponse(f"/workflows/{workflow_id}", status_code=303)
+
+
+async def resume_workflow(request: Request) -> Response:
+    """Run an ended workflow again."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    begun = await daemon.ask(wing_requests.resume_workflow(request.path_params["id"]))
+    return RedirectResponse(f"/workflows/{begun['id']}", status_code=303)
+
+
+_WORKFLOW_ROUTES = [
+    Route("/workflows", list_workflows),
+    Route("/workflows/{id}", show_workflow),
+    Route("/workflows/{id}/live", follow_workflow),
+    Route("/workflows/{id}/cancel", cancel_workflow, methods=["POST"]),
+    Route("/workflows/{id}/resume", resume_workflow, methods=["POST"]),
+]
+
+ROUTES = [*_CHAIN_ROUTES, *_WORKFLOW_ROUTES]

@@ -1,4 +1,4 @@
-"""The page of the daemon's current state: rates, queue, containers, engine, and the last hour."""
+"""The pages of the daemon's current state and of a cluster's nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from assayd_client import ClientError, Document, requests
@@ -17,6 +17,7 @@ from assayd_client.cli.sample import MetricsSample, SampleSpan
 from assayd_console import charts
 from assayd_console.charts import ChartBar
 from assayd_console.daemon import EVERY_S, ConsoleDaemon, DaemonSample, DaemonSampler
+from assayd_console.fields import read_form
 from assayd_console.live import LivePage, Tell
 from assayd_console.rendering import render_fragment, render_page, took
 
@@ -142,4 +143,44 @@ def build_count_bars(counts: Document, most: int, address: str = "") -> list[Cha
     ]
 
 
-ROUTES = [Route("/now", show_now), Route("/now/live", follow_now)]
+_NOW_ROUTES = [Route("/now", show_now), Route("/now/live", follow_now)]
+
+BADGES = {"ready": "ok", "draining": "warn", "not_ready": "fail", "lost": "fail"}
+
+
+async def has_nodes(daemon: ConsoleDaemon) -> bool:
+    """Return whether there is a cluster, and this user can see its nodes."""
+    try:
+        await daemon.ask(requests.nodes())
+    except ClientError:  # A single-host daemon, no operator rights, or no answer yet.
+        return False
+    return True
+
+
+async def list_nodes(request: Request) -> Response:
+    """Show all nodes."""
+    found = (await request.app.state.daemon.ask(requests.nodes()))["nodes"]
+    return render_page("nodes.html", title="Nodes", nodes=found, badges=BADGES)
+
+
+async def drain_node(request: Request) -> Response:
+    """Drain a node, so that it accepts no further runs."""
+    await read_form(request)
+    await request.app.state.daemon.ask(requests.drain_node(request.path_params["name"]))
+    return RedirectResponse("/nodes", status_code=303)
+
+
+async def resume_node(request: Request) -> Response:
+    """Resume a drained node."""
+    await read_form(request)
+    await request.app.state.daemon.ask(requests.resume_node(request.path_params["name"]))
+    return RedirectResponse("/nodes", status_code=303)
+
+
+_NODE_ROUTES = [
+    Route("/nodes", list_nodes),
+    Route("/nodes/{name}/drain", drain_node, methods=["POST"]),
+    Route("/nodes/{name}/resume", resume_node, methods=["POST"]),
+]
+
+ROUTES = [*_NOW_ROUTES, *_NODE_ROUTES]

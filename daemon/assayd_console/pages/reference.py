@@ -1,9 +1,10 @@
-"""The pages of the policies, the library, and the health checks of the daemon."""
+"""The pages of the policies and of their review, the library, and the health checks of the daemon."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 from markupsafe import Markup
 from starlette.requests import Request
@@ -14,7 +15,7 @@ from assayd.errors import RequestError
 from assayd.model.policy import ImportPolicy, SubmoduleRule
 from assayd_client import Document, requests, wing_requests
 from assayd_client.cli.listing import iter_policy_values
-from assayd_client.cli.policy import explain_access
+from assayd_client.cli.policy import build_review_query, explain_access
 from assayd_console import charts
 from assayd_console.daemon import ConsoleDaemon
 from assayd_console.fields import read_form
@@ -141,7 +142,7 @@ async def run_health_checks(request: Request) -> Response:
     return render_page("doctor.html", title="Doctor", checks=found["checks"], age_ms=found["age_ms"])
 
 
-ROUTES = [
+_REFERENCE_ROUTES = [
     Route("/policies", list_policies),
     Route("/policies/{name}", show_policy),
     Route("/library", list_library),
@@ -150,3 +151,42 @@ ROUTES = [
     Route("/doctor", show_doctor),
     Route("/doctor", run_health_checks, methods=["POST"]),
 ]
+
+USUAL = "7d"
+"""The default period."""
+
+
+async def review_policy(request: Request) -> Response:
+    """Show the verdicts that a profile would change, and the additions that rejected code requires."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    policy = await daemon.ask(requests.policy(request.path_params["name"]))
+    typed = {name: request.query_params.get(name, "").strip() for name in ("since", "batch", "label")}
+    typed["since"] = typed["since"] or USUAL
+    labels = [typed["label"]] if typed["label"] else []
+    wanted = build_review_query(typed["since"], typed["batch"] or None, labels, None)
+    trial = await _run_trial(daemon, policy["name"], wanted)
+    found = await daemon.ask(requests.suggest_policy(policy["name"], **wanted))
+    return render_page(
+        "policy_review.html",
+        title=f"Review of policy {policy['name']}",
+        policy=policy,
+        typed=typed,
+        trial=trial,
+        found=found,
+    )
+
+
+async def _run_trial(daemon: ConsoleDaemon, name: str, wanted: Document) -> Document:
+    """Return the result of a trial. Raises: RequestError, if the stream ends without a result."""
+    last: Any = None
+    async for event in daemon.events(requests.try_policy(name, **wanted)):
+        last = event
+    if last is None or last.kind != "finished":
+        raise RequestError("lost", "the trial ended without a result; try again")
+    body: Document = last.body
+    return body
+
+
+_REVIEW_ROUTES = [Route("/policies/{name}/review", review_policy)]
+
+ROUTES = [*_REFERENCE_ROUTES, *_REVIEW_ROUTES]

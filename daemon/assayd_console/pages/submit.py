@@ -1,4 +1,4 @@
-"""The form for submitting code of any kind, with fields from the schema of the kind's payload."""
+"""The forms that submit code or start a generation, with fields from the schema of the kind."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from assayd.errors import AssaydError, RequestError
 from assayd_client import ClientError, Document, requests
 from assayd_client.cli.submitting import parse_settings
 from assayd_console.daemon import ConsoleDaemon
-from assayd_console.fields import build_fields, build_typed_values, parse_form, read_form
-from assayd_console.pages.attempt import load_submission
+from assayd_console.fields import FormField, build_fields, build_typed_values, parse_form, read_form
+from assayd_console.pages.attempts import load_submission
 from assayd_console.rendering import build_sources, find_first_error, format_labels, render_page
 
 LIMITS = Resources.model_json_schema()
@@ -46,7 +46,7 @@ def _parse_labels(text: str) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-async def show_form(request: Request) -> Response:
+async def show_submit_form(request: Request) -> Response:
     """Show the form of a kind, filled with the kind's example or another attempt's submission."""
     daemon: ConsoleDaemon = request.app.state.daemon
     parent, first = request.query_params.get("parent"), None
@@ -62,7 +62,7 @@ async def show_form(request: Request) -> Response:
         findings = (attempt["report"] or {}).get("findings") or []
         texts, _ = build_sources(submission["payload"], findings)
         first = find_first_error(texts, findings)
-    return await _render_form(daemon, kind, typed, first=first)
+    return await _render_submit_form(daemon, kind, typed, first=first)
 
 
 def _refill_form(kind: Document, attempt_id: str, submission: Mapping[str, Document]) -> dict[str, str]:
@@ -93,11 +93,11 @@ async def submit_form(request: Request) -> Response:
     try:
         attempt = await daemon.ask(requests.submit(read_submission(kind, typed)))
     except (ClientError, RequestError) as refusal:
-        return await _render_form(daemon, kind, typed, refusal)
+        return await _render_submit_form(daemon, kind, typed, refusal)
     return RedirectResponse(f"/attempts/{attempt['id']}", status_code=303)
 
 
-async def _render_form(
+async def _render_submit_form(
     daemon: ConsoleDaemon,
     kind: Document,
     typed: Mapping[str, str],
@@ -129,4 +129,65 @@ async def find_kind(daemon: ConsoleDaemon, name: str) -> Document:
     return next((kind for kind in kinds if kind["kind"] == name), kinds[0])
 
 
-ROUTES = [Route("/submit", show_form), Route("/submit", submit_form, methods=["POST"])]
+_SUBMIT_ROUTES = [Route("/submit", show_submit_form), Route("/submit", submit_form, methods=["POST"])]
+
+NO_CONTEXT: Document = {"properties": {}}
+ANSWERS = {"properties": {"max_attempts": {"type": "integer", "description": "Answers, at most 10."}}}
+
+
+async def show_generate_form(request: Request) -> Response:
+    """Show an empty form for a kind."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    return await _render_generate_form(
+        daemon, await find_kind(daemon, request.query_params.get("kind", "")), {}
+    )
+
+
+async def start_generation(request: Request) -> Response:
+    """Start a generation and redirect to its page; in case of errors, show them next to their fields."""
+    daemon: ConsoleDaemon = request.app.state.daemon
+    typed = await read_form(request)
+    kind = await find_kind(daemon, typed.get("kind", ""))
+    try:
+        begun = await daemon.ask(requests.generate(**parse_generation(kind, typed)))
+    except (ClientError, RequestError) as refusal:
+        return await _render_generate_form(daemon, kind, typed, refusal)
+    return RedirectResponse(f"/generations/{begun['id']}", status_code=303)
+
+
+def parse_generation(kind: Document, typed: Mapping[str, str]) -> Document:
+    """Return the generation request in a form.
+
+    Raises: RequestError ``invalid``, with the name of the field.
+    """
+    return {
+        "kind": kind["kind"],
+        "intent": typed.get("intent", ""),
+        "context": parse_form(kind["context_schema"] or NO_CONTEXT, typed, "context"),
+        "provider": typed.get("provider") or None,
+        **parse_form(ANSWERS, typed, "limit"),
+    }
+
+
+async def _render_generate_form(
+    daemon: ConsoleDaemon, kind: Document, typed: Mapping[str, str], refusal: AssaydError | None = None
+) -> Response:
+    fields: list[FormField] = build_fields(kind["context_schema"] or NO_CONTEXT, typed, "context")
+    return render_page(
+        "generate.html",
+        status=200 if refusal is None else 422,
+        title="Generate",
+        kind=kind,
+        kinds=[each["kind"] for each in await daemon.kinds()],
+        fields=fields + build_fields(ANSWERS, typed, "limit"),
+        typed=typed,
+        refusal=refusal,
+    )
+
+
+_GENERATE_ROUTES = [
+    Route("/generate", show_generate_form),
+    Route("/generate", start_generation, methods=["POST"]),
+]
+
+ROUTES = [*_SUBMIT_ROUTES, *_GENERATE_ROUTES]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd_console.pages.attempt import MOST_CASES, select_cases
+from assayd_console.pages.attempts import MOST_CASES, select_cases
 from unit.console.test_pages import HOSTILE, logged_in
 
 WEEK = {

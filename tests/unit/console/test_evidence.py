@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assayd_console.pages.attempt import iter_resource_use
+from assayd_console.pages.attempts import iter_resource_use
 from support.daemons.fake_service import GOLDEN
 
 

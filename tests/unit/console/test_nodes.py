@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assayd_client import DaemonUnreachable, NotFound
-from assayd_console.pages.nodes import has_nodes
+from assayd_console.pages.now import has_nodes
 from assayd_console.rendering import build_environment, enable_cluster_menu, render_page
 from unit.console.test_pages import HOSTILE, logged_in
 

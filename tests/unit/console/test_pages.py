@@ -19,7 +19,7 @@ import pytest
 from assayd_client import NotFound
 from assayd_console.app import build_console
 from assayd_console.guard import SessionStore
-from assayd_console.pages.attempt import MOST_TEXTS
+from assayd_console.pages.attempts import MOST_TEXTS
 from assayd_console.pages.batches import CsvWriter
 from assayd_console.pages.chains import MOST_DIFF_LINES, iter_steps, parse_diff
 from assayd_console.pages.reference import explain_import

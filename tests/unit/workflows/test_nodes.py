@@ -7,7 +7,8 @@ import json
 import pytest
 
 from assayd.model.submission import RepairOptions
-from assayd_workflows.course import (
+from assayd_workflows.model import ResultReference, WorkflowNode, WorkflowPlan
+from assayd_workflows.nodes import (
     MissingPart,
     PartsTooLarge,
     SizeBudget,
@@ -15,7 +16,6 @@ from assayd_workflows.course import (
     extract_texts,
     resolve_reference,
 )
-from assayd_workflows.model import ResultReference, WorkflowNode, WorkflowPlan
 
 RESULT = {"rows": [{"a": 1}], "pair": {"$py": "tuple", "value": [1, 2]}, "seen": {"$py": "set", "value": [1]}}
 
