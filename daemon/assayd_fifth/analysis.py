@@ -23,8 +23,6 @@ from assayd_fifth.vocabulary import NearWords, report_unknown_words
 
 __all__ = ["Analysis", "analyse_program", "downgrade_errors", "get_language", "extract_program"]
 
-STAGES = ("forbidden", "required", "structure", "vocabulary")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:

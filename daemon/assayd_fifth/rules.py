@@ -24,7 +24,7 @@ _SECTIONS = frozenset({"rule", "words", "libraries", "profile", "task", "section
 _WATCHED = {"profile": ("match", "rules", "lens"), "task": ("match", "rules", "sections")}
 """Keys that influence the feedback; each is a list of strings."""
 _FOUND_BY = frozenset({"words", "flow", "companion"})
-_STAGES = frozenset({"forbidden", "required", "structure", "vocabulary"})
+STAGES = ("forbidden", "required", "structure", "vocabulary")
 _NEEDED = ("id", "detect", "type", "title", "message", "example")
 _NAMES = {"word": "", "source": "", "line": ""}
 """Placeholders that a message can contain."""
@@ -87,9 +87,7 @@ def _check_rule(path: Path, rule: Mapping[str, Any], known: set[str]) -> None:
     for key in _NEEDED:
         _require(path, isinstance(rule.get(key), str), f"a rule needs {key!r}, a string")
     name = rule["id"]
-    _require(
-        path, name.partition(".")[0] in _STAGES, f"rule {name}: the id must begin with a stage and a dot"
-    )
+    _require(path, name.partition(".")[0] in STAGES, f"rule {name}: the id must begin with a stage and a dot")
     _require(path, name not in known, f"rule {name}: the id already exists")
     _require(path, rule["detect"] in _FOUND_BY, f"rule {name}: detect must be words, flow or companion")
     for key in ("message", "suggestion"):

@@ -39,7 +39,7 @@ from assayd.findings.runs import (
 )
 from assayd.findings.source_text import get_snippet
 from assayd.findings.units import build_case, judge_exec, own_exit_code
-from assayd.guest_results.record import GuestJsonError
+from assayd.guest_results import GuestJsonError
 from assayd.model.finding import Edit, Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus
 from assayd.model.run import Cause, RunResult, UnitResult

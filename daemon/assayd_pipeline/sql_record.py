@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from assayd.guest_results.record import DEFAULT_LIMITS, GuestJsonError, decode_guest_json
+from assayd.guest_results import DEFAULT_LIMITS, GuestJsonError, decode_guest_json
 from assayd.model.run import Cause, UnitResult
 from assayd.model.submission import JsonValue
 from assayd.model.text_limits import MESSAGE_CHARS, shorten_text

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from assayd.model.policy import ExecutionPolicy, ImportMode, NetworkMode, SubmoduleRule
-from assayd.model.prompting import Example, PromptContext, Proposal
-from assayd.model.submission import Sample
+from assayd.model.prompting import PromptContext
 
 _FORMS = {
     "code": '"<the whole text>"',
@@ -22,13 +21,6 @@ _FORMS = {
 def describe_answer_form(form: str) -> str:
     """Return the JSON form of an answer with ``code``, ``files`` or ``steps``."""
     return f'{{"{form}": {_FORMS[form]}, "reason": "<what it does>"}}'
-
-
-def build_code_example(sample: Sample, *, request: str, reason: str, field: str = "code") -> Example:
-    """Return an example from a validated sample whose payload has one text, in `field`, and a context."""
-    context = {name: value for name, value in sample.payload.items() if name != field}
-    code = str(sample.payload[field]).strip() + "\n"
-    return Example(request=request, context=context, answer=Proposal(code=code), reason=reason)
 
 
 def describe_file_head(path: str, content: bytes, most: int) -> PromptContext:

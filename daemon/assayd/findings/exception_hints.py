@@ -39,7 +39,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from assayd.findings.source_text import get_line
-from assayd.guest_results.record import RaisedException
+from assayd.guest_results import RaisedException
 from assayd.model.finding import Edit
 from assayd.model.text_limits import EDITED_LINE_CHARS, shorten_text
 

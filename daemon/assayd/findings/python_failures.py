@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from assayd.did_you_mean import find_close_names
 from assayd.findings.runs import RAISED_RULE, exception_finding
 from assayd.guest.near import MOST_CHARS, compute_edit_distance, max_edit_distance
-from assayd.guest_results.record import RaisedException
+from assayd.guest_results import RaisedException
 from assayd.model.finding import Finding, Rule
 from assayd.model.text_limits import shorten_text
 

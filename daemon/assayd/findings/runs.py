@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from assayd.findings.exception_hints import find_misspelling_edit, suggest_exception_fix
 from assayd.findings.network_rules import WORDINGS, NetworkRule, suggest_network_fix
 from assayd.findings.source_text import get_snippet
-from assayd.guest_results.record import CompileFailure, RaisedException
+from assayd.guest_results import CompileFailure, RaisedException
 from assayd.model.finding import Finding, Layer, Rule, Severity
 from assayd.model.run import Cause, PolicyEvent, RunResult, UnitEnd, UnitResult
 from assayd.model.text_limits import shorten_text

@@ -42,7 +42,7 @@ from assayd.findings.runs import (
     timeout_finding,
 )
 from assayd.findings.source_text import SplitText
-from assayd.guest_results.record import (
+from assayd.guest_results import (
     CallResults,
     CompileFailure,
     ExecFailure,

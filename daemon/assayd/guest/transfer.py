@@ -272,10 +272,6 @@ def _find_tag(value: object, classes: Classes) -> str:
     return _NODES[kind][1]
 
 
-def _find_base(kind: type) -> tuple[type, str]:
-    return next((base, tag) for base, tag in ((list, "l"), (dict, "d"), (set, "s")) if issubclass(kind, base))
-
-
 def _encode_shared_name(value: Any, kind: type) -> Form | None:
     """Return the encoded name of a built-in function, type or exception that both sides have, or None."""
     name = getattr(value, "__name__", None) if kind is type or kind is type(len) else None

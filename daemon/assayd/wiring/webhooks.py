@@ -17,8 +17,7 @@ from assayd.ports.driving import Leads
 from assayd.settings import WebhookReceiver, WebhookSettings
 from assayd.store.access import DatabaseAccess
 from assayd.store.outbox import Outbox
-from assayd.webhooks import Receiver, WebhookLimits, WebhookSender
-from assayd.webhooks.sender import WebhookClient, read_secret
+from assayd.webhooks import Receiver, WebhookClient, WebhookLimits, WebhookSender, read_secret
 
 SECTION = "webhooks.receivers"
 LOOK_UPS = 8

@@ -219,9 +219,6 @@ def _parse_either(statement: SqlStatement) -> exp.Expr:
             raise problem from None
 
 
-_AFTER_TABLES = ("EXCEPT", "GROUP", "HAVING", "INTERSECT", "LIMIT", "ORDER", "UNION", "WHERE", "WINDOW")
-
-
 def replace_commas_by_join(tokens: tuple[SqlToken, ...]) -> tuple[SqlToken, ...]:
     """Return the tokens with each comma between the tables of a `FROM` replaced by `JOIN`."""
     depth, tables = 0, set[int]()

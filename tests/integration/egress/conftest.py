@@ -13,7 +13,7 @@ from assayd.aio import Deadline
 from assayd.egress import Relay
 from assayd.egress.decision import is_public
 from assayd.engines.docker import DockerEngine
-from assayd.guest_results.record import ReturnedValue, read_record
+from assayd.guest_results import ReturnedValue, read_record
 from assayd.ids import SystemClock
 from assayd.metrics import Metrics
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy

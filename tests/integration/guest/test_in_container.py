@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from assayd.engines.docker import DockerEngine
-from assayd.guest_results.record import ExecFailure, ReturnedValue, read_record
+from assayd.guest_results import ExecFailure, ReturnedValue, read_record
 from assayd.model.policy import ImportMode, ImportPolicy
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitEnd, UnitResult
 from assayd.model.submission import JsonValue

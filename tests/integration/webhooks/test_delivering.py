@@ -16,8 +16,15 @@ from assayd.metrics import Metrics
 from assayd.model.hosts import parse_webhook_url
 from assayd.store.access import open_access
 from assayd.store.outbox import Outbox, build_attempt_message_row
-from assayd.webhooks import Receiver, WebhookLimits, WebhookSender
-from assayd.webhooks.sender import NotDeliveredError, OutgoingMessage, WebhookClient, read_secret
+from assayd.webhooks import (
+    NotDeliveredError,
+    OutgoingMessage,
+    Receiver,
+    WebhookClient,
+    WebhookLimits,
+    WebhookSender,
+    read_secret,
+)
 from support.hosts.webhook_receiver import SECRET, TLS, WebhookReceiver, webhook_receiver
 from support.stores.empty_database import lay_database
 from support.stores.stored_attempts import Make

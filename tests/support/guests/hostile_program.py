@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from assayd.guest_results.record import GuestJsonError, RaisedException, Record, ReturnedValue, read_record
+from assayd.guest_results import GuestJsonError, RaisedException, Record, ReturnedValue, read_record
 from assayd.model.policy import ImportMode, ImportPolicy, NetworkMode, NetworkPolicy
 from assayd.model.run import Cause, Limits, Program, RunResult, RunSpec, Unit, UnitResult
 from assayd.package_data import shared_path

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from assayd_fifth.analysis import STAGES, analyse_program
+from assayd_fifth.analysis import analyse_program
 from assayd_fifth.language import Language, get_language, read_language
+from assayd_fifth.rules import STAGES
 
 FOLDER = resources.files("assayd_fifth") / "data"
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from assayd.findings.exception_hints import find_misspelling_edit, suggest_exception_fix, suggest_fix_by_type
-from assayd.guest_results.record import RaisedException
+from assayd.guest_results import RaisedException
 
 
 def raised(

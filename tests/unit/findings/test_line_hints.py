@@ -9,7 +9,7 @@ from assayd.findings.exception_hints import (
     suggest_fix_by_expression,
     suggest_fix_by_values,
 )
-from assayd.guest_results.record import RaisedException
+from assayd.guest_results import RaisedException
 
 SHORT = "not enough values to unpack (expected 3, got 2)"
 LONG = "too many values to unpack (expected 3)"

@@ -6,7 +6,7 @@ import pytest
 
 from assayd.findings.network_rules import add_network_facts, suggest_network_fix
 from assayd.findings.runs import cause_finding, exception_finding, iter_event_findings
-from assayd.guest_results.record import RaisedException
+from assayd.guest_results import RaisedException
 from assayd.model.finding import Finding, Severity
 from assayd.model.report import Judgement
 from assayd.model.run import (

@@ -9,7 +9,7 @@ from assayd.findings.python_failures import (
     compute_edit_distance,
     find_nearest_name,
 )
-from assayd.guest_results.record import RaisedException
+from assayd.guest_results import RaisedException
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assayd.guest_results.record import (
+from assayd.guest_results import (
     DEFAULT_LIMITS,
     BoundNames,
     CompileFailure,

@@ -5,7 +5,7 @@ from ipaddress import ip_network
 import pytest
 
 from assayd.model.hosts import parse_webhook_url
-from assayd.webhooks.sender import Receiver, find_receiver
+from assayd.webhooks import Receiver, find_receiver
 
 
 def receiver(url: str = "https://ci.example/", *private: str, name: str = "ci") -> Receiver:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from assayd.webhooks.sender import build_signed_headers, read_secret
+from assayd.webhooks import build_signed_headers, read_secret
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 

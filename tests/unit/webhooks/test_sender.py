@@ -16,8 +16,7 @@ from assayd.model.hosts import WebhookMessage, parse_webhook_url
 from assayd.store.access import DatabaseAccess, open_access
 from assayd.store.outbox import Outbox
 from assayd.store.tables import to_micros, webhook_messages
-from assayd.webhooks import Receiver, WebhookLimits, WebhookSender
-from assayd.webhooks.sender import EACH, NotDeliveredError, OutgoingMessage
+from assayd.webhooks import EACH, NotDeliveredError, OutgoingMessage, Receiver, WebhookLimits, WebhookSender
 from support.stores.empty_database import lay_database
 
 START = datetime(2026, 5, 4, 10, 20, 30, tzinfo=UTC)

@@ -32,7 +32,7 @@ from assayd.findings.python_failures import ExceptionContext
 from assayd.findings.runs import cause_finding, merge_similar_findings, unfinished_findings
 from assayd.findings.source_text import SplitText, get_line, get_snippet
 from assayd.findings.units import JudgedUnit, build_not_started_result, judge_python_unit, read
-from assayd.guest_results.record import BoundNames, GuestJsonError, TypedValue
+from assayd.guest_results import BoundNames, GuestJsonError, TypedValue
 from assayd.kinds.code import types as code_types
 from assayd.kinds.code.payload import CodeCase, CodePayload, PreparedCode
 from assayd.kinds.code.types import RESULT

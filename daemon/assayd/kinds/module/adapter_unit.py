@@ -24,7 +24,7 @@ from assayd.findings.runs import (
     timeout_finding,
 )
 from assayd.findings.source_text import get_snippet
-from assayd.guest_results.record import (
+from assayd.guest_results import (
     BoundNames,
     CompileFailure,
     GuestJsonError,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from assayd.did_you_mean import find_close_names
-from assayd.guest_results.record import RaisedException
+from assayd.guest_results import RaisedException
 from assayd.kinds.module.explained_calls import CALLS, PROGRAMMING_ERRORS, add_data_keys
 from assayd.kinds.module.explained_results import PATCHES, RESULTS
 from assayd.kinds.module.files import is_test, module_name

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from assayd.findings.source_text import get_snippet
-from assayd.guest_results.record import RaisedException
+from assayd.guest_results import RaisedException
 from assayd.kinds.module.files import is_test
 from assayd.kinds.module.places import (
     MOST_PARSED_CHARS,

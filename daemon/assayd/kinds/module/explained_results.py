@@ -25,7 +25,7 @@ from dataclasses import replace
 
 from assayd.did_you_mean import find_close_names
 from assayd.findings.source_text import get_snippet
-from assayd.guest_results.record import RaisedException
+from assayd.guest_results import RaisedException
 from assayd.kinds.module.files import is_python, is_test, module_name
 from assayd.kinds.module.places import ModuleFiles, relocate_finding
 from assayd.model.finding import Edit, Finding

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from assayd.findings.source_text import get_snippet
-from assayd.guest_results.record import (
+from assayd.guest_results import (
     DEFAULT_LIMITS,
     GuestJsonError,
     RaisedException,

@@ -24,7 +24,7 @@ from assayd.findings.runs import (
     suggest_timeout_fix,
 )
 from assayd.findings.source_text import get_snippet
-from assayd.guest_results.record import GuestJsonError, RaisedException
+from assayd.guest_results import GuestJsonError, RaisedException
 from assayd.kinds.module.expected_tests import ExpectedTests
 from assayd.kinds.module.explained import add_explanation, explain_unexpected_exception
 from assayd.kinds.module.files import is_python, is_test, module_name

@@ -14,7 +14,7 @@ from assayd.findings.python_failures import ExceptionContext, build_failure_find
 from assayd.findings.runs import cause_finding, describe_limit, unfinished_findings
 from assayd.findings.source_text import SplitText
 from assayd.findings.units import build_case
-from assayd.guest_results.record import GuestJsonError, RaisedException, decode_guest_json
+from assayd.guest_results import GuestJsonError, RaisedException, decode_guest_json
 from assayd.kinds.solution.payload import PreparedSolution, RevealLevel, SolutionCase
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus, Judgement

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from assayd.findings.python_failures import ExceptionContext
 from assayd.findings.runs import cause_finding
 from assayd.findings.units import build_not_started_result, judge_python_unit, read
-from assayd.guest_results.record import BoundNames, GuestJsonError
+from assayd.guest_results import BoundNames, GuestJsonError
 from assayd.model.finding import Finding, Layer, Rule
 from assayd.model.report import Case, CaseStatus, Judgement
 from assayd.model.run import Cause, RunResult, UnitResult

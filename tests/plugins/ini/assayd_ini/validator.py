@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from types import MappingProxyType
 
 from assayd.findings import python_failures, runs
-from assayd.findings.briefing import build_code_example
 from assayd.kind import Cap, Kind, Stage
 from assayd.model.finding import Finding
 from assayd.model.policy import ExecutionPolicy
-from assayd.model.prompting import Document, PromptContext
+from assayd.model.prompting import Document, Example, PromptContext, Proposal
 from assayd.model.report import Judgement
 from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd_ini import judging, syntax
@@ -46,11 +45,11 @@ class Ini(Kind[IniPayload]):
     reminders = ("Give every declared field a value of its type.",)
     code_field = "text"
     language = "ini"
-    example = build_code_example(
-        SAMPLES[0],
+    example = Example(
         request="An INI file with these fields.",
+        context={name: value for name, value in SAMPLES[0].payload.items() if name != "text"},
+        answer=Proposal(code=SAMPLES[0].payload["text"]),
         reason="Gives every field a value of its type.",
-        field="text",
     )
     generation_context = IniContext
 

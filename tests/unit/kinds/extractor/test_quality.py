@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from assayd.findings.units import JudgedUnit
-from assayd.guest_results.record import Note, TypedValue
+from assayd.guest_results import Note, TypedValue
 from assayd.kinds.extractor.quality import judge_quality
 from assayd.model.finding import Severity
 from assayd.model.report import Case, CaseStatus

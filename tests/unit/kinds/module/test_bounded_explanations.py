@@ -17,7 +17,7 @@ import pytest
 import assayd.findings
 import assayd.kinds.code
 import assayd.kinds.module
-from assayd.guest_results.record import RaisedException
+from assayd.guest_results import RaisedException
 from assayd.kinds.module.explained import add_explanation, add_file_hints
 from assayd.kinds.module.generating import MANIFEST
 from assayd.kinds.module.places import MOST_EXPLAINED, MOST_PARSED_CHARS, ModuleFiles

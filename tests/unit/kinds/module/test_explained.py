@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.guest_results.record import RaisedException
+from assayd.guest_results import RaisedException
 from assayd.kinds.module.explained import add_explanation, explain_unexpected_exception, suggest_similar_file
 from assayd.model.finding import Finding
 

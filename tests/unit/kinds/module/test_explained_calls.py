@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from assayd.guest_results.record import RaisedException
+from assayd.guest_results import RaisedException
 from assayd.kinds.module.explained import add_explanation, explain_unexpected_exception
 from assayd.kinds.module.explained_calls import add_data_keys
 from assayd.kinds.module.mistakes import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assayd.guest_results.record import RaisedException
+from assayd.guest_results import RaisedException
 from assayd.kinds.module import explained_results
 from assayd.kinds.module.explained import add_explanation
 from assayd.kinds.module.places import ModuleFiles

@@ -1,1 +1,0 @@
-"""Parses the results of a container with exact type checks."""
