@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from assayd.documents.attempts import *  # noqa: F403
     from assayd.documents.batches import *  # noqa: F403
-    from assayd.documents.chains import *  # noqa: F403  # noqa: F403
+    from assayd.documents.chains import *  # noqa: F403
     from assayd.documents.cluster import *  # noqa: F403
     from assayd.documents.discovery import *  # noqa: F403
     from assayd.documents.library import *  # noqa: F403
@@ -27,6 +27,10 @@ _HOMES = {
         "RepairDocument",
         "RepairPageDocument",
         "StepDocument",
+        "WorkflowCheckDocument",
+        "WorkflowDocument",
+        "WorkflowOutputsDocument",
+        "WorkflowPageDocument",
     ),
     "cluster": (
         "DistrustDocument",
@@ -48,12 +52,6 @@ _HOMES = {
     ),
     "library": ("LibraryEntryDocument", "LibraryPageDocument"),
     "policy_review": ("ExplanationDocument", "SuggestionDocument"),
-    "workflows": (
-        "WorkflowCheckDocument",
-        "WorkflowDocument",
-        "WorkflowOutputsDocument",
-        "WorkflowPageDocument",
-    ),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

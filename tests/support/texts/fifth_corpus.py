@@ -12,7 +12,8 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from assayd.model.finding import Finding, Severity
-from assayd_fifth.analysis import STAGES, analyse_program
+from assayd_fifth.analysis import analyse_program
+from assayd_fifth.rules import STAGES
 
 CORPUS = Path(__file__).parents[2] / "unit/fifth/corpus"
 Place = tuple[str, int]

@@ -18,7 +18,7 @@ from assayd.model.run import Limits, Program, RunResult, RunSpec, Unit
 from assayd_ini import judging, syntax
 from assayd_ini.payload import IniContext, IniPayload
 from assayd_ini.program import PROGRAM
-from assayd_ini.samples import SAMPLES
+from assayd_ini.samples import GOOD, SAMPLES
 
 
 class Ini(Kind[IniPayload]):
@@ -48,7 +48,7 @@ class Ini(Kind[IniPayload]):
     example = Example(
         request="An INI file with these fields.",
         context={name: value for name, value in SAMPLES[0].payload.items() if name != "text"},
-        answer=Proposal(code=SAMPLES[0].payload["text"]),
+        answer=Proposal(code=GOOD),
         reason="Gives every field a value of its type.",
     )
     generation_context = IniContext

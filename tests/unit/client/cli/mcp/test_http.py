@@ -1,7 +1,7 @@
 import pytest
 
 from assayd.errors import RequestError
-from assayd_client.cli.mcp.serving import TokenGuard, parse_loopback_address, read_token
+from assayd_client.cli.mcp.http import TokenGuard, parse_loopback_address, read_token
 
 TOKEN = "t" * 43
 
