@@ -35,6 +35,7 @@ from assayd.documents.workflows import (
 )
 from assayd.errors import RequestError
 from assayd.model.submission import RepairOptions
+from assayd.model.text_limits import MOST_WAIT_S
 from assayd_workflows.bundle import build_bundle
 from assayd_workflows.documents import to_check_document, to_workflow_document, to_workflow_event
 from assayd_workflows.model import Workflow
@@ -42,7 +43,6 @@ from assayd_workflows.store import WorkflowPage
 from assayd_workflows.workflows import WorkflowManager, WorkflowRequest
 
 BODY_BYTES = 4 * 2**20
-MOST_WAIT_S = 600.0
 
 
 def _get_workflows(request: Request) -> WorkflowManager:
