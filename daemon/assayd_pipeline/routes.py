@@ -116,11 +116,6 @@ class PipelineDetailDocument(PipelineDocument):
     attempts: list[PipelineAttemptDocument] = Field(description="Its attempts, newest first.")
 
 
-def to_pipeline_row(pipeline: StoredPipeline) -> PipelineDocument:
-    """Return the document of a pipeline for a listing."""
-    return PipelineDocument.from_value(pipeline)
-
-
 def to_pipeline_document(
     pipeline: StoredPipeline, fixes: Mapping[str, AttemptFix | None] = MappingProxyType({})
 ) -> PipelineDetailDocument:
@@ -347,7 +342,7 @@ async def list_pipelines(
     more = found[-1].id if len(found) == limit else None
     return json_response(
         PipelinePageDocument.model_construct(
-            pipelines=[to_pipeline_row(one) for one in found], next_cursor=more
+            pipelines=[PipelineDocument.from_value(one) for one in found], next_cursor=more
         )
     )
 

@@ -35,6 +35,7 @@ from assayd.documents.chains import (
 from assayd.documents.submission import RepairRequest
 from assayd.errors import RequestError
 from assayd.model.submission import RepairOptions
+from assayd.model.text_limits import MOST_WAIT_S
 from assayd_workflows.documents import (
     build_bundle,
     to_check_document,
@@ -46,7 +47,6 @@ from assayd_workflows.store import WorkflowPage
 from assayd_workflows.workflows import WorkflowManager, WorkflowRequest
 
 BODY_BYTES = 4 * 2**20
-MOST_WAIT_S = 600.0
 
 
 def _get_workflows(request: Request) -> WorkflowManager:

@@ -13,8 +13,8 @@ from assayd.api.call import CallDep, iterate_body, json_response
 from assayd.api.events import EventStream, stream_batch_progress
 from assayd.api.middleware import PacedStream
 from assayd.api.routes import ULID
-from assayd.documents import batch_document, item_document
-from assayd.documents.batches import BatchPageDocument, ItemPageDocument
+from assayd.documents import batch_document
+from assayd.documents.batches import BatchPageDocument, ItemDocument, ItemPageDocument
 from assayd.errors import RequestError
 from assayd.model.batch import BatchRequest
 from assayd.model.hosts import MOST_CHARS
@@ -90,7 +90,9 @@ async def list_batch_items(
     items = await call.batches.items(batch.id, after=after, limit=limit)
     more = items[-1].line if len(items) == limit else None
     return json_response(
-        ItemPageDocument.model_construct(items=[item_document(item) for item in items], next_after=more)
+        ItemPageDocument.model_construct(
+            items=[ItemDocument.from_value(item) for item in items], next_after=more
+        )
     )
 
 

@@ -18,7 +18,8 @@ from assayd.attempts.admission import Admission, AttemptOrigin
 from assayd.attempts.retention import UploadTracker
 from assayd.attempts.scheduler import Scheduler
 from assayd.batches.receiving import ImageDigest, LineCaps, LineReceiver
-from assayd.documents import attempt_body, item_document, serialize_compact
+from assayd.documents import attempt_body, serialize_compact
+from assayd.documents.batches import ItemDocument
 from assayd.errors import AssaydError, RequestError, StoreError
 from assayd.kind import Kind
 from assayd.model.attempt import Attempt, Failure, State
@@ -415,7 +416,7 @@ async def iterate_results(
 
 
 async def _render_line(item: BatchItem, attempt: Attempt | None, documents: ReadDocuments) -> bytes:
-    head = serialize_compact(item_document(item)).removesuffix(b"}")
+    head = serialize_compact(ItemDocument.from_value(item)).removesuffix(b"}")
     return b'%b,"attempt":%b}\n' % (head, await _render_attempt(attempt, documents))
 
 

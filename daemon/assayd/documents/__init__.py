@@ -18,7 +18,7 @@ from assayd.documents.base import (
     serialize_compact,
     to_plain,
 )
-from assayd.documents.batches import batch_document, item_document, progress_document
+from assayd.documents.batches import batch_document, progress_document
 from assayd.documents.execution import execution_document, join_output, replay_diff, submission_diff
 from assayd.documents.reports import junit, limits_document, report_document
 from assayd.documents.submission import (
@@ -47,7 +47,6 @@ __all__ = [
     "event_document",
     "event_id",
     "execution_document",
-    "item_document",
     "join_output",
     "junit",
     "limits_document",

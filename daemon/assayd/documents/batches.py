@@ -91,19 +91,14 @@ def batch_document(progress: BatchProgress, received: ReceivedLines | None = Non
     """Return the document of a batch; `received` is the number of lines in this request."""
     return BatchDocument.from_value(
         progress.batch,
-        counts=counts_document(progress.tally, progress.running),
+        counts=CountsDocument.from_value(progress.tally, running=progress.running),
         received=received,
     )
 
 
-def counts_document(tally: ItemCounts, running: int) -> CountsDocument:
-    """Return the document with the number of items per result."""
-    return CountsDocument.from_value(tally, running=running)
-
-
 def progress_document(progress: BatchProgress) -> BatchEventDocument:
     """Return the document of a batch's progress event."""
-    counts = counts_document(progress.tally, progress.running)
+    counts = CountsDocument.from_value(progress.tally, running=progress.running)
     return BatchEventDocument.model_construct(
         id=str(int(progress.at.timestamp() * 1_000_000)),
         batch_id=progress.batch.id,
@@ -111,8 +106,3 @@ def progress_document(progress: BatchProgress) -> BatchEventDocument:
         at=format_time(progress.at),
         body={"state": progress.batch.state, **vars(counts)},
     )
-
-
-def item_document(item: BatchItem) -> ItemDocument:
-    """Return the document of an item."""
-    return ItemDocument.from_value(item)

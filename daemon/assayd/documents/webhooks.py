@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from assayd.documents.base import BaseDocument, Timestamp, format_time
-from assayd.documents.batches import CountsDocument, counts_document
+from assayd.documents.batches import CountsDocument
 from assayd.model.attempt import Attempt
 from assayd.model.batch import Batch, BatchState, ItemCounts
 from assayd.model.report import Verdict
@@ -76,7 +76,7 @@ def attempt_message(attempt: Attempt, at: datetime) -> WebhookDocument:
 
 def batch_message(batch: Batch, tally: ItemCounts, at: datetime) -> WebhookDocument:
     """Return the message about the end of a batch."""
-    counts = counts_document(tally, running=0)
+    counts = CountsDocument.from_value(tally, running=0)
     place = f"/v1/batches/{batch.id}"
     data = EndedBatchDocument.from_value(batch, counts=counts, uid=batch.peer.uid, path=place)
     return webhook_message("batch.finished", at, data)

@@ -65,7 +65,7 @@ def require_mmdebstrap(progress: Progress) -> None:
     """
     if shutil.which("mmdebstrap"):
         return
-    if not _is_root_with_apt():
+    if not can_refresh():
         raise ConfigError(
             "image.tool_missing", "building images needs mmdebstrap: 'apt-get install mmdebstrap'"
         )
@@ -82,11 +82,6 @@ def refresh_package_lists(progress: Progress) -> None:
     # One of many sources may be unavailable; the next step fails if its packages are needed.
     except ConfigError as error:
         progress(f"can't refresh all package lists: {error}")
-
-
-def can_refresh() -> bool:
-    """Return whether this process can call `refresh`."""
-    return _is_root_with_apt()
 
 
 def list_apt_sources() -> list[PackageSource]:
@@ -202,7 +197,8 @@ def _read_os_release() -> dict[str, str]:
     return {key: value.strip("\"'") for key, value in pairs}
 
 
-def _is_root_with_apt() -> bool:
+def can_refresh() -> bool:
+    """Return whether this process can call `refresh`."""
     return os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 

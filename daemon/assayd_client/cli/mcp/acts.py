@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from assayd.documents.chains import GenerationBody, RepairBody
 from assayd.documents.submission import SubmissionBody, Ulid
 from assayd.errors import RequestError
+from assayd.model.text_limits import MOST_WAIT_S
 from assayd_client import Document, requests
 from assayd_client.cli.mcp.answers import (
     AttemptAnswer,
@@ -30,7 +31,6 @@ from assayd_client.cli.mcp.daemon import DaemonConnection, LongOperation, Tell
 
 WAIT_S = 120.0
 CHAIN_WAIT_S = 300.0
-MOST_WAIT_S = 600.0
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Part = Literal["summary", "findings", "cases", "code", "retry_context"]
