@@ -9,7 +9,7 @@ from pydantic import Field
 from assayd.documents.attempts import AttemptDocument
 from assayd.documents.base import BaseDocument, Timestamp, format_time
 from assayd.model.attempt import Failure
-from assayd.model.batch import BatchItem, BatchProgress, BatchState, ItemCounts, ReceivedLines
+from assayd.model.batch import BatchProgress, BatchState, ReceivedLines
 from assayd.model.report import Verdict
 from assayd.model.submission import Peer
 
