@@ -24,7 +24,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from assayd.errors import AssaydError, ConfigError
-from assayd.imaging import guest_file, inventory, packages, rootfs, sbom
+from assayd.imaging import guest_file, inventory, modules, packages, rootfs, sbom
 from assayd.imaging.archive import (
     CAPS,
     Image,
@@ -192,8 +192,9 @@ import json, marshal, sys
 from pathlib import Path
 sys.path.insert(0, "/{HOME}/stage")
 import guest_file, modules
-body = guest_file.guest_file(Path("/{HOME}/stage/guest"), "{rootfs.GUEST_PACKAGE}", "/{HOME}/guest")
-there = modules.modules_in([Path(folder) for folder in sys.argv[1:]])
+guest = Path("/{HOME}/stage/guest")
+body = guest_file.{guest_file.compile_guest_file.__name__}(guest, "{rootfs.GUEST_PACKAGE}", "/{HOME}/guest")
+there = modules.{modules.list_modules.__name__}([Path(folder) for folder in sys.argv[1:]])
 names = {{"__name__": "guest"}}
 exec(marshal.loads(body[16:]), names)
 names["prepare"]()
@@ -223,7 +224,7 @@ class AdoptedImage:
     layers: Sequence[tuple[str, Path]]
     architecture: str
     python: str | None
-    inventory: Mapping[str, str]
+    modules: Mapping[str, str]
     labels: Mapping[str, str]
 
 
@@ -242,7 +243,7 @@ class _CompiledGuest:
     """The guest code, compiled by the image's own Python, and facts about that Python."""
 
     version: str
-    inventory: Mapping[str, str]
+    modules: Mapping[str, str]
     content: bytes
 
 
@@ -454,7 +455,7 @@ def _write_compile_image(
     root = Path(tempfile.mkdtemp(prefix="stage-", dir=work))
     place = root / HOME / "stage"
     place.mkdir(parents=True)
-    for module in (guest_file, inventory):
+    for module in (guest_file, modules):
         shutil.copy(str(module.__file__), place)
     for name, path in list_guest_files(guest):
         (place / "guest" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -542,6 +543,6 @@ def _build_result(
         layers=layers,
         architecture=packages.engine_architecture(),
         python=python,
-        modules=inventory or {},
+        modules=modules or {},
         labels={**said, **(labels or {})},
     )

@@ -19,7 +19,7 @@ from assayd.imaging import inventory, packages, rootfs, sbom
 from assayd.imaging.adopting import ImageEngine, System, adopt_image
 from assayd.imaging.archive import Image, pack_layer, write_archive
 from assayd.imaging.baselines import LABEL_BASELINE, UNMEASURED, read_baseline
-from assayd.imaging.inventory import list_modules
+from assayd.imaging.modules import list_modules
 from assayd.imaging.packages import BuildFolders, Progress, lock_build_folders
 from assayd.imaging.recipe import Recipe, RecipeFolders
 from assayd.imaging.sbom import SBOM_FILE

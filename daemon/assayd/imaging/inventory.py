@@ -1,6 +1,4 @@
-"""Lists an image's content: packages of the distribution, Python distributions, and modules.
-
-Lists the packages of an image: the Linux distribution's packages, and Python distributions.
+"""Lists the packages of an image: the Linux distribution's packages, and Python distributions.
 
 This module reads metadata of the root filesystem. An adopted image's metadata is hostile: every file, entry
 and list has a limit, and only well-formed names and versions are returned.
@@ -10,9 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import Distribution, distributions
 from itertools import chain
 from pathlib import Path
 
@@ -198,23 +195,3 @@ class _LimitedReader:
 
 def _too_large_error(what: str) -> ConfigError:
     return ConfigError("image.source_too_large", f"the image has {what}; use a smaller one")
-
-
-def list_modules(folders: Sequence[Path]) -> dict[str, str]:
-    """Return importable top-level names with versions; for a repeated name, use its first distribution."""
-    found: dict[str, str] = {}
-    for distribution in distributions(path=[str(folder) for folder in folders]):
-        for name in _top_level_names(distribution):
-            if name.isidentifier() and not name.startswith("_"):
-                found.setdefault(name, distribution.version)
-    return found
-
-
-def _top_level_names(distribution: Distribution) -> Iterator[str]:
-    listed = distribution.read_text("top_level.txt")
-    if listed is not None:
-        yield from listed.split()
-        return
-    for file in distribution.files or ():
-        if file.suffix in {".py", ".so"}:
-            yield file.parts[0].partition(".")[0]

@@ -265,7 +265,7 @@ class _WrittenFile:
 
 def _write_temporary_file(parent: int, writing: _QueuedBundle) -> _WrittenFile:
     """Write a file with few system calls, because each makes the thread wait for the interpreter lock."""
-    files, artifacts = build_bundle_contents(writing.bundle)
+    files, listed = build_bundle_contents(writing.bundle)
     name = bundle_name(writing.bundle, files[MANIFEST])
     temporary = f"{_TEMPORARY}{secrets.token_hex(16)}"
     handle = os.open(temporary, _NEW, 0o400, dir_fd=parent)
@@ -276,7 +276,7 @@ def _write_temporary_file(parent: int, writing: _QueuedBundle) -> _WrittenFile:
         os.close(handle)
         os.unlink(temporary, dir_fd=parent)
         raise
-    written = Written(location="/".join((*writing.folder, name)), artifacts=artifacts)
+    written = Written(location="/".join((*writing.folder, name)), artifacts=listed)
     return _WrittenFile(handle=handle, temporary=temporary, name=name + SUFFIX, written=written)
 
 
