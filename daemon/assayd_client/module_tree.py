@@ -403,7 +403,7 @@ def _find_differences(candidate: Candidate, name: str, record: Mapping[str, Any]
 
 
 def _build_candidate(files: Mapping[str, bytes]) -> Candidate:
-    from assayd.kinds.module.command_line import read_files
+    from assayd.kinds.module.submission import read_files
     from assayd.ports.command_line import FileOptions
 
     payload = read_files(files, FileOptions())

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from assayd.analysis.worker import examine
 from assayd.errors import RequestError
-from assayd.kinds.module.command_line import read_files
 from assayd.kinds.module.generating import ADAPTER, MANIFEST, TESTS
+from assayd.kinds.module.submission import read_files
 from assayd.kinds.module.validator import ModulePayload, PreparedModule, validator
 from assayd.model.finding import Finding, has_errors
 from assayd.model.merge import JudgedRun, decide_verdict, merge_stages
