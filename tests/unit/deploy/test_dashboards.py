@@ -17,11 +17,13 @@ PAGES = (dashboards.DASHBOARD, dashboards.CLUSTER)
 QUERIES = [*dashboards.dashboard_queries(), *(rule["expr"] for rule in dashboards.alerts())]
 
 
-@pytest.mark.parametrize("query", QUERIES)
-def test_every_metric_that_is_asked_for_exists_with_its_labels(query: str) -> None:
-    assert dashboards.metrics_in(query) - EVERYWHERE.keys() == set()
-    missing = [(name, asked - EVERYWHERE[name]) for name, asked in dashboards.labels_in(query)]
-    assert [(name, labels) for name, labels in missing if labels] == []
+def test_every_metric_that_is_asked_for_exists_with_its_labels() -> None:
+    asked = {query: dashboards.metrics_in(query) for query in QUERIES}
+    labels = [(query, *of) for query in QUERIES for of in dashboards.labels_in(query)]
+
+    assert len(asked) > 50
+    assert {query: names for query, names in asked.items() if names - EVERYWHERE.keys()} == {}
+    assert [each for each in labels if each[2] - EVERYWHERE[each[1]]] == []
 
 
 def test_every_metric_is_on_the_dashboard() -> None:

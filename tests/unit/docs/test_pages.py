@@ -148,11 +148,15 @@ def test_every_page_is_linked_from_the_start_page_or_the_operating_guide() -> No
     assert pages - linked == set()
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_relative_links_lead_somewhere(document: Path) -> None:
-    links = re.findall(r"\]\((?!https?://|#)([^)#]+)(?:#[^)]*)?\)", document.read_text())
+def test_relative_links_lead_somewhere() -> None:
+    links = [
+        (document, link)
+        for document in DOCUMENTS
+        for link in re.findall(r"\]\((?!https?://|#)([^)#]+)(?:#[^)]*)?\)", document.read_text())
+    ]
 
-    assert [link for link in links if not (document.parent / link).exists()] == []
+    assert len(links) > 500
+    assert [(document, link) for document, link in links if not (document.parent / link).exists()] == []
 
 
 def test_every_module_has_its_line_in_the_architecture() -> None:
@@ -167,8 +171,11 @@ def test_every_module_has_its_line_in_the_architecture() -> None:
     } == set()
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs/decisions").glob("0*.md")), ids=lambda page: page.stem)
-def test_decision_has_a_status_with_a_date_and_a_line_in_the_index(page: Path) -> None:
-    status = page.read_text().splitlines()[2]
-    assert re.fullmatch(r"Status: (accepted|superseded by \[\d{4}\]\(\S+\)), 20\d\d-\d\d-\d\d\.", status)
-    assert f"]({page.name})" in (ROOT / "docs/decisions/README.md").read_text()
+def test_decisions_have_a_status_with_a_date_and_a_line_in_the_index() -> None:
+    index = (ROOT / "docs/decisions/README.md").read_text()
+    form = re.compile(r"Status: (accepted|superseded by \[\d{4}\]\(\S+\)), 20\d\d-\d\d-\d\d\.")
+    pages = sorted((ROOT / "docs/decisions").glob("0*.md"))
+
+    assert len(pages) > 100
+    assert [page.name for page in pages if not form.fullmatch(page.read_text().splitlines()[2])] == []
+    assert [page.name for page in pages if f"]({page.name})" not in index] == []

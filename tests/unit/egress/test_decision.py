@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from assayd.egress.decision import AccessRequest, decide_access, read_target
 from assayd.findings.network_rules import WORDINGS, NetworkRule
 from assayd.model.hosts import normalize_entry
@@ -80,12 +78,11 @@ def ask_of(row: Row) -> AccessRequest:
     return AccessRequest(target=read_target(method, target), server_name=server_name, addresses=addresses)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=str)
-def test_row_of_the_table(row: Row) -> None:
-    decision = decide_access(policy_of(row.profile), ask_of(row))
+def test_rows_of_the_table_are_decided_by_their_rules() -> None:
+    decisions = [(row, decide_access(policy_of(row.profile), ask_of(row))) for row in ROWS]
 
-    assert decision.rule == row.rule
-    assert decision.allowed is (row.rule == "network.listed")
+    assert [(str(row), one.rule) for row, one in decisions if one.rule != row.rule] == []
+    assert [str(row) for row, one in decisions if one.allowed is not (row.rule == "network.listed")] == []
 
 
 def test_every_rule_is_in_the_document_with_an_example_or_a_reason() -> None:
