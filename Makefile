@@ -63,8 +63,8 @@ day: setup images ## long batches while daemon and engine go away; writes docs/o
 	@$(WITH_DOCKER) $(BIN)/python tests/day.py day $(if $(ITEMS),--items $(ITEMS))
 	@$(WITH_DOCKER) $(BIN)/python tests/day.py lines $(if $(ITEMS),--items $(ITEMS))
 
-test-fast: setup ## unit tests without a container or a database server, for the edit loop
-	@$(BIN)/pytest -q -n $$(nproc) --dist loadscope -k "not postgresql" tests/unit
+test-fast: setup ## quick unit tests without a container or a database server, for the edit loop
+	@$(BIN)/pytest -q -n $$(nproc) --dist loadscope -m "not postgres and not slow and not system" tests/unit
 
 check: setup ## format, lint, types, import directions, unit tests, documentation site
 	@$(BIN)/ruff format --check .

@@ -77,6 +77,7 @@ def test_what_an_operator_of_the_group_has_sent_may_wait_in_the_reserve() -> Non
         budget.acquire(5, 900)
 
 
+@pytest.mark.slow
 async def test_large_texts_are_read_one_at_a_time_and_small_ones_beside_them() -> None:
     budget = budget_of(8000)
     async with budget.reading(LARGE_BYTES + 1, 1):
@@ -88,6 +89,7 @@ async def test_large_texts_are_read_one_at_a_time_and_small_ones_beside_them() -
     assert second.done()
 
 
+@pytest.mark.slow
 async def test_large_texts_of_users_are_read_in_turn() -> None:
     budget, order = budget_of(8000), list[int]()
 

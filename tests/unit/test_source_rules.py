@@ -56,6 +56,7 @@ def test_version_is_written_in_one_place_only() -> None:
     assert [place.partition(":")[0] for place in written] == ["daemon/assayd/__init__.py"]
 
 
+@pytest.mark.slow
 def test_every_module_says_what_it_is() -> None:
     docstrings = {path: ast.get_docstring(ast.parse(path.read_text())) for path in SOURCES}
 
@@ -103,6 +104,7 @@ def test_changelog_has_a_section_for_this_version() -> None:
     assert {"Unreleased", assayd.__version__} & set(sections)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", prose.PLACES)
 def test_wording_that_the_style_sheet_rules_out_gets_rarer(place: str) -> None:
     among = prose.texts(place)

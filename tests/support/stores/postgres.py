@@ -32,7 +32,7 @@ _EMPTIED = (UNSYNCED.name, *(table.name for table in reversed(metadata.sorted_ta
 _END = 'read -r _; "$0" stop "$1"; rm -rf -- "$1"'
 
 INSTALLED = shutil.which("psql") is not None and any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-needs_postgres = pytest.mark.filterwarnings("error") if INSTALLED else pytest.mark.system
+needs_postgres = pytest.mark.postgres if INSTALLED else pytest.mark.system
 """Where PostgreSQL is not installed these are among the tests of `make test-system`, which installs it."""
 
 

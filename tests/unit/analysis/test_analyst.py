@@ -71,6 +71,7 @@ async def test_a_large_source_travels_in_parts(analyst: Analyst, policy: Executi
     assert all(s.status is StageStatus.PASSED for s in stages)
 
 
+@pytest.mark.slow
 async def test_workers_can_be_started_later_than_their_parent(policy: ExecutionPolicy):
     async with Analyst(AnalysisLimits(workers=1)).opened() as analyst:
         assert not analyst.alive
@@ -80,6 +81,7 @@ async def test_workers_can_be_started_later_than_their_parent(policy: ExecutionP
     assert not analyst.alive
 
 
+@pytest.mark.slow
 async def test_a_worker_that_takes_too_long_takes_only_its_own_job(policy: ExecutionPolicy):
     lost: list[bool] = []
     slow = Analyst(AnalysisLimits(workers=1, wall_s=0.0), on_lost=lambda: lost.append(True))
@@ -91,6 +93,7 @@ async def test_a_worker_that_takes_too_long_takes_only_its_own_job(policy: Execu
         assert len(slow.alive) == 1, "whoever comes next would wait for another to start"
 
 
+@pytest.mark.slow
 async def test_a_worker_that_dies_is_replaced(policy: ExecutionPolicy):
     async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
         await analyst.check(EXTRACTOR, payload(GOOD), policy)
@@ -120,12 +123,14 @@ async def test_jobs_run_side_by_side(analyst: Analyst, policy: ExecutionPolicy):
     assert all(s.status is StageStatus.PASSED for stages in results for s in stages)
 
 
+@pytest.mark.slow
 async def test_no_worker_outlives_the_analyst():
     async with Analyst(AnalysisLimits(workers=2)).running() as analyst:
         processes = [worker.process for worker in analyst.alive]
     assert [process.returncode for process in processes] == [-9, -9]
 
 
+@pytest.mark.slow
 async def test_user_with_much_to_read_leaves_a_worker_to_others(policy: ExecutionPolicy):
     async with Analyst(AnalysisLimits(workers=2)).running() as analyst:
         ended: list[str] = []
@@ -142,6 +147,7 @@ async def test_user_with_much_to_read_leaves_a_worker_to_others(policy: Executio
     assert ended.index("stranger") <= 1
 
 
+@pytest.mark.slow
 async def test_edits_of_one_long_line_do_not_make_an_answer_too_long(policy: ExecutionPolicy):
     """Regression: each edit repeated its whole line, so 900 statements on one line took 128 MiB."""
     pipeline = validators.find_validator("pipeline")
@@ -157,6 +163,7 @@ async def test_edits_of_one_long_line_do_not_make_an_answer_too_long(policy: Exe
     assert 0 < sum(len(edit.replacement) for edit in edits) <= EDIT_CHARS
 
 
+@pytest.mark.slow
 async def test_job_that_uses_up_its_processor_time_ends_as_one_that_cannot_be_analysed(
     policy: ExecutionPolicy,
 ):
@@ -173,6 +180,7 @@ async def test_job_that_uses_up_its_processor_time_ends_as_one_that_cannot_be_an
     assert all(s.status is StageStatus.PASSED for s in after)
 
 
+@pytest.mark.slow
 async def test_answer_that_is_too_long_is_the_sources_doing(
     policy: ExecutionPolicy, monkeypatch: pytest.MonkeyPatch
 ):
@@ -182,6 +190,7 @@ async def test_answer_that_is_too_long_is_the_sources_doing(
     assert [f.rule for s in stages for f in s.findings] == [UNANALYSABLE]
 
 
+@pytest.mark.slow
 async def test_function_that_is_named_reads_text_in_a_worker(analyst: Analyst) -> None:
     answer = await analyst.read("assayd_workflows.reading:read_document", b"nodes: [")
 

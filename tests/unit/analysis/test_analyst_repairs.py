@@ -66,6 +66,7 @@ async def test_only_layout_comments_and_fences_leave_the_digest_as_it_is(
     assert (before.digest == after.digest) is same
 
 
+@pytest.mark.slow
 async def test_a_fix_that_is_too_much_to_read_takes_only_its_own_job() -> None:
     async with Analyst(AnalysisLimits(workers=1, wall_s=0.0)).running() as slow:
         with pytest.raises(WorkerDied):

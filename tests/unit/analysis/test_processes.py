@@ -40,6 +40,7 @@ async def rules(analyst: Analyst, policy: ExecutionPolicy) -> list[str]:
     return [finding.rule for stage in checked.stages for finding in stage.findings]
 
 
+@pytest.mark.slow
 async def test_workers_have_one_parent() -> None:
     before = parents_of_workers()
     async with Analyst(AnalysisLimits(workers=2)).running():
@@ -48,6 +49,7 @@ async def test_workers_have_one_parent() -> None:
     assert parents_of_workers() == before
 
 
+@pytest.mark.slow
 async def test_worker_that_crashes_is_replaced_by_one_of_a_new_parent(policy: ExecutionPolicy) -> None:
     before = parents_of_workers()
     async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
@@ -62,6 +64,7 @@ async def test_worker_that_crashes_is_replaced_by_one_of_a_new_parent(policy: Ex
     assert successor != parent
 
 
+@pytest.mark.slow
 async def test_worker_that_is_killed_is_replaced_by_one_of_the_same_parent(policy: ExecutionPolicy) -> None:
     before = parents_of_workers()
     async with Analyst(AnalysisLimits(workers=1)).running() as analyst:
@@ -75,6 +78,7 @@ async def test_worker_that_is_killed_is_replaced_by_one_of_the_same_parent(polic
         assert await rules(analyst, policy) == []
 
 
+@pytest.mark.slow
 async def test_parent_that_ends_is_replaced_and_blames_no_source(policy: ExecutionPolicy) -> None:
     before = parents_of_workers()
     async with Analyst(AnalysisLimits(workers=1)).running() as analyst:

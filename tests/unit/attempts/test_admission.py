@@ -54,6 +54,7 @@ def admission_with(budget: ByteBudget) -> Admission:
     )
 
 
+@pytest.mark.slow
 async def test_large_stored_submission_is_fetched_only_at_its_users_turn() -> None:
     budget, fetched = ByteBudget(2**20), asyncio.Event()
 

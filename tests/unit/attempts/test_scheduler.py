@@ -77,6 +77,7 @@ async def test_user_has_all_places_if_nobody_else_has_submitted_anything_for_min
     assert daemon.checks.passed.index("other again") <= 9
 
 
+@pytest.mark.slow
 async def test_each_further_user_leaves_an_eighth_of_what_is_left(tmp_path: Path) -> None:
     async with small_daemon(tmp_path, How(queue=QueueLimits(active=64))) as daemon:
         daemon.checks.open.clear()
@@ -373,6 +374,7 @@ async def test_what_a_previous_run_has_left_waits_in_the_store(tmp_path: Path) -
     assert [attempt.verdict for attempt in ended] == [Verdict.VALIDATED] * 5
 
 
+@pytest.mark.slow
 async def test_few_attempts_that_take_much_memory_are_under_way_at_once(tmp_path: Path) -> None:
     large = "[" * (LARGE_BYTES // 64)
     async with small_daemon(tmp_path) as daemon:

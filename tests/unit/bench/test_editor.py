@@ -23,6 +23,7 @@ def _scores(folder: Path, score: int) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_sheet_has_the_texts_of_each_group(drawn: Path) -> None:
     key = json.loads((drawn / "key.json").read_text())
     sheet = (drawn / "sheet.md").read_text()
@@ -36,6 +37,7 @@ def test_sheet_has_the_texts_of_each_group(drawn: Path) -> None:
     assert all(one["text"] in sheet for one in key.values())
 
 
+@pytest.mark.slow
 def test_same_seed_draws_the_same_texts(drawn: Path, tmp_path: Path) -> None:
     editor.draw(tmp_path, 5)
 

@@ -92,6 +92,7 @@ async def test_policy_of_a_submission_is_the_one_that_admission_would_run_it_und
     assert await desk.gateway().policy(submission, peer=PEER) == ("policy of", submission)
 
 
+@pytest.mark.slow
 async def test_large_submission_is_fetched_only_at_its_owners_turn() -> None:
     desk = Desk(states=(State.FINISHED,))
     desk.text = b'{"kind": "code"}' + b" " * LARGE_BYTES

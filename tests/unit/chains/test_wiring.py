@@ -58,6 +58,7 @@ async def test_no_process_that_is_started_later_inherits_a_key(monkeypatch) -> N
     assert KEY not in os.environ.values()
 
 
+@pytest.mark.slow
 def test_daemon_without_the_wing_names_it_and_refuses_repairs(tmp_path: Path) -> None:
     (tmp_path / "assayd").symlink_to(Path(assayd.__file__).parent)
     program = f"""

@@ -135,6 +135,7 @@ async def test_bodies_in_pieces_are_sent_by_both_clients(tmp_path) -> None:
             assert [row.line async for row in asynchronous.batch_results("a")] == [1]
 
 
+@pytest.mark.slow
 async def test_large_request_that_is_refused_early_is_told_by_both_clients(tmp_path) -> None:
     large = {"kind": "extractor", "payload": {"code": "x" * 40_000_000}}
     with serving(FakeService(), tmp_path / "s") as path:

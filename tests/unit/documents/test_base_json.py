@@ -137,6 +137,7 @@ def test_what_is_written_in_pieces_is_what_is_written_at_once(value: object) -> 
     assert canonical(value) == whole.encode()
 
 
+@pytest.mark.slow
 def test_large_values_are_written_without_holding_many_times_their_text() -> None:
     """Regression: all pieces of a text were held at once, ten times its size, for each of three copies."""
     value = [{"name": str(number), "value": number} for number in range(100_000)]
@@ -222,6 +223,7 @@ def test_what_fits_and_few_misfits_are_left_to_the_model(value: dict[str, object
     refuse_many_errors(Whole, value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["", "overrides", "payload"])
 def test_submission_of_a_hundred_thousand_unknown_fields_is_refused_at_once(where: str) -> None:
     crowd = {f"x{n}": 1 for n in range(100_000)}

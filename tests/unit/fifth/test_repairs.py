@@ -107,6 +107,7 @@ def test_word_that_looks_like_a_placeholder_is_quoted_as_it_is(word: str) -> Non
     assert f"Word '{word}' does not exist in Fifth." in [one.message for one in found]
 
 
+@pytest.mark.slow
 def test_program_of_many_faults_and_unknown_words_is_repaired_in_little_time() -> None:
     text = "".join(f": w{number} ( n -- ) if 1 xyz{number} then else ;\n" for number in range(500))
     began = time.process_time()

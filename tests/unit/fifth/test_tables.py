@@ -114,6 +114,7 @@ def test_folder_that_is_not_there_is_refused(folder: Path) -> None:
         add_tables([folder / "none"])
 
 
+@pytest.mark.slow
 async def test_analysis_workers_have_the_tables_too(folder: Path) -> None:
     (folder / "own.toml").write_text(OWN)
     payload, policy = FifthPayload(code="require shop.fs\nbell\n"), ExecutionPolicy(name="x")

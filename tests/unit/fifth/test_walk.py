@@ -153,6 +153,7 @@ def test_word_that_gives_another_number_than_it_takes_is_named_with_what_to_writ
     assert "n>str" not in str(unknown.suggestion)
 
 
+@pytest.mark.slow
 def test_many_definitions_are_read_in_time_that_grows_with_their_number(check: Check) -> None:
     """Regression: each definition searched all earlier words, so a text at the limit took half a minute."""
 

@@ -24,6 +24,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "index"
 
 
+@pytest.mark.slow
 def test_lock_has_what_is_required_with_hashes_and_is_what_is_installed(index: Path, tmp_path: Path) -> None:
     path = tmp_path / "reports.lock"
 
@@ -40,6 +41,7 @@ def test_lock_has_what_is_required_with_hashes_and_is_what_is_installed(index: P
     assert not (site / "bin").exists()
 
 
+@pytest.mark.slow
 def test_wheel_that_was_changed_since_is_refused_with_both_hashes(index: Path, tmp_path: Path) -> None:
     path = tmp_path / "reports.lock"
     lock_wheels(REQUIRED, "3.11", path)

@@ -64,6 +64,7 @@ def text(**changes: object) -> bytes:
     return json.dumps(submission(**changes)).encode()
 
 
+@pytest.mark.slow
 def test_it_is_there_only_where_it_is_named(ini: Kind) -> None:
     assert ini.name == "ini"
     assert "ini" not in registry.load_validators([])
@@ -232,6 +233,7 @@ def test_kind_that_only_the_daemon_knows_takes_one_text(
         build_submission(replace(build, kind="two"), cast("PlainClient", client))
 
 
+@pytest.mark.slow
 def test_validator_that_cannot_be_imported_is_told_with_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

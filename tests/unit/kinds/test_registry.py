@@ -108,6 +108,7 @@ def test_reference_that_leads_nowhere_is_told(reference: str) -> None:
     assert refused.value.code == "validator.broken"
 
 
+@pytest.mark.slow
 def test_nothing_outside_of_a_kind_names_it() -> None:
     package = Path(kinds.__file__).parents[1]
     outside = [path for path in package.rglob("*.py") if package / "kinds" not in path.parents]
@@ -155,6 +156,7 @@ def test_what_is_submitted_of_a_fenced_answer_is_what_is_checked(kind: str, way:
     assert validator.prepare(validator.payload.model_validate_json(json.dumps(document))).code == code
 
 
+@pytest.mark.slow
 def test_daemon_without_wings_has_the_core_kinds_and_names_the_missing_ones(
     tmp_path: Path,
 ) -> None:

@@ -25,6 +25,7 @@ def test_output_over_the_limit_ends_the_program() -> None:
     assert (status < 0, len(output)) == (True, 1001)
 
 
+@pytest.mark.slow
 def test_computing_over_the_limit_ends_the_program() -> None:
     status, _ = answer("while True: pass")
     assert status < 0

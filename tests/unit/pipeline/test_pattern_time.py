@@ -86,6 +86,7 @@ def test_patterns_of_repairs_take_little_time() -> None:
     assert taken < LINE_S, where
 
 
+@pytest.mark.slow
 def test_patterns_of_statements_take_little_time() -> None:
     found = [re.compile(each.find, re.IGNORECASE) for each in load_foreign_constructs() if each.find]
     taken, *where = slowest(found, MOST_CHARS)
@@ -147,6 +148,7 @@ def test_correction_keeps_a_backslash_of_a_message() -> None:
     assert told.edit.replacement == "mkdir -p a\\9 && cp data/a 'a\\9/b'"
 
 
+@pytest.mark.slow
 def test_many_lines_of_a_step_that_passed_are_read_in_little_time() -> None:
     content = "jq . a\n" + "\n" * 20_000 + "trap " * 4000
     stderr = "\n".join(f"jq: {n} [: " + "[: " * 600 for n in range(500))

@@ -23,6 +23,7 @@ def test_script_over_the_limit_is_not_read() -> None:
     assert lint_shell("x = 5\n" * (TEXT_BYTES // 6 + 1)) == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["$(" * 20_000, "((" * 15_000, "{ " * 30_000, "`" * 60_000, "[[ ( " * 10_000, "\0", "é" * 100]
 )

@@ -19,6 +19,7 @@ from assayd.settings.model import TracingSettings
 from assayd.wiring.wings import load_recorders, load_routers, open_tracing
 
 
+@pytest.mark.slow
 def test_daemon_without_the_wing_names_it_and_has_no_routes(tmp_path: Path) -> None:
     (tmp_path / "assayd").symlink_to(Path(assayd.__file__).parent)
     program = f"""
@@ -50,6 +51,7 @@ print([name for name in sys.modules if name.startswith(wing)])
 """
 
 
+@pytest.mark.slow
 def test_programs_import_neither_the_wing_nor_the_sdk() -> None:
     found = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

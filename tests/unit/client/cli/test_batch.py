@@ -55,6 +55,7 @@ def write(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("codes", "code"),
     [(["a", "b"], 0), (["a", "bad b"], 1), (["a", "bad b", "{"], 3), (["a", "{"], 3)],
@@ -384,6 +385,7 @@ def test_following_ends_at_once_with_what_does_not_pass() -> None:
         follow_batch(client, BATCH)
 
 
+@pytest.mark.slow
 def test_batch_whose_gateway_stays_away_says_how_to_go_on(write, capsys) -> None:
     class Away(AwayOnce):
         def send_batch(self, pieces: object, **wanted: object) -> dict[str, object]:

@@ -126,6 +126,7 @@ def test_other_names_of_it_are_refused_and_an_import_that_is_for_none(text: str,
     assert "gaierror" in (finding.suggestion or "")
 
 
+@pytest.mark.slow
 def test_many_imports_are_judged_in_time_that_grows_with_their_number() -> None:
     """Regression: each import searched the whole file for its name, so a file at the limit took minutes."""
     began = time.process_time()

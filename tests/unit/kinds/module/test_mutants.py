@@ -138,6 +138,7 @@ def test_a_very_large_file_has_none() -> None:
     assert changes("def f(a):\n" + "    a += 2\n" * 20_000) == []
 
 
+@pytest.mark.slow
 def test_a_large_adapter_gets_as_many_changes_as_compile_in_about_a_second() -> None:
     method = (
         "    def m{0}(self, a):\n        if a < {0}:\n            return a + {0}\n        return [a, a]\n\n"

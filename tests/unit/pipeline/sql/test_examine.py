@@ -184,6 +184,7 @@ def test_what_stands_among_rows_of_values_is_seen(text: str, rules: list[str]) -
     assert [finding.rule for finding in (*examined.syntax, *examined.rules)] == rules
 
 
+@pytest.mark.slow
 def test_many_rows_of_values_are_read_in_little_time() -> None:
     """Regression: a table of 250 KB exceeded the time limit, mostly for identical rows."""
     text = "INSERT INTO t VALUES (1)" + ",(1)" * 60_000
@@ -209,6 +210,7 @@ def test_what_belongs_to_the_shell_is_told_as_often_as_anything(text: str, rule:
     assert (len(told), {finding.rule for finding in told}) == (500, {rule})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

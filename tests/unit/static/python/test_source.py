@@ -5,6 +5,7 @@ import pytest
 from assayd.static.python.source import find_mentioned_modules, is_valid_python, parse_source
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "rule"),
     [

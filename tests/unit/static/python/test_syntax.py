@@ -194,6 +194,7 @@ def test_columns_count_characters() -> None:
     assert finding.column == 16
 
 
+@pytest.mark.slow
 @given(st.text(alphabet="xf12 ()[]{}:=.,'\"\\#\n\t\r\x0c`é“λ@!-*", max_size=40) | st.text(max_size=40))
 def test_every_text_gives_a_tree_or_a_declared_finding(text: str) -> None:
     source = parse_source(text)
@@ -246,6 +247,7 @@ def test_spelling_compiles_a_bounded_number_of_candidates(
     assert len(tried) == most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mistake",
     ["if x > 3\n    y = 1\n", "x = int(y\n", "x = int(y))\n", "x = g(a b)\n", "def f():\n async with x: 1\n"],
@@ -261,6 +263,7 @@ def test_long_source_is_explained_in_little_time(mistake: str, lines: int) -> No
     assert time.process_time() - began < 1.0 * SLOWER_BY
 
 
+@pytest.mark.slow
 def test_same_mistake_in_many_lines_of_a_long_source_is_explained_in_little_time() -> None:
     text = "x = [1, 2, 3]\ny = x[0] + 1\n" * 20_000 + 'print "x"\n' * 50
     began = time.process_time()

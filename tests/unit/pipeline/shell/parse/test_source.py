@@ -51,6 +51,7 @@ def test_bash_is_bash(text: str) -> None:
     assert parse_script(text) == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -107,6 +108,7 @@ def test_cleaning_takes_the_mark_and_the_carriage_returns_away() -> None:
     assert parse_script(normalize_script("\ufeffls\r\n")) == ()
 
 
+@pytest.mark.slow
 @given(st.lists(PIECES, max_size=12).map("".join) | st.text(max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     assert all(finding.suggestion for finding in parse_script(text))

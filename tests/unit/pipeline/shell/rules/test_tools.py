@@ -235,6 +235,7 @@ def test_curl_asks_a_host_with_rules_only_for_what_they_allow(
 _QUOTED = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Zl", "Zp"]), max_size=40)
 
 
+@pytest.mark.slow
 @given(
     program=_QUOTED,
     tool=st.sampled_from(["awk", "sed", "sed -n -e", "awk -v x=1", "grep", "curl", "sort -k"]),
@@ -245,6 +246,7 @@ def test_any_program_text_is_judged(policy: ExecutionPolicy, program: str, tool:
     assert all(finding.suggestion for finding in found.findings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [
