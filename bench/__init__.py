@@ -12,7 +12,7 @@ RESULTS = Path(os.environ.get("BENCH_RESULTS", ROOT / "bench/results"))
 PAGES = Path(os.environ.get("BENCH_PAGES", ROOT / "docs"))
 """Folder for pages and charts made of them; BENCH_PAGES names another one."""
 ROUGH = "BENCH_ROUGH" in os.environ
-"""Skip warm-ups and pauses before a measurement: for tests of the scripts, where figures don't count."""
+"""Skip warm-ups, pauses and repetitions: for tests of the scripts, where figures don't count."""
 
 
 class _OfKind(Protocol):
