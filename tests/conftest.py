@@ -108,6 +108,12 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.fixture(scope="session")
+def one_engine(request: pytest.FixtureRequest) -> str:
+    """Return an engine for what is the same on each: the cheaper `oci` as root, else Docker's address."""
+    return "oci" if os.geteuid() == 0 else str(request.getfixturevalue("docker_host"))
+
+
+@pytest.fixture(scope="session")
 def docker_host() -> str:
     """Return the address of the running engine; fail the test if there is none."""
     script = ROOT / "deploy/dev/engine.sh"

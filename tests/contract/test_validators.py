@@ -10,13 +10,13 @@ import pytest_asyncio
 from assayd.analysis.analyst import AnalysisLimits, Analyst
 from assayd.attempts.health import SelfTest
 from assayd.attempts.service import derive_limits
-from assayd.engines.docker import DockerEngine
 from assayd.kind import Kind
 from assayd.kinds import registry as validators
 from assayd.model.run import Limits
 from assayd.model.submission import Sample
 from assayd.package_data import shared_path
 from assayd.policies import load_policies
+from support.engines.oci import make_one_engine
 from support.engines.sandboxes import sandbox_on
 
 KINDS = validators.load_validators(())
@@ -29,8 +29,8 @@ CAPS = Limits(timeout_s=0, unit_timeout_s=0, memory_bytes=0, max_processes=0)
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def selftest(docker_host: str) -> AsyncIterator[SelfTest]:
-    engine = DockerEngine(base_url=docker_host)
+async def selftest(request: pytest.FixtureRequest) -> AsyncIterator[SelfTest]:
+    engine = make_one_engine(request)
     try:
         async with sandbox_on(engine, ready=2) as sandbox, Analyst(AnalysisLimits()).running() as analyst:
             yield SelfTest(analyst, sandbox)

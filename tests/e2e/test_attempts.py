@@ -13,7 +13,7 @@ from support.daemons.daemon_fixtures import needs_root
 from support.daemons.daemon_process import DaemonProcess
 from support.texts.extractors import GOOD, LOUD, PATH, endless, extractor
 
-pytestmark = [pytest.mark.engine, pytest.mark.each_engine]
+pytestmark = pytest.mark.engine
 
 MOST_ACTIVE = 64
 
@@ -82,6 +82,7 @@ def test_idempotency_key_gives_the_first_attempt_and_refuses_another_body(http: 
     assert (other.status_code, other.json()["error"]["code"]) == (409, "conflict")
 
 
+@pytest.mark.each_engine
 def test_events_tell_the_whole_way(client: PlainClient) -> None:
     attempt = client.submit(extractor(LOUD, PATH, PATH + ".2"))
 
@@ -109,6 +110,7 @@ def test_events_resume_after_the_last_one_seen(client: PlainClient) -> None:
     assert rest == events[events.index(seen) + 1 :]
 
 
+@pytest.mark.each_engine
 def test_running_attempt_is_cancelled_and_its_container_goes(
     daemon: DaemonProcess, client: PlainClient
 ) -> None:
@@ -140,7 +142,8 @@ def test_queued_attempt_is_cancelled_without_a_run(daemon: DaemonProcess, client
         client.cancel(attempt["id"])
     verdicts = {client.attempt(attempt["id"], wait_s=60)["verdict"] for attempt in crowd}
     assert verdicts == {"cancelled"}
-    assert daemon.rows("SELECT id FROM attempts WHERE id NOT IN (SELECT attempt_id FROM verdicts)") == []
+    recorded = {row["attempt_id"] for row in daemon.rows("SELECT attempt_id FROM verdicts")}
+    assert {attempt["id"] for attempt in (*crowd, last)} <= recorded
 
 
 def test_attempt_records_who_sent_it(client: PlainClient) -> None:
@@ -162,5 +165,6 @@ def test_another_user_sees_only_what_is_theirs(daemon: DaemonProcess, client: Pl
     assert ask_as_nobody(daemon, "POST", f"/v1/attempts/{ours['id']}/cancel")[0] == 404
     assert ask_as_nobody(daemon, "PUT", f"/v1/attempts/{ours['id']}", extractor(GOOD))[0] == 404
     _, page = ask_as_nobody(daemon, "GET", "/v1/attempts")
-    assert [attempt["id"] for attempt in page["attempts"]] == [theirs["id"]]
+    listed = {attempt["id"] for attempt in page["attempts"]}
+    assert (theirs["id"] in listed, ours["id"] in listed) == (True, False)
     assert client.attempt(theirs["id"])["id"] == theirs["id"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 
@@ -53,10 +52,8 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    # What is tested is the same on either engine; root has the cheaper one.
-    engine = "oci" if os.geteuid() == 0 else request.getfixturevalue("docker_host")
-    daemon = new_daemon(engine, settings={"POOL__DEFAULT_TARGET": "1"})
+def stage(one_engine: str) -> Iterator[Stage]:
+    daemon = new_daemon(one_engine, settings={"POOL__DEFAULT_TARGET": "1"})
     (daemon.home / "player.py").write_text(PLAYER)
     argv = [sys.executable, str(daemon.home / "player.py"), str(daemon.home)]
     daemon.settings["REPAIR__PROVIDERS"] = json.dumps({"played": {"type": "command", "argv": argv}})

@@ -5,6 +5,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 import httpx
@@ -17,6 +18,9 @@ from support.daemons.daemon_process import BIN, DaemonProcess
 from support.texts.extractors import GOOD, LOOP, PROCESSES, endless, extractor
 
 pytestmark = pytest.mark.engine
+
+RUNS_WITHIN_S = 60.0
+SLEEPS = {"kind": "script", "payload": {"code": "import time\ntime.sleep(4)\n"}}
 
 
 def run_until(client: PlainClient, submission: Document, state: str = "running") -> Document:
@@ -66,7 +70,7 @@ def test_stop_signal_lets_attempts_end_and_refuses_new_ones(make_daemon: MakeDae
     daemon = make_daemon()
     daemon.start()
     with daemon.client() as client, daemon.http() as http:
-        attempt = run_until(client, extractor(LOOP, seconds=3))
+        attempt = run_until(client, SLEEPS)
 
         daemon.send(signal.SIGTERM)
         daemon.log.wait_for("daemon.stopping")
@@ -74,9 +78,9 @@ def test_stop_signal_lets_attempts_end_and_refuses_new_ones(make_daemon: MakeDae
         finished = client.attempt(attempt["id"], wait_s=60)
 
     assert (response.status_code, response.json()["error"]["code"]) == (503, "not_ready")
-    assert (finished["verdict"], finished["cause"]) == ("failed", "timeout")
+    assert (finished["verdict"], finished["cause"]) == ("validated", "completed")
     assert daemon.wait() == 0
-    assert verdicts(daemon) == {attempt["id"]: "failed"}
+    assert verdicts(daemon) == {attempt["id"]: "validated"}
     assert daemon.containers() == []
 
 
@@ -109,7 +113,6 @@ def test_client_that_waits_for_a_daemon_that_dies_names_the_attempt_that_runs_ag
     daemon.start()
     (tmp_path / "loop.py").write_text(LOOP)
     words = ["validate", "extractor", tmp_path / "loop.py", "--sample-path", "/a"]
-    words += ["--set", "resources.unit_timeout_s=3"]
     command = [BIN / "assay", "--socket", daemon.socket, *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
         daemon.log.wait_for("request.answered", method="POST")
@@ -125,9 +128,10 @@ def test_client_that_waits_for_a_daemon_that_dies_names_the_attempt_that_runs_ag
         f"once the daemon is back: assay show {attempt}\n"
     )
     daemon.start()
+    until = time.monotonic() + RUNS_WITHIN_S
     with daemon.client() as client:
-        client.attempt(attempt, wait_s=60)
-    assert "Validation: ✗ Failed at sandbox" in daemon.assay("show", attempt).stdout
+        while client.attempt(attempt)["run_number"] != 2:
+            assert time.monotonic() < until
 
 
 def test_waiting_client_and_follower_do_not_hold_up_the_stop(make_daemon: MakeDaemon) -> None:

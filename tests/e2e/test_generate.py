@@ -82,9 +82,8 @@ class Play:
 
 
 @pytest.fixture(scope="module")
-def play(request: pytest.FixtureRequest) -> Iterator[Play]:
-    # What is tested is the same on either engine; root has the cheaper one.
-    play = Play("oci" if os.geteuid() == 0 else request.getfixturevalue("docker_host"))
+def play(one_engine: str) -> Iterator[Play]:
+    play = Play(one_engine)
     try:
         play.daemon.start()
         yield play

@@ -73,9 +73,8 @@ class Gated:
 
 
 @pytest.fixture(scope="module")
-def gated(request: pytest.FixtureRequest) -> Iterator[Gated]:
-    # What is tested is the same on either engine; root has the cheaper one.
-    gated = Gated("oci" if os.geteuid() == 0 else request.getfixturevalue("docker_host"))
+def gated(one_engine: str) -> Iterator[Gated]:
+    gated = Gated(one_engine)
     try:
         gated.daemon.start()
         yield gated

@@ -22,13 +22,13 @@ BROKEN = GOOD.replace("port = 8080", "port 8080")
 
 
 @pytest.fixture(scope="module")
-def daemon(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
+def daemon(one_engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
     folder = install(tmp_path_factory.mktemp("ini"))
     settings = {"VALIDATORS": '["ini"]', "POOL__DEFAULT_TARGET": "1", "CAPS__SOURCE_BYTES": "4096"}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment(folder).items():
             patch.setenv(name, value)
-        made = new_daemon(docker_host, settings=settings)
+        made = new_daemon(one_engine, settings=settings)
         try:
             made.start()
             yield made

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,15 +39,13 @@ def model() -> Iterator[ModelApi]:
 
 @pytest.fixture(scope="module")
 def daemon(
-    request: pytest.FixtureRequest, model: ModelApi, tmp_path_factory: pytest.TempPathFactory
+    one_engine: str, model: ModelApi, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[DaemonProcess]:
     key_file: Path = tmp_path_factory.mktemp("keys") / "key"
     key_file.write_text(KEY)
     key_file.chmod(0o600)
     provider = {"type": "openai", "model": MODEL, "base_url": model.base_url, "key_file": str(key_file)}
-    # What is tested is the same on either engine; root has the cheaper one.
-    engine = "oci" if os.geteuid() == 0 else request.getfixturevalue("docker_host")
-    made = new_daemon(engine, settings={"REPAIR__PROVIDERS": json.dumps({"model": provider})})
+    made = new_daemon(one_engine, settings={"REPAIR__PROVIDERS": json.dumps({"model": provider})})
     try:
         made.start()
         yield made

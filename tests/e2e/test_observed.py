@@ -15,7 +15,7 @@ from support.daemons.daemon_fixtures import MakeDaemon
 from support.daemons.daemon_process import DaemonProcess
 from support.texts.extractors import GOOD, endless, extractor
 
-pytestmark = [pytest.mark.engine, pytest.mark.each_engine]
+pytestmark = pytest.mark.engine
 
 
 class Manager:

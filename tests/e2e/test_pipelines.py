@@ -13,7 +13,7 @@ import pytest
 from assayd_client import ClientError, Document, PlainClient
 from support.daemons.daemon_process import ROOT, DaemonProcess
 
-pytestmark = [pytest.mark.engine, pytest.mark.each_engine]
+pytestmark = pytest.mark.engine
 
 IMPORT = ROOT / "examples/pipeline/csv_import"
 
@@ -30,6 +30,7 @@ def rules(attempt: Document) -> list[str]:
     return [finding["rule"] for finding in attempt["report"]["findings"]]
 
 
+@pytest.mark.each_engine
 def test_import_runs_its_steps_and_leaves_rows_files_and_a_database(daemon: DaemonProcess) -> None:
     done = daemon.assay("validate", "pipeline", IMPORT, "--json")
 

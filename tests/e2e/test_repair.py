@@ -8,6 +8,7 @@ import select
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -62,16 +63,23 @@ class Stage:
             os.close(pipe)
 
 
-@pytest.fixture(scope="module")
-def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """Return the daemon that all tests share."""
-    # What is tested is the same on either engine; root has the cheaper one.
-    stage = Stage("oci" if os.geteuid() == 0 else request.getfixturevalue("docker_host"))
+@contextmanager
+def staged(engine: str, **settings: str) -> Iterator[Stage]:
+    """Run a daemon with a scripted provider while the body runs."""
+    stage = Stage(engine)
+    stage.daemon.settings |= settings
     try:
         stage.daemon.start()
         yield stage
     finally:
         stage.daemon.dispose()
+
+
+@pytest.fixture(scope="module")
+def stage(one_engine: str) -> Iterator[Stage]:
+    """Return the daemon that all tests but one share."""
+    with staged(one_engine) as stage:
+        yield stage
 
 
 @pytest.fixture
@@ -316,13 +324,9 @@ def test_repair_goes_on_after_the_daemon_was_killed_and_never_tries_a_fourth_fix
     assert [fix["fix_reason"] for fix in repair["attempts"]] == ["Step 1.", "Step 3.", "Step 4."]
 
 
-def test_time_that_is_up_ends_it(stage: Stage) -> None:
-    stage.write("late", None)
-    assert stage.daemon.stop() == 0
-    stage.daemon.settings["REPAIR__TIMEOUT_S"] = "1"
-    stage.daemon.start()
-
-    with stage.daemon.client() as client:
+def test_time_that_is_up_ends_it(one_engine: str) -> None:
+    with staged(one_engine, REPAIR__TIMEOUT_S="1") as stage, stage.daemon.client() as client:
+        stage.write("late", None)
         repair = repaired(client, script("late", FAILURES[0]))
 
     assert (repair["outcome"], repair["attempts"]) == ("timeout", [])

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from support.collector import Collector, Received, collecting
 from support.daemons.daemon_fixtures import needs_root, new_daemon
 from support.daemons.daemon_process import BIN, DaemonProcess
-from support.texts.extractors import GOOD, LOOP, RAISES, extractor
+from support.texts.extractors import GOOD, RAISES, endless, extractor
 
 pytestmark = [pytest.mark.engine, needs_root]
 
@@ -208,12 +208,13 @@ def test_attempt_goes_on_in_its_trace_after_a_crash() -> None:
         try:
             daemon.start()
             with daemon.http() as http:
-                submission = extractor(LOOP, seconds=3)
-                http.post("/v1/attempts", json=submission, headers={"traceparent": PARENT})
+                http.post("/v1/attempts", json=endless(), headers={"traceparent": PARENT})
                 while http.get("/v1/attempts?state=running").json()["attempts"] == []:
                     time.sleep(0.05)
             daemon.kill()
             daemon.start()
+            with daemon.client() as client:
+                client.cancel(client.attempts()["attempts"][0]["id"])
             (attempt,) = collector.wait_for("attempt", recovered=True)
         finally:
             daemon.dispose()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import shlex
 import sys
@@ -37,10 +36,8 @@ SLEEPER = workflow([node("a", SLOW.format(seconds=20) + "result: int = 1")], {"x
 
 
 @pytest.fixture(scope="module")
-def daemon(request: pytest.FixtureRequest) -> Iterator[DaemonProcess]:
-    # What is tested is the same on either engine; root has the cheaper one.
-    engine = "oci" if os.geteuid() == 0 else request.getfixturevalue("docker_host")
-    made = new_daemon(engine, settings={"POOL__DEFAULT_TARGET": "2", "SOCKET_MODE": "0666"})
+def daemon(one_engine: str) -> Iterator[DaemonProcess]:
+    made = new_daemon(one_engine, settings={"POOL__DEFAULT_TARGET": "2", "SOCKET_MODE": "0666"})
     made.home.chmod(0o755)
     (made.home / "player.py").write_text(PLAYER)
     argv = [sys.executable, str(made.home / "player.py"), str(made.home)]
@@ -76,7 +73,7 @@ def test_diamond_runs_its_branches_side_by_side(client: PlainClient) -> None:
     found = ended(client, client.start_workflow(diamond(slow_s=2.0)))
 
     ids = attempts(found)
-    slow, quick = client.attempt(ids["branch0"]), client.attempt(ids["branch5"])
+    slow, quick = client.attempt(ids["branch0"]), client.attempt(ids["branch1"])
     assert (found["verdict"], len(found["nodes"])) == ("validated", 12)
     assert client.workflow_outputs(found["id"])["outputs"] == {"total": 105}
     assert quick["finished_at"] < slow["finished_at"] < client.attempt(ids["join"])["started_at"]
@@ -85,10 +82,10 @@ def test_diamond_runs_its_branches_side_by_side(client: PlainClient) -> None:
 
 def test_killed_daemon_goes_on_and_repeats_no_verdict(daemon: DaemonProcess) -> None:
     with daemon.client() as client:
-        begun = client.start_workflow(diamond(slow_s=4.0))
+        begun = client.start_workflow(diamond(3, slow_s=4.0))
         for event in client.workflow_events(begun["id"]):
             now = states(event.body)
-            if [now[f"branch{number}"] for number in range(1, 10)] == ["validated"] * 9:
+            if now["branch1"] == now["branch2"] == "validated":
                 break
         assert now["branch0"] == "running"
 
@@ -97,9 +94,9 @@ def test_killed_daemon_goes_on_and_repeats_no_verdict(daemon: DaemonProcess) -> 
 
     with daemon.client() as client:
         found = ended(client, begun)
-        assert client.workflow_outputs(found["id"])["outputs"] == {"total": 105}
+        assert client.workflow_outputs(found["id"])["outputs"] == {"total": 21}
     ids = attempts(found)
-    assert (found["verdict"], len(set(ids.values()))) == ("validated", 12)
+    assert (found["verdict"], len(set(ids.values()))) == ("validated", 5)
     runs = daemon.rows(
         "SELECT attempt_id, count(*) AS runs FROM runs JOIN labels USING (attempt_id) "
         "WHERE labels.name = 'workflow' AND labels.value = ? GROUP BY attempt_id",

@@ -20,8 +20,6 @@ pytestmark = pytest.mark.system
 IMAGES = ("adapter", "python")
 ALL_IMAGES = (*IMAGES, "forth", "shell")
 WITHIN_S = 2 * 3600
-CONTAINED = ("kernel", "left", "proc", "resources", "signals", "sockets")
-"""Families of hostile programs whose walls are the container's; those of the others are the runner's."""
 FILES = (
     "tests/contract/test_engine.py",
     "tests/integration/sandbox/test_isolation_check.py",
@@ -38,8 +36,7 @@ exec bash /checkout/tests/support/machines/virtual.sh {user} -m pytest -c /check
 def programs() -> list[str]:
     """Return the names of the hostile programs to run."""
     found = read_programs(virtual.ROOT / "tests/escape/programs")
-    first = {each.family: each.name for each in reversed(found)}
-    return [each.name for each in found if each.family in CONTAINED or first[each.family] == each.name]
+    return [each.name for each in found if each.tries_the_engine]
 
 
 @pytest.mark.parametrize("user", ["root", "tester"])

@@ -12,7 +12,6 @@ import pytest_asyncio
 from assayd.aio import Deadline
 from assayd.egress import Relay
 from assayd.egress.decision import is_public
-from assayd.engines.docker import DockerEngine
 from assayd.guest_results import ReturnedValue, read_record
 from assayd.ids import SystemClock
 from assayd.metrics import Metrics
@@ -23,6 +22,7 @@ from assayd.ports.egress import EgressLimits
 from assayd.sandbox.sandbox import Sandbox
 from assayd.sandbox.session.conversation import RunObserver
 from support.engines import sandboxes
+from support.engines.oci import make_one_engine
 from support.hosts.namespaces import HOST_4, HOST_6, cable, inside
 from support.hosts.upstream import TLS, Upstream, upstream
 
@@ -157,9 +157,11 @@ def value_of(result: RunResult) -> JsonValue:
 
 
 @pytest_asyncio.fixture
-async def guests(docker_host: str, joined: tuple[str, str], internet: Upstream) -> AsyncIterator[Guests]:
+async def guests(
+    request: pytest.FixtureRequest, joined: tuple[str, str], internet: Upstream
+) -> AsyncIterator[Guests]:
     """Return an object that runs guest code whose relay is in the client's namespace."""
-    engine = DockerEngine(base_url=docker_host)
+    engine = make_one_engine(request, templates=False)
     with inside(joined[0]):
         try:
             async with sandboxes.sandbox_on(engine, egress=relay()) as sandbox:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
+from assayd.engines.docker import DockerEngine
 from assayd.model.report import Verdict
 from assayd.package_data import shared_path
 from assayd_client.cli.images import build_images
-from support.daemons.attempts import Attempts
+from support.daemons.attempts import Attempts, attempts_on
 from support.engines import engine_image
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
@@ -44,6 +46,13 @@ def with_library(docker_host: str, tmp_path_factory: pytest.TempPathFactory) -> 
     build_images([name], work / "cache", library, recipes=work / "recipes")
     yield name
     engine_image.drop(f"assayd/{name}:latest")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def attempts(docker_host: str) -> AsyncIterator[Attempts]:
+    """Return an object that runs submissions where the image was built."""
+    async with attempts_on(DockerEngine(base_url=docker_host)) as made:
+        yield made
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)

@@ -13,7 +13,6 @@ import pytest
 import pytest_asyncio
 
 from assayd.attempts.service import derive_limits
-from assayd.engines.docker import DockerEngine
 from assayd.model.report import Judgement
 from assayd.model.run import Limits, RunResult
 from assayd.package_data import shared_path
@@ -21,6 +20,7 @@ from assayd.policies import load_policies
 from assayd.sandbox.sandbox import Sandbox
 from assayd_pipeline.payload import PipelinePayload
 from assayd_pipeline.validator import validator
+from support.engines.oci import make_one_engine
 from support.engines.sandboxes import run, sandbox_on
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
@@ -31,8 +31,8 @@ SECRET = "INSERT INTO t VALUES ('secret row')"
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def sandbox(docker_host: str) -> AsyncIterator[Sandbox]:
-    engine = DockerEngine(base_url=docker_host)
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
+    engine = make_one_engine(request)
     try:
         async with sandbox_on(engine, ready=2) as made:
             yield made

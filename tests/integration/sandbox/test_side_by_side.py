@@ -16,7 +16,7 @@ from assayd.ports.engine import Engine
 from assayd.sandbox.pool.decide import RESERVED
 from assayd.sandbox.sandbox import Sandbox
 from assayd.sandbox.side_by_side import LEAST_UNITS
-from support.engines.oci import made_engine, needs_oci
+from support.engines.oci import make_one_engine
 from support.engines.sandboxes import sandbox_on
 
 pytestmark = pytest.mark.engine
@@ -33,11 +33,9 @@ RETURNS = "def extract(path):\n    return {}\n"
 ALLOCATES = "def extract(path):\n    if path == 'last':\n        held = bytearray(10**9)\n    return {}\n"
 
 
-@pytest.fixture(
-    params=["docker", *(pytest.param(kind, marks=needs_oci) for kind in ("oci", "oci-templates"))]
-)
+@pytest.fixture
 async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
-    made = made_engine(request, request.param)
+    made = make_one_engine(request)
     yield made
     await made.close()
 

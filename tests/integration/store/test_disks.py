@@ -13,7 +13,7 @@ import pytest
 from assayd_client import ClientError, PlainClient
 from support.daemons.daemon_fixtures import MakeDaemon, needs_root
 from support.daemons.daemon_process import DaemonProcess
-from support.texts.extractors import GOOD, LOOP, extractor
+from support.texts.extractors import GOOD, endless, extractor
 
 pytestmark = pytest.mark.engine
 
@@ -84,9 +84,10 @@ def submit_until_refused(client: PlainClient) -> None:
 @needs_root
 def test_attempt_that_ends_on_a_full_disk_is_an_error_once_there_is_room(small: DaemonProcess) -> None:
     with small.client() as client:
-        attempt = client.submit(extractor(LOOP, seconds=1))
+        attempt = client.submit(endless())
         next(e for e in client.events(attempt["id"]) if e.kind == "unit" and e.body["status"] == "started")
         filler = fill(small.state)
+        client.cancel(attempt["id"])
         small.log.wait_for("bundle.write_failed")
 
         filler.unlink()
@@ -102,15 +103,16 @@ def test_verdict_waits_until_the_database_can_take_it(make_daemon: MakeDaemon) -
     daemon = make_daemon()
     daemon.start()
     with daemon.client() as client:
-        attempt = client.submit(extractor(LOOP, seconds=1))
+        attempt = client.submit(endless())
         next(e for e in client.events(attempt["id"]) if e.kind == "unit" and e.body["status"] == "started")
         with closing(sqlite3.connect(daemon.state / "assayd.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
+            client.cancel(attempt["id"])
             assert daemon.log.wait_for("verdict.not_recorded")["code"] == "store.busy"
             assert client.attempt(attempt["id"])["verdict"] is None
 
         finished = client.attempt(attempt["id"], wait_s=60)
-        assert (finished["verdict"], finished["cause"]) == ("failed", "timeout")
+        assert (finished["verdict"], finished["cause"]) == ("cancelled", "cancelled")
     assert unfinished(daemon) == []
 
 

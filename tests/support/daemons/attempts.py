@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from assayd.analysis.analyst import AnalysisLimits, Analyst
 from assayd.attempts.service import derive_limits
 from assayd.documents import canonical
-from assayd.engines.docker import DockerEngine
 from assayd.kinds import registry as validators
 from assayd.model.finding import Finding
 from assayd.model.merge import JudgedRun, decide_verdict, merge_stages
@@ -18,6 +17,7 @@ from assayd.model.report import Case, StageReport, StageStatus, Verdict
 from assayd.model.run import Limits, RunResult
 from assayd.package_data import shared_path
 from assayd.policies import load_policies
+from assayd.ports.engine import Engine
 from assayd.sandbox.sandbox import Sandbox
 from support.engines import sandboxes
 
@@ -97,9 +97,8 @@ def _limits(profile: ExecutionPolicy, unit_timeout_s: float | None) -> Limits:
 
 
 @asynccontextmanager
-async def attempts_on(docker_host: str) -> AsyncIterator[Attempts]:
-    """Return an object that runs submissions."""
-    engine = DockerEngine(base_url=docker_host)
+async def attempts_on(engine: Engine) -> AsyncIterator[Attempts]:
+    """Return an object that runs submissions, and close the engine at the end."""
     try:
         async with (
             sandboxes.sandbox_on(engine, ready=1) as sandbox,

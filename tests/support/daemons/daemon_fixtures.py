@@ -18,8 +18,8 @@ MakeDaemon = Callable[..., DaemonProcess]
 
 
 @pytest.fixture
-def make_daemon(docker_host: str) -> Iterator[MakeDaemon]:
-    """Return what makes daemons on the engine (or another that is named), and ends them after the test.
+def make_daemon(one_engine: str) -> Iterator[MakeDaemon]:
+    """Return what makes daemons on one engine (or another that is named), and ends them after the test.
 
     They keep no containers ready unless told to, and one analysis worker: more of either takes longer than
     most tests.
@@ -30,7 +30,7 @@ def make_daemon(docker_host: str) -> Iterator[MakeDaemon]:
         engine: str | None = None, *, settings: Mapping[str, str] | None = None, state: Path | None = None
     ) -> DaemonProcess:
         chosen = {"POOL__DEFAULT_TARGET": "0", "ANALYSIS__WORKERS": "1", **(settings or {})}
-        made.append(new_daemon(engine or docker_host, settings=chosen, state=state))
+        made.append(new_daemon(engine or one_engine, settings=chosen, state=state))
         return made[-1]
 
     yield make

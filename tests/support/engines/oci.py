@@ -53,8 +53,14 @@ def oci_engine(
 def made_engine(request: pytest.FixtureRequest, kind: str) -> Engine:
     """Return an engine of this kind, for parametrized fixtures."""
     if kind.startswith("oci"):
-        return oci_engine(templates=kind == "oci-templates")
+        return oci_engine(templates=kind == "oci-templates", store=kept_store(IMAGES))
     return DockerEngine(base_url=request.getfixturevalue("docker_host"))
+
+
+def make_one_engine(request: pytest.FixtureRequest, *, templates: bool = True) -> Engine:
+    """Return the engine that the fixture `one_engine` names; for a single container, templates don't pay."""
+    kind = "oci" if request.getfixturevalue("one_engine") == "oci" else "docker"
+    return made_engine(request, f"{kind}-templates" if templates and kind == "oci" else kind)
 
 
 def traces(name: str) -> list[Path]:

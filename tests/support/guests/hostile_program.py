@@ -33,6 +33,8 @@ from support.slowness import SLOWER_BY
 
 _MIB = 2**20
 _FIRST_LINE = re.compile(r"# expect: (?P<cause>\w+)(?P<facts>[^|]*)(?:\| run:(?P<settings>.*))?")
+CONTAINED = frozenset({"kernel", "left", "proc", "resources", "signals", "sockets"})
+"""Families of programs whose walls are the container's; those of the others are the runner's."""
 _FACT = re.compile(r"(?P<name>\w+)(?:(?P<relation>[=~])(?P<text>.*))?", re.DOTALL)
 
 SETTINGS: Mapping[str, str] = {
@@ -91,6 +93,8 @@ class HostileProgram:
     cause: Cause
     facts: tuple[Fact, ...]
     settings: Mapping[str, str]
+    tries_the_engine: bool
+    """Whether every engine runs it: its walls are the container's, or it is the first of its family."""
 
     def spec(self) -> RunSpec:
         """Return the run's spec."""
@@ -155,10 +159,12 @@ class HostileProgram:
 
 def read_programs(folder: Path) -> list[HostileProgram]:
     """Read all programs below a folder; a program's family is the name of its folder."""
-    return [_read(path) for path in sorted(folder.glob("*/*.py"))]
+    paths = sorted(folder.glob("*/*.py"))
+    first = {path.parent: path for path in reversed(paths)}
+    return [_read(path, is_first=first[path.parent] == path) for path in paths]
 
 
-def _read(path: Path) -> HostileProgram:
+def _read(path: Path, *, is_first: bool) -> HostileProgram:
     text = path.read_text()
     match = _FIRST_LINE.fullmatch(text.partition("\n")[0])
     assert match is not None, f"{path} does not say what it expects"
@@ -173,6 +179,7 @@ def _read(path: Path) -> HostileProgram:
         cause=Cause(match["cause"]),
         facts=tuple(_fact(word) for word in shlex.split(match["facts"])),
         settings=settings,
+        tries_the_engine=is_first or path.parent.name in CONTAINED,
     )
 
 
