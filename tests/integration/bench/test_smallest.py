@@ -246,7 +246,9 @@ def test_tree_of_files(place: Path, daemon: DaemonProcess) -> None:
 
 
 def test_floods(place: Path) -> None:
-    assert "quiet" in run(place, "bench.analysis_flood", "--attempts", 1, "--seconds", 1)
+    assert "quiet" in run(
+        place, "bench.analysis_flood", "--attempts", 1, "--seconds", 1, "--shape", "comments"
+    )
     assert "chunks" in run(place, "bench.relay_flood", "--attempts", 1, "--seconds", 1, "--ways", "chunks")
     assert "peak" in run(place, "bench.memory", "keys")
 
