@@ -67,6 +67,7 @@ class _AnswerDocument(BaseModel):
 class NodeBeat(_RequestDocument):
     """The body of ``PUT /v1/nodes/{name}``: a node's state. `runs` lists the attempts of its worker.
 
+    `waiting` is the number of runs that have waited for several seconds for their turn in the daemon.
     `leaving`: the node is shutting down in an orderly way, and this is its last heartbeat.
     """
 
@@ -80,6 +81,7 @@ class NodeBeat(_RequestDocument):
     images: dict[ShortText, ShortText] = Field({}, max_length=256)
     profiles: dict[ShortText, ShortText] = Field({}, max_length=1024)
     runs: Annotated[list[AttemptId], FailFast()] = Field([], max_length=8192)
+    waiting: int = Field(0, ge=0, le=8192)
 
 
 class BeatAnswer(_AnswerDocument):

@@ -30,8 +30,11 @@ from assayd_cluster.documents import LIVE_S
 from assayd_cluster.tables import dispatches, gateways, nodes, tokens
 
 DRAINED = "drained by an operator"
-FAILING = "drained by a gateway, because its runs brought no verdicts; check its host, then resume it"
+FAILING = (
+    "drained by a gateway, because it returned no verdicts or claimed no runs; check its host, then resume it"
+)
 STOPPED = "stopped in order"
+FULL = "runs wait in its daemon, because the daemon or its engine is busy"
 
 
 class DrainState(IntEnum):
@@ -42,7 +45,7 @@ class DrainState(IntEnum):
     BY_OPERATOR = 1
     """By an operator."""
     BY_GATEWAY = 2
-    """By a gateway, because its runs brought no verdicts."""
+    """By a gateway, because the node returned no verdicts, or read messages without claiming runs."""
 
     @property
     def why(self) -> str:

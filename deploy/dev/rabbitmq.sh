@@ -119,7 +119,6 @@ write("enabled_plugins", "[rabbitmq_management].\n" if managed else "[].\n")
 management = f"""\
 management.tcp.ip = 127.0.0.1
 management.tcp.port = {ports["management"]}
-management_agent.disable_metrics_collector = true
 """
 encrypted = ""
 if address := os.environ.get("TLS_ADDRESS"):

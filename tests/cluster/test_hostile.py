@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -93,6 +94,29 @@ def test_stolen_account_of_the_broker_ends_with_its_token(
     figures["stolen account"] = found.figures()
     assert found.judged == 20
     assert not thief.comes_in_again()
+
+
+def test_account_whose_messages_are_never_claimed_is_cut_off(
+    cluster: WholeCluster, figures: dict[str, object]
+) -> None:
+    wanted = {"name": "swallows", "tenant": "nodes", "scopes": ["node"], "node": "swallows"}
+    _, token = cluster.started.ask("POST", "/v1/tokens", wanted)
+    began = time.monotonic()
+    with taking_messages(str(token["broker_url"]), most=5, acknowledges=True) as thief:
+        client = tenant(cluster, "swallowed")
+        with ThreadPoolExecutor(1) as pool:
+            swallowed = pool.submit(send_honest, [client], 60, 1)
+            cluster.wait_until("the end of the thief's connection", lambda: thief.cut_off)
+            cut_off_s = time.monotonic() - began
+            found = swallowed.result()
+    figures["messages never claimed"] = {
+        **found.figures(),
+        "taken": thief.taken,
+        "cut off after s": round(cut_off_s, 1),
+    }
+    assert found.judged == 60
+    honest_nodes = "SELECT count(*) FROM nodes WHERE drained = 0 AND name = ANY(%s)"
+    assert cluster.rows(honest_nodes, ["node-1", "node-2"]) == [(2,)]
 
 
 def test_endless_programs_of_one_tenant_keep_no_other_waiting(

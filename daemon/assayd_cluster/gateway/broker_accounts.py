@@ -11,7 +11,8 @@ import base64
 import hashlib
 import re
 import secrets
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from ssl import create_default_context
@@ -54,6 +55,13 @@ class BrokerAccounts(Protocol):
         """Return the accounts that can read the queue; None if the accounts are unknown."""
         ...
 
+    async def count_deliveries(self) -> Mapping[str, int]:
+        """Return how many messages each node's open channels have received, by node.
+
+        The numbers are up to five seconds old. Nodes without an open channel are missing.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueReaderAccounts:
@@ -82,6 +90,10 @@ class SharedAccount:
     async def list_readers(self) -> QueueReaderAccounts | None:
         """Return None, because the readers of the queue are unknown."""
         return None
+
+    async def count_deliveries(self) -> Mapping[str, int]:
+        """Return nothing, because the readers of the queue are unknown."""
+        return {}
 
 
 class ManagedAccounts:
@@ -157,6 +169,18 @@ class ManagedAccounts:
         ours = {name: found[1] for name in able if (found := _OURS.fullmatch(name))}
         others = sorted(set(able) - set(ours) - strong)
         return QueueReaderAccounts(tokens=frozenset(ours.values()), others=others)
+
+    async def count_deliveries(self) -> Mapping[str, int]:
+        """Return how many messages each node has received. Raises: RequestError ``broker.accounts``."""
+        columns = {"columns": "user,message_stats.deliver_get"}
+        counts: Counter[str] = Counter()
+        for channel in await self._request_api("GET", "vhosts", self._vhost, "channels", params=columns):
+            found = _OURS.fullmatch(channel.get("user", ""))
+            if found is not None:
+                node = found[0].removesuffix(f"-{found[1]}")
+                # The statistics of a channel without messages are an empty list.
+                counts[node] += (channel.get("message_stats") or {}).get("deliver_get", 0)
+        return counts
 
     async def _request_api(self, method: str, *parts: str, **content: Any) -> Any:
         path = "/api/" + "/".join(quote(part, safe="") for part in parts)

@@ -19,14 +19,18 @@ from assayd.attempts.conclusion import ConclusionWriter, VerdictRecorder
 from assayd.attempts.events import EventHub
 from assayd.attempts.execution import AttemptAbandoned, FinishedAttempt, Job
 from assayd.errors import StoreError
-from assayd.model.attempt import Failure, State
+from assayd.model.attempt import MAX_RUNS, Failure, State
 from assayd.model.merge import CANCELLED
 from assayd.model.records import AttemptEvent
 from assayd.ports.tracing import Span
 from assayd.store.jobs import DatabaseJobStore
 from assayd_cluster.documents import LIVE_S
 from assayd_cluster.gateway.dispatches import DispatchOutbox
-from assayd_cluster.gateway.failing_nodes import NodeFailureCounter, compute_longest_run_s
+from assayd_cluster.gateway.failing_nodes import (
+    NodeFailureCounter,
+    compute_longest_run_s,
+    may_have_trial,
+)
 from assayd_cluster.gateway.publisher import MessagePublisher
 from assayd_cluster.gateway.runs import RunTable
 from assayd_cluster.gateway.watching import KeptRun, RunMonitor
@@ -36,8 +40,8 @@ log = structlog.get_logger()
 CANCEL_S = LIVE_S + 5
 """How long a node has to end a cancelled run before its gateway ends it."""
 WATCHED_EVERY_S = 5.0
-SILENT_LOOKS = 3
-"""A run is taken back if it is silent at so many looks: after an outage, nodes need time to report."""
+LATE_LOOKS = 3
+"""A run is taken back if it is late at so many looks: after an outage, nodes need time to report."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,8 +118,8 @@ class RemoteExecution:
         self._queue_is_empty = queue_is_empty
         self._on_republished = on_republished
         self._on_taken_back = on_taken_back
-        self._silent: dict[str, int] = {}
-        """Attempts whose runs are silent, with the number of looks since when."""
+        self._late: dict[str, int] = {}
+        """Attempts whose runs are late, with the number of looks since when."""
         self._tasks: asyncio.TaskGroup
 
     @asynccontextmanager
@@ -282,24 +286,16 @@ class RemoteExecution:
                 log.warning("attempt.published_again", attempt_id=attempt_id)
                 self._on_republished()
                 self.publish_again(attempt_id)
-        self._silent = {
-            kept.attempt_id: self._silent.get(kept.attempt_id, 0) + 1 for kept in seen.kept if kept.silent
-        }
+        before, self._late = self._late, {}
         for kept in seen.kept:
             flight = self._flights.get(kept.attempt_id)
-            if flight is not None:
-                await self._take_back_failed(kept, flight)
+            if flight is not None and (reason := _find_delay(kept, flight)):
+                looks = self._late[kept.attempt_id] = before.get(kept.attempt_id, 0) + 1
+                if looks >= LATE_LOOKS:
+                    await self._take_back(kept, flight, reason)
 
-    async def _take_back_failed(self, kept: KeptRun, flight: _PendingAttempt) -> None:
-        """Take back a run that is silent, or that its node holds for too long, and republish the attempt."""
-        number, began = flight.running
-        kept_s = time.monotonic() - began if number == kept.number else kept.kept_s
-        if kept_s > compute_longest_run_s(flight.job.limits):
-            reason = "overdue"
-        elif self._silent.get(kept.attempt_id, 0) >= SILENT_LOOKS:
-            reason = "silent"
-        else:
-            return
+    async def _take_back(self, kept: KeptRun, flight: _PendingAttempt, reason: str) -> None:
+        """Take a run back from its node, and republish the attempt."""
         if await self._runs.take_back(kept.attempt_id, kept.node, kept.number):
             log.warning(
                 "run.taken_back",
@@ -310,5 +306,20 @@ class RemoteExecution:
             )
             self._on_taken_back(reason)
             self.publish_again(kept.attempt_id)
-            began_s = kept.kept_s if reason == "silent" else 0.0
+            waited = kept.full and flight.running[0] < kept.number
+            began_s = kept.kept_s if reason == "silent" or waited else 0.0
             await self._failing.note_kept(kept.node, flight.job.attempt.peer.uid, began_s=began_s)
+
+
+def _find_delay(kept: KeptRun, flight: _PendingAttempt) -> str:
+    """Return why a run is late: ``overdue`` or ``silent``; empty if it isn't late.
+
+    A first run has its time from the claim, so that its node can't extend it. The time of a second run
+    restarts when its node reports the run as running, because the attempt ends if this run is taken back.
+    """
+    number, began = flight.running
+    restarted = number == kept.number == MAX_RUNS
+    kept_s = time.monotonic() - began if restarted else kept.kept_s
+    if kept_s > compute_longest_run_s(flight.job.limits, trial=may_have_trial(flight.job.validator)):
+        return "overdue"
+    return "silent" if kept.silent else ""

@@ -3,7 +3,7 @@
 Such a node hangs, or an attacker controls it. Each gateway counts only the runs that it observes; the
 drained state of a node is stored for all gateways. The last node that accepts work is never drained. A node
 is also never drained because of the attempts of a single tenant, who could have submitted them for this
-purpose.
+purpose. Nodes that don't even claim runs are found by `readers.py`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from sqlalchemy import bindparam, exists, update
 
 from assayd.aio import MOST
 from assayd.errors import RequestError
+from assayd.kind import Kind
 from assayd.model.run import Limits
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.gateway.broker_accounts import BrokerAccounts
@@ -26,8 +27,6 @@ from assayd_cluster.tables import nodes
 
 log = structlog.get_logger()
 
-CONTAINERS = 2
-"""An attempt has a container for its run, and one for a trial."""
 WAITING_S = 60.0
 """How long an attempt may wait on its node for a container, and for everything except its run."""
 MOST_OVERDUE = 3
@@ -47,13 +46,17 @@ _DRAIN = (
 )
 
 
-def compute_longest_run_s(limits: Limits) -> float:
+def may_have_trial(kind: Kind) -> bool:
+    """Return whether attempts of a kind can have a second container, for a trial."""
+    return type(kind).plan_trial is not Kind.plan_trial
+
+
+def compute_longest_run_s(limits: Limits, *, trial: bool) -> float:
     """Return how long a node may keep a run of an attempt with these limits.
 
-    The time counts from the first event `running` of the run; from its claim if that event is missing. On a
-    busy node, each deadline is extended to up to `MOST` times its time.
+    On a busy node, each container's deadline is extended to up to `MOST` times its time.
     """
-    return CONTAINERS * MOST * limits.timeout_s + WAITING_S
+    return (2 if trial else 1) * MOST * limits.timeout_s + WAITING_S
 
 
 def _has_reached_limit(most: int, of_tenant: Counter[int]) -> bool:
@@ -93,7 +96,7 @@ class NodeFailureCounter:
         lost[tenant] += 1
         if _has_reached_limit(MOST_LOST, lost):
             del self._lost[node]
-            await self._drain(node)
+            await self.drain(node)
 
     async def note_kept(self, node: str, tenant: int, *, began_s: float = 0.0) -> None:
         """Record that a node has kept a run of a tenant's attempt, or more runs than it may have.
@@ -112,16 +115,21 @@ class NodeFailureCounter:
         self._kept[node] = recent
         if len(recent) >= MOST_OVERDUE and len(set().union(*(tenants for _, tenants in recent))) > 1:
             del self._kept[node]
-            await self._drain(node)
+            await self.drain(node)
 
-    async def _drain(self, node: str) -> None:
+    async def drain(self, node: str) -> None:
+        """Drain a node unless no other node accepts work, and suspend its accounts. Raises: StoreError."""
         wanted = {"node": node}
         drained = await self._access.write(
             lambda connection: connection.execute(_DRAIN, wanted).rowcount == 1
         )
         log.error("node.failing", node=node, drained=drained)
         if drained:
-            try:
-                await self._accounts.suspend(node)
-            except RequestError as trouble:  # its claims are refused anyway
-                log.error("account.not_suspended", node=node, code=trouble.code)
+            await self.suspend(node)
+
+    async def suspend(self, node: str) -> None:
+        """Revoke the permission of a node's accounts to read the queue, if the broker answers."""
+        try:
+            await self._accounts.suspend(node)
+        except RequestError as trouble:  # a drained node's claims are refused anyway
+            log.error("account.not_suspended", node=node, code=trouble.code)

@@ -181,14 +181,18 @@ class RunUpdateRecorder:
         """Record that a run ended without a verdict; another run follows if one is left."""
         held = await self._require_running(node, attempt_id, run)
         log.warning("run.lost", attempt_id=attempt_id, node=node, run_number=run, reason=lost.reason)
-        spent = await self._runs.record_lost_run(held, started=lost.started)
+        spent = await self._runs.record_lost_run(held, started=lost.started, refused=lost.refused)
         if spent and run >= MAX_RUNS:
             await self._end_lost_attempt(attempt_id)
         else:
             self.publish_again(attempt_id)
-        if not lost.refused:
+        if lost.refused:
+            self.note_refusal(attempt_id, node)
+        else:
             await self._failing.record_lost_run(node, held.attempt.peer.uid)
-            return
+
+    def note_refusal(self, attempt_id: str, node: str) -> None:
+        """Remember which node's daemon refused a submission, until another node judges it."""
         self._refused[attempt_id] = node
         if len(self._refused) > MOST_REFUSED:
             self._refused.popitem(last=False)

@@ -13,7 +13,7 @@ from assayd import __version__
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import BeatAnswer, NodeBeat
-from assayd_cluster.nodes import STOPPED, DrainState
+from assayd_cluster.nodes import FULL, STOPPED, DrainState
 from assayd_cluster.tables import gateways, nodes
 
 _LIVE = select(nodes, NOW.label("now")).where(nodes.c.beat_at > LIVE_SINCE).order_by(nodes.c.name)
@@ -45,6 +45,11 @@ class LiveNode:
         """Return whether the node accepts work."""
         return not self.why
 
+    @property
+    def is_usable(self) -> bool:
+        """Return whether the node accepts work, now or as soon as its daemon has a free place."""
+        return self.why in {"", FULL}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
@@ -75,16 +80,16 @@ def find_objection(beat: NodeBeat, profiles: Mapping[str, str]) -> str:
         return STOPPED
     if not are_versions_compatible(beat.version, __version__):
         return f"version {beat.version} is more than one minor away from the gateway's {__version__}"
+    if beat.draining:
+        return "the node is draining"
+    if not beat.ready:
+        return beat.reason or "its daemon isn't ready"
     different = sorted(name for name, digest in beat.profiles.items() if profiles.get(name, digest) != digest)
     missing = sorted(profiles.keys() - beat.profiles.keys())
     if different or missing:
         listed = ", ".join((*different, *missing)[:10])
         return f"profiles differ from the gateway's: {listed}; install the same files on both and reload"
-    if beat.draining:
-        return "the node is draining"
-    if not beat.ready:
-        return beat.reason or "its daemon isn't ready"
-    return ""
+    return FULL if beat.waiting else ""
 
 
 def are_versions_compatible(one: str, other: str) -> bool:

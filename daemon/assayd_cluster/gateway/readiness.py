@@ -26,7 +26,7 @@ from assayd_cluster.gateway.metrics import ClusterMetrics
 from assayd_cluster.gateway.nodes import ClusterSnapshot, NodeTable
 from assayd_cluster.gateway.publisher import MessagePublisher
 from assayd_cluster.gateway.queue_watch import RECENT_S, QueueMonitor
-from assayd_cluster.nodes import DatabaseNodes, Node, OutboxState
+from assayd_cluster.nodes import FULL, DatabaseNodes, Node, OutboxState
 from assayd_cluster.tables import tokens
 
 SLOW_S = 0.25
@@ -194,6 +194,9 @@ def _node_health_row(node: Node) -> HealthRow:
     if node.state == "ready":
         detail = f"{node.in_hand} of {node.capacity} in hand, {node.version}, {node.engine}"
         return HealthRow(check=f"node {node.name}", status=HealthStatus.OK, detail=detail)
+    if node.why == FULL:
+        remedy = "if this continues, lower the node's `capacity`, or stop other work on its host"
+        return HealthRow(check=f"node {node.name}", status=HealthStatus.WARN, detail=FULL, remedy=remedy)
     remedies = {
         "draining": f"`assay node resume {node.name}` lets it take attempts again",
         "not_ready": "run `assay doctor` on that host",
@@ -261,8 +264,9 @@ class ClusterReadiness:
             self.problem = "the database fails; see the gateway's log"
             log.error("nodes.not_read", code=trouble.code)
             return
-        capacity = self.census.capacity
-        self.problem = "" if capacity else _explain_idle_nodes(self.census)
+        # While all nodes are full, attempts wait in the queue.
+        usable = any(node.is_usable for node in self.census.nodes)
+        self.problem = "" if usable else _explain_idle_nodes(self.census)
         self.changed.wake_all()
 
     async def keep_sweeping(self) -> None:
@@ -277,7 +281,7 @@ class ClusterReadiness:
 
         Raises: EngineError ``image.missing``, if no node has the image or nodes have different ones.
         """
-        found = {node.images.get(name) for node in self.census.nodes if node.consumes} - {None}
+        found = {node.images.get(name) for node in self.census.nodes if node.is_usable} - {None}
         if len(found) == 1 and (digest := found.pop()) is not None:
             return digest
         fault = "some nodes don't have it" if not found else "nodes have different versions"

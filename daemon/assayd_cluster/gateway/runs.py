@@ -328,17 +328,19 @@ class RunTable:
 
         return await self._access.read(fetch)
 
-    async def record_lost_run(self, held: HeldRun, *, started: bool) -> bool:
+    async def record_lost_run(self, held: HeldRun, *, started: bool, refused: bool = False) -> bool:
         """Record that a run ended without a verdict; return whether the run is counted.
 
-        A run that never started isn't counted, unless the attempt has had many such runs.
+        A run that never started isn't counted, unless the attempt has had many such runs. `refused`: whether
+        to tell the other gateways that the node's daemon refused the submission.
         """
+        refusal = {"refused_by": held.node} if refused else {}
         values = {"attempt": held.attempt_id, "run_number_": held.number, "node": held.node}
 
         def apply(connection: Connection) -> bool:
             spent = started or _count_returned(connection, held.attempt_id) > MOST_RETURNED
             connection.execute(_END if spent else _FORGET, values)
-            self._notices.send_notice(connection, "again", attempt=held.attempt_id)
+            self._notices.send_notice(connection, "again", attempt=held.attempt_id, **refusal)
             return spent
 
         return await self._access.write(apply)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from assayd.store import tables
 from assayd.store.access import DatabaseAccess
 from assayd_cluster.clock import LIVE_SINCE, NOW
 from assayd_cluster.documents import LIVE_S
+from assayd_cluster.nodes import FULL
 from assayd_cluster.tables import dispatches, nodes
 
 UNCLAIMED_S = 60.0
@@ -22,6 +23,8 @@ TAKEN_S = 10.0
 """How long a message may be unclaimed if the queue is empty, so that someone has taken the message."""
 SILENT_S = 5.0
 """How old a run is at least that counts as silent; a node sends a run's first events within a second."""
+FULL_S = 30.0
+"""How old a silent run of a node is at least whose daemon has runs wait."""
 _MICROS = 1_000_000
 
 _RUN = tables.runs.c
@@ -58,7 +61,9 @@ _OLD = _PUBLISHED.where(
     ),
 )
 _ONE = _PUBLISHED.where(dispatches.c.attempt_id == bindparam("attempt"))
-_LISTED = select(nodes.c.name, nodes.c.runs).where(nodes.c.beat_at > LIVE_SINCE)
+_LISTED = select(nodes.c.name, nodes.c.runs, (nodes.c.why == FULL).label("full")).where(
+    nodes.c.beat_at > LIVE_SINCE
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +83,7 @@ class KeptRun:
 
     `silent`: the node has sent nothing about this run. A second run is never silent: if it is taken back,
     the attempt ends.
+    `full`: the node reports that its daemon has runs wait.
     """
 
     attempt_id: str
@@ -85,6 +91,7 @@ class KeptRun:
     number: int
     kept_s: float
     silent: bool
+    full: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +141,8 @@ class RunMonitor:
 
         def fetch(connection: Connection) -> AttemptSnapshot:
             rows = connection.execute(_OLD, {"gateway": self._gateway_id}).all()
-            listed = _read_listed_runs(connection) if rows else {}
+            living = connection.execute(_LISTED).all() if rows else ()
+            listed, full = _read_listed_runs(living), {node.name for node in living if node.full}
             found = [(row, _build_dispatched(row)) for row in rows]
             return AttemptSnapshot(
                 stray=[
@@ -142,7 +150,11 @@ class RunMonitor:
                     for row, one in found
                     if is_stray(one, listed, row.now, unclaimed_s=unclaimed_s)
                 ],
-                kept=[_build_kept_run(row) for row, one in found if is_alive(one, listed, row.now)],
+                kept=[
+                    _build_kept_run(row, full=row.daemon_id in full)
+                    for row, one in found
+                    if is_alive(one, listed, row.now)
+                ],
             )
 
         return await self._access.read(fetch)
@@ -152,15 +164,14 @@ class RunMonitor:
 
         def fetch(connection: Connection) -> bool:
             row = connection.execute(_ONE, {"attempt": attempt_id}).one_or_none()
-            return row is not None and is_alive(
-                _build_dispatched(row), _read_listed_runs(connection), row.now
-            )
+            listed = _read_listed_runs(connection.execute(_LISTED))
+            return row is not None and is_alive(_build_dispatched(row), listed, row.now)
 
         return await self._access.read(fetch)
 
 
-def _read_listed_runs(connection: Connection) -> Mapping[str, frozenset[str]]:
-    return {row.name: frozenset(json.loads(row.runs)) for row in connection.execute(_LISTED)}
+def _read_listed_runs(living: Iterable[Any]) -> Mapping[str, frozenset[str]]:
+    return {row.name: frozenset(json.loads(row.runs)) for row in living}
 
 
 def _build_dispatched(row: Any) -> DispatchedAttempt:
@@ -173,12 +184,13 @@ def _build_dispatched(row: Any) -> DispatchedAttempt:
     )
 
 
-def _build_kept_run(row: Any) -> KeptRun:
+def _build_kept_run(row: Any, *, full: bool) -> KeptRun:
     kept_s = (row.now - row.leased_at) / _MICROS
     return KeptRun(
         attempt_id=row.attempt_id,
         node=row.daemon_id,
         number=row.run_number,
         kept_s=kept_s,
-        silent=row.silent and kept_s >= SILENT_S,
+        silent=row.silent and kept_s >= (FULL_S if full else SILENT_S),
+        full=full,
     )

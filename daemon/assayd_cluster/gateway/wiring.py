@@ -44,6 +44,7 @@ from assayd_cluster.gateway.nodes import NodeTable
 from assayd_cluster.gateway.notices import GatewayNotices, Notice
 from assayd_cluster.gateway.publisher import BrokerPublisher, MessagePublisher
 from assayd_cluster.gateway.queue_watch import QueueLengthReader, QueueMonitor, count_unclaimed
+from assayd_cluster.gateway.readers import MessageReaders
 from assayd_cluster.gateway.readiness import ClusterHealthChecks, ClusterReadiness
 from assayd_cluster.gateway.recording import GatewayJobRows
 from assayd_cluster.gateway.routes import NodeServices
@@ -274,7 +275,7 @@ class _ClusterBuilder:
         _subscribe_to_notices(self._notices, remote, others, live, cancels)
         self._notices.register_callback("message", lambda _: access.messages_added.set())
         await stack.enter_async_context(self._notices.running())
-        await self._watch_queue(queue, access, stack)
+        await self._watch_queue(queue, access, failing, stack)
         profiles = partial(_list_policy_digests, basics.policies)
         nodes = NodeTable(access, profiles, most_capacity=self._chosen.node_capacity)
         driving = GatewayWorkAssignment(access, self._gateway_id, self._notices)
@@ -295,12 +296,17 @@ class _ClusterBuilder:
             execute=remote, readiness=readiness, selftest=None, elsewhere=others, driving=driving
         )
 
-    async def _watch_queue(self, queue: QueueMonitor, access: DatabaseAccess, stack: AsyncExitStack) -> None:
+    async def _watch_queue(
+        self, queue: QueueMonitor, access: DatabaseAccess, failing: NodeFailureCounter, stack: AsyncExitStack
+    ) -> None:
         if self._broker.celery is not None:
             watching = await stack.enter_async_context(task_group())
             waiting, unclaimed = QueueLengthReader(self._broker.celery), partial(access.read, count_unclaimed)
-            keeping = watching.create_task(queue.keep(waiting, unclaimed), name="queue")
-            stack.callback(keeping.cancel)
+            readers = MessageReaders(
+                access, self._broker.accounts, failing, lambda: queue.republished_attempts > 0
+            )
+            for name, work in (("queue", queue.keep(waiting, unclaimed)), ("readers", readers.keep())):
+                stack.callback(watching.create_task(work, name=name).cancel)
 
     def _build_readiness(
         self, basics: Basics, nodes: NodeTable, metrics: ClusterMetrics, queue: QueueMonitor
@@ -406,6 +412,11 @@ def _subscribe_to_notices(
         remote.cancel(notice["attempt"])
         cancels.wake_all()
 
+    def again(notice: Notice) -> None:
+        live.publish_again(notice["attempt"])
+        if "refused_by" in notice:
+            live.note_refusal(notice["attempt"], notice["refused_by"])
+
     def exhausted(notice: Notice) -> None:
         live.forget(notice["attempt"])
         remote.end_exhausted(notice["attempt"])
@@ -418,7 +429,7 @@ def _subscribe_to_notices(
 
     notices.register_callback("finished", finished)
     notices.register_callback("cancelled", cancelled)
-    notices.register_callback("again", lambda notice: live.publish_again(notice["attempt"]))
+    notices.register_callback("again", again)
     notices.register_callback("exhausted", exhausted)
     notices.register_callback("event", lambda notice: live.publish_event(notice_to_event(notice)))
     notices.register_missed_callback(missed)

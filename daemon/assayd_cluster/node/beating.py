@@ -104,6 +104,7 @@ class HeartbeatSender:
             images=dict(self._runner.images),
             profiles=profiles,
             runs=self._runner.in_hand(),
+            waiting=self._runner.count_waiting(),
         )
 
     def _log_change(self, why: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from tenacity.retry import RetryBaseT
 from assayd.errors import AssaydError
 from assayd.log import trace_log_fields
 from assayd.model.trace_context import TraceContext
-from assayd_client.errors import ClientError
+from assayd_client.errors import ClientError, QueueFull
 from assayd_cluster.documents import INLINE_BYTES, Claimed
 from assayd_cluster.node.daemon_link import BundleFileContent, DaemonClient, Document
 from assayd_cluster.node.forwarding import EventForwarder, to_live_event
@@ -50,6 +51,9 @@ AT_ONCE_S = 0.25
 """A run that ends within this time is sent whole; a longer one sends events as they come."""
 LOOK_S = 10.0
 """How long one question after a verdict waits for it."""
+WAITS_S = 5.0
+"""A run that has waited in the daemon for this time is reported to the gateway."""
+WAITING_STATES = frozenset({"queued", "leasing"})
 LAST_RUN = 2
 PREFIX = "assayd/"
 """How a daemon prefixes images for its engine; profiles name them without it."""
@@ -92,6 +96,8 @@ class NodeRunner:
         forwarder: EventForwarder,
         stopping: StopSignals,
         tries: RetryDelays = RetryDelays(),
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tries = tries
         self._gateway = gateway
@@ -100,6 +106,9 @@ class NodeRunner:
         self._stopping = stopping
         self._lock = threading.Condition()
         self._in_hand: set[str] = set()
+        self._monotonic = monotonic
+        self._waiting: dict[str, float] = {}
+        """The attempts that wait for their turn in the daemon, and since when."""
         self.engine = ""
         """The node's daemon of the last attempt; empty before the first."""
         self.images: Mapping[str, str] = {}
@@ -109,6 +118,20 @@ class NodeRunner:
         """Return the attempts whose messages this node holds."""
         with self._lock:
             return sorted(self._in_hand)
+
+    def count_waiting(self) -> int:
+        """Return how many runs have waited in the daemon for at least `WAITS_S` seconds."""
+        latest = self._monotonic() - WAITS_S
+        with self._lock:
+            return sum(since <= latest for since in self._waiting.values())
+
+    def _note_state(self, attempt_id: str, state: object) -> None:
+        """Record whether the daemon has an attempt wait, according to the attempt's state."""
+        with self._lock:
+            if state in WAITING_STATES:
+                self._waiting.setdefault(attempt_id, self._monotonic())
+            else:
+                self._waiting.pop(attempt_id, None)
 
     def run(self, attempt_id: str, ticket: str, trace: TraceContext | None = None) -> None:
         """Run an attempt until its verdict, as part of the gateway's trace. Raises: PutBack, Untrue."""
@@ -133,6 +156,7 @@ class NodeRunner:
         finally:
             with self._lock:
                 self._in_hand.discard(attempt_id)
+                self._waiting.pop(attempt_id, None)
                 self._lock.notify_all()
 
     def _claim_run(self, attempt_id: str, ticket: str) -> Claimed | None:
@@ -159,7 +183,11 @@ class NodeRunner:
         def judge() -> Document:
             nonlocal accepted
             document = claimed.document
-            attempt = self._daemon.submit(run.attempt, document, wait_s=AT_ONCE_S, trace=trace)
+            try:
+                attempt = self._daemon.submit(run.attempt, document, wait_s=AT_ONCE_S, trace=trace)
+            except QueueFull:
+                self._note_state(run.attempt, "queued")
+                raise
             accepted = True
             return self._wait_for_verdict(run, attempt)
 
@@ -179,8 +207,11 @@ class NodeRunner:
     def _wait_for_verdict(self, run: AssignedRun, attempt: Document) -> Document:
         """Wait for the verdict and forward events in the meantime; return the verdict with its files."""
         if attempt["verdict"] is None:
+            self._note_state(run.attempt, attempt["state"])
             with self._forwarder.forward_events(run) as forward:
                 for event in self._daemon.events(run.attempt):
+                    if event.kind == "state":
+                        self._note_state(run.attempt, event.body["state"])
                     forward(event)
                     self._raise_if_stopping_now()
         while attempt["verdict"] is None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -41,7 +43,9 @@ def accounts(broker: Broker) -> ManagedAccounts:
 
 def consumer(connection: Connection) -> Consumer:
     queue = Queue(QUEUE, Exchange("assayd", type="direct", no_declare=True), no_declare=True)
-    return Consumer(connection.channel(), [queue], accept=["json"], callbacks=[lambda body, message: None])
+    return Consumer(
+        connection.channel(), [queue], accept=["json"], callbacks=[lambda body, message: message.ack()]
+    )
 
 
 async def test_stolen_account_ends_with_its_token(accounts: ManagedAccounts) -> None:
@@ -115,6 +119,22 @@ async def test_readers_of_the_queue_are_known_by_their_tokens(accounts: ManagedA
     assert (set(readers.tokens), readers.others) == ({TOKEN, OTHER}, ["node"])  # that of the definitions
     for node, token in (("node-3", TOKEN), ("node-4.example", OTHER)):
         await accounts.remove(node, token)
+
+
+async def test_messages_are_counted_for_the_node_that_receives_them(
+    accounts: ManagedAccounts, broker: Broker
+) -> None:
+    url = await accounts.create("node-7.a", TOKEN)
+    assert url is not None
+    with Connection(url) as connection, consumer(connection):
+        connection.channel()  # one that receives nothing
+        broker.publish([f"01JTC8ZK5V777777777777777{n}" for n in range(3)])
+        async with asyncio.timeout(30):  # the broker refreshes its numbers every five seconds
+            while await accounts.count_deliveries() != {"node-7.a": 3}:
+                await asyncio.sleep(0.2)
+                with suppress(TimeoutError):
+                    connection.drain_events(timeout=0.1)
+    await accounts.remove("node-7.a", TOKEN)
 
 
 async def test_management_that_refuses_or_is_away_is_told(broker: Broker) -> None:

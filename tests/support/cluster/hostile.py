@@ -245,18 +245,20 @@ def captured_node(cluster: WholeCluster, name: str, profiles: dict[str, str]) ->
 
 
 class Thief:
-    """A program with a stolen broker account: it takes messages and holds them."""
+    """A program with a stolen broker account: it takes messages, and holds or acknowledges them."""
 
-    def __init__(self, url: str, most: int) -> None:
-        self._url, self._most = url, most
+    def __init__(self, url: str, most: int, *, acknowledges: bool) -> None:
+        self._url, self._most, self._acknowledges = url, most, acknowledges
         self.taken = 0
         self.cut_off = False
 
     def take(self) -> None:
         """Take messages until the connection ends."""
 
-        def hold(*_: object) -> None:
+        def hold(_: object, message: Any) -> None:
             self.taken += 1
+            if self._acknowledges:
+                message.ack()
 
         with Connection(self._url) as connection:
             try:
@@ -282,9 +284,9 @@ class Thief:
 
 
 @contextmanager
-def taking_messages(url: str, *, most: int) -> Iterator[Thief]:
+def taking_messages(url: str, *, most: int, acknowledges: bool = False) -> Iterator[Thief]:
     """Have a thief take messages until it is cut off; `most` is its prefetch limit."""
-    thief = Thief(url, most)
+    thief = Thief(url, most, acknowledges=acknowledges)
     thread = threading.Thread(target=thief.take, daemon=True)
     thread.start()
     yield thief

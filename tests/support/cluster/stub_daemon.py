@@ -1,4 +1,7 @@
-"""A daemon that runs nothing: each submission names the time and the verdict of its end."""
+"""A daemon that runs nothing: each submission names the time and the verdict of its end.
+
+An attempt whose submission has `queues` waits in the queue until its end.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,7 @@ class StubDaemon:
         self._ends: dict[str, float] = {}
         self._wanted: dict[str, dict[str, object]] = {}
         self.away = False
+        self.full = False
         self._followed: set[str] = set()
         self._lock = threading.Condition()
 
@@ -38,6 +42,8 @@ class StubDaemon:
             case ["v1", "policies"]:
                 return Answer(200, {"policies": [{"name": "script", "digest": "a" * 64}]})
             case ["v1", "attempts", attempt_id] if asked.method == "PUT":
+                if self.full:
+                    return refusal(429, "queue.full", retryable=True)
                 if json.loads(asked.body).get("refused"):
                     return refusal(422, "invalid")
                 with self._lock:
@@ -76,7 +82,7 @@ class StubDaemon:
             self._followed.add(attempt_id)
             self._lock.notify_all()
         for seq in (1, 2, 3):
-            if seq == 3:
+            if seq == 3 or (seq == 2 and self._wanted[attempt_id].get("queues")):
                 self._wait(attempt_id, 60)
             yield b"data: " + json.dumps(self._event(attempt_id, seq)).encode() + b"\n\n"
 
@@ -94,7 +100,7 @@ class StubDaemon:
         contents = self._contents(attempt_id) if done else {}
         document = {
             "id": attempt_id,
-            "state": "finished" if done else "running",
+            "state": "finished" if done else "queued" if wanted.get("queues") else "running",
             "verdict": verdict if done else None,
             "error": {"code": "attempt.interrupted", "message": "stub"} if verdict == "error" else None,
             "run_number": 1,

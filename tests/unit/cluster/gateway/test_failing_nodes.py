@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import nullcontext
 from itertools import cycle, islice
@@ -11,22 +12,27 @@ import pytest
 from sqlalchemy import text
 
 from assayd.errors import RequestError
+from assayd.kind import Kind
+from assayd.kinds.extractor.validator import ExtractorKind
+from assayd.kinds.module.validator import ModuleKind
 from assayd.model.report import Verdict
 from assayd.model.run import Limits
 from assayd.model.submission import Peer
 from assayd_cluster.documents import LiveEvents, RunLost
 from assayd_cluster.gateway.broker_accounts import SharedAccount
-from assayd_cluster.gateway.execution import SILENT_LOOKS
+from assayd_cluster.gateway.execution import LATE_LOOKS
 from assayd_cluster.gateway.failing_nodes import (
     MOST_LOST,
     MOST_OVERDUE,
     OVERDUE_WITHIN_S,
     NodeFailureCounter,
     compute_longest_run_s,
+    may_have_trial,
 )
 from assayd_cluster.gateway.runs import NodeIdle
-from assayd_cluster.nodes import FAILING, DatabaseNodes
-from support.cluster.gateways import OneGateway, one_gateway
+from assayd_cluster.gateway.watching import FULL_S
+from assayd_cluster.nodes import FAILING, FULL, DatabaseNodes
+from support.cluster.gateways import OneGateway, one_gateway, two_gateways
 from support.stores.postgres import PostgresServer, needs_postgres
 
 pytestmark = needs_postgres
@@ -79,9 +85,10 @@ async def whys(gateway: OneGateway) -> dict[str, str]:
     return {node.name: node.why for node in await DatabaseNodes(gateway.access).list()}
 
 
-def test_node_may_keep_a_run_for_two_extended_containers_and_a_minute() -> None:
+@pytest.mark.parametrize(("kind", "longest_s"), [(ExtractorKind(), 150), (ModuleKind(), 240)])
+def test_node_may_keep_a_run_for_its_extended_containers_and_a_minute(kind: Kind, longest_s: float) -> None:
     limits = Limits(timeout_s=30, unit_timeout_s=5, memory_bytes=1, max_processes=1)
-    assert compute_longest_run_s(limits) == 240
+    assert compute_longest_run_s(limits, trial=may_have_trial(kind)) == longest_s
 
 
 async def test_run_that_its_node_keeps_for_too_long_goes_to_another_node(gateway: OneGateway) -> None:
@@ -89,12 +96,13 @@ async def test_run_that_its_node_keeps_for_too_long_goes_to_another_node(gateway
         await gateway.beat(node)
     attempt = await gateway.submit()
     old = await gateway.claim("hangs", await gateway.messages.next())
-    await gateway.beat("hangs", runs=[attempt.id])
-    await let_pass(gateway, 20)
-    await gateway.cluster.execution.republish_stray_attempts()
+    await report(gateway, "hangs", attempt.id, "running")
+    await watch(gateway, "hangs", attempt.id)
     assert gateway.messages.none()
     await let_pass(gateway, 600)
-    await gateway.cluster.execution.republish_stray_attempts()
+    await watch(gateway, "hangs", attempt.id, LATE_LOOKS - 1)
+    assert gateway.messages.none()
+    await watch(gateway, "hangs", attempt.id, 1)
     claimed = await gateway.claim("works", await gateway.messages.next())
     with pytest.raises(RequestError, match="run"):
         await gateway.bring("hangs", attempt.id, old)
@@ -107,9 +115,8 @@ async def test_attempt_whose_second_run_is_kept_too_ends(gateway: OneGateway) ->
     attempt = await gateway.submit()
     for node in ("hangs", "hangs-too"):
         await gateway.claim(node, await gateway.messages.next())
-        await gateway.beat(node, runs=[attempt.id])
         await let_pass(gateway, 600)
-        await gateway.cluster.execution.republish_stray_attempts()
+        await watch(gateway, node, attempt.id)
     with pytest.raises(RequestError):
         await gateway.claim("works", await gateway.messages.next())
     ended = await gateway.service.wait(attempt.id, 30)
@@ -211,15 +218,17 @@ async def test_refusals_of_all_nodes_count_against_none(gateway: OneGateway) -> 
     assert await whys(gateway) == dict.fromkeys(names, "")
 
 
-async def report(gateway: OneGateway, node: str, attempt: str, state: str) -> None:
-    """Have a node report a state of an attempt's first run."""
+async def report(gateway: OneGateway, node: str, attempt: str, state: str, *, run: int = 1) -> None:
+    """Have a node report a state of a run."""
     body = {"kind": "state", "body": {"state": state}, "run": 1, "seq": 2, "at": "2026-01-01T00:00:00Z"}
-    await gateway.runs.record_events(node, attempt, 1, LiveEvents.model_validate({"events": [body]}).events)
+    await gateway.runs.record_events(node, attempt, run, LiveEvents.model_validate({"events": [body]}).events)
 
 
-async def watch(gateway: OneGateway, node: str, attempt: str, times: int = SILENT_LOOKS) -> None:
+async def watch(
+    gateway: OneGateway, node: str, attempt: str, times: int = LATE_LOOKS, *, waiting: int = 0
+) -> None:
     """Have a gateway look so often at a node that lists an attempt, which it claimed a while ago."""
-    await gateway.beat(node, runs=[attempt])
+    await gateway.beat(node, runs=[attempt], waiting=waiting)
     await let_pass(gateway, 20)
     for _ in range(times):
         await gateway.cluster.execution.republish_stray_attempts()
@@ -230,7 +239,7 @@ async def test_run_of_which_nothing_is_heard_goes_to_another_node(gateway: OneGa
         await gateway.beat(node)
     attempt = await gateway.submit()
     old = await gateway.claim("silent", await gateway.messages.next())
-    await watch(gateway, "silent", attempt.id, SILENT_LOOKS - 1)
+    await watch(gateway, "silent", attempt.id, LATE_LOOKS - 1)
     assert gateway.messages.none()
     await watch(gateway, "silent", attempt.id, 1)
     claimed = await gateway.claim("works", await gateway.messages.next())
@@ -294,13 +303,92 @@ async def test_node_that_claims_more_runs_than_it_may_have_gets_no_more(gateway:
     assert (await whys(gateway))["greedy"] == FAILING
 
 
-async def test_run_that_began_late_has_its_whole_time(gateway: OneGateway) -> None:
-    await gateway.beat("busy")
+async def test_second_run_that_began_late_has_its_whole_time(gateway: OneGateway) -> None:
+    for node in ("silent", "busy"):
+        await gateway.beat(node)
     attempt = await gateway.submit()
+    await gateway.claim("silent", await gateway.messages.next())
+    await watch(gateway, "silent", attempt.id)
     claimed = await gateway.claim("busy", await gateway.messages.next())
-    await gateway.beat("busy", runs=[attempt.id])
-    await report(gateway, "busy", attempt.id, "running")
+    await report(gateway, "busy", attempt.id, "running", run=2)
     await let_pass(gateway, 3600)
-    await gateway.cluster.execution.republish_stray_attempts()
+    await watch(gateway, "busy", attempt.id)
     gateway.runs.forget()
     assert await gateway.bring("busy", attempt.id, claimed)
+
+
+async def test_run_that_waits_in_a_full_daemon_has_more_time(gateway: OneGateway) -> None:
+    for node in ("full", "works"):
+        await gateway.beat(node)
+    attempt = await gateway.submit()
+    await gateway.claim("full", await gateway.messages.next())
+    await watch(gateway, "full", attempt.id, waiting=1)
+    assert (gateway.messages.none(), await whys(gateway)) == (True, {"full": FULL, "works": ""})
+    await let_pass(gateway, FULL_S)
+    await watch(gateway, "full", attempt.id, waiting=1)
+    await gateway.finish_all("works", 1)
+
+
+async def test_full_node_gets_no_run_and_its_cluster_accepts_attempts(gateway: OneGateway) -> None:
+    await gateway.beat("full")
+    await gateway.submit()
+    await gateway.beat("full", waiting=1)
+    assert gateway.cluster.readiness.ready() == (True, "")
+    await gateway.submit("# waits in the gateway's queue")
+    message = await gateway.messages.next()
+    with pytest.raises(NodeIdle):
+        await gateway.claim("full", message)
+    await gateway.beat("full")
+    await gateway.finish_all("full", 2)
+
+
+async def test_node_that_says_whenever_it_has_a_run_that_it_is_full_is_drained(gateway: OneGateway) -> None:
+    clock = SetTime()
+    gateway.runs._failing._monotonic = clock
+    await gateway.beat("works")
+    for number, tenant in enumerate(islice(cycle(TENANTS), MOST_OVERDUE)):
+        await gateway.beat("captured")
+        attempt = await gateway.submit(f"# {number}\n", peer=Peer(uid=tenant, gid=tenant, pid=1))
+        await gateway.claim("captured", await gateway.messages.next())
+        clock.seconds += 60
+        await let_pass(gateway, FULL_S)
+        await watch(gateway, "captured", attempt.id, waiting=1)
+        await gateway.finish_all("works", 1)
+    assert (await whys(gateway))["captured"] == FAILING
+
+
+@pytest.mark.parametrize(("waiting", "why"), [(1, FULL), (0, FAILING)])
+async def test_overdue_runs_of_a_full_node_count_once(gateway: OneGateway, waiting: int, why: str) -> None:
+    await gateway.beat("busy")
+    attempts = []
+    for number, tenant in enumerate(islice(cycle(TENANTS), MOST_OVERDUE)):
+        peer = Peer(uid=tenant, gid=tenant, pid=1)
+        attempts.append((await gateway.submit(f"# {number}\n", peer=peer)).id)
+        await gateway.claim("busy", await gateway.messages.next())
+        await report(gateway, "busy", attempts[-1], "leasing")
+    await gateway.beat("works")
+    await gateway.beat("busy", runs=attempts, waiting=waiting)
+    await let_pass(gateway, 600)
+    for _ in range(LATE_LOOKS):
+        await gateway.cluster.execution.republish_stray_attempts()
+    await gateway.finish_all("works", MOST_OVERDUE)
+    assert (await whys(gateway))["busy"] == why
+
+
+async def test_refusal_at_one_gateway_counts_with_the_verdict_at_another(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    refused = RunLost(lost=True, reason="x", started=True, refused=True)
+    with postgres.empty_database() as url:
+        async with two_gateways(tmp_path, url) as (first, second):
+            await first.beat("refuses")
+            await lose(second.runs._failing, "refuses", MOST_LOST - 1)
+            attempt = await first.submit()
+            claimed = await first.claim("refuses", await first.messages.next())
+            await first.runs.record_lost_run("refuses", attempt.id, claimed.run, refused)
+            async with asyncio.timeout(30):
+                while attempt.id not in second.runs._refused:
+                    await asyncio.sleep(0.01)
+            message = await first.messages.next()
+            assert await second.bring("a", attempt.id, await second.claim("a", message))
+            assert (await whys(second))["refuses"] == FAILING

@@ -29,7 +29,10 @@ def test_node_that_is_as_the_gateway_takes_work() -> None:
         ({"draining": True}, "the node is draining"),
         ({"ready": False, "reason": "isolation check failed"}, "isolation check failed"),
         ({"ready": False}, "its daemon isn't ready"),
+        ({"ready": False, "reason": "assayd doesn't answer", "profiles": {}}, "assayd doesn't answer"),
         ({"leaving": True, "draining": True}, "stopped in order"),
+        ({"waiting": 2}, "runs wait in its daemon"),
+        ({"waiting": 2, "ready": False}, "its daemon isn't ready"),
     ],
 )
 def test_node_that_differs_is_told_why_it_takes_no_work(changes: dict[str, object], why: str) -> None:

@@ -29,7 +29,20 @@ class NodeParts:
         self.link = link
         self.stopping = StopSignals()
         self.forwarder = EventForwarder(link)
-        self.runner = NodeRunner(link, DaemonClient(socket), self.forwarder, self.stopping, QUICK)
+        self.seconds = 0.0
+        self._socket = socket
+        self.runner = self.build_runner(QUICK)
+
+    def build_runner(self, delays: RetryDelays) -> NodeRunner:
+        """Build a runner that reads the time from `seconds`."""
+        return NodeRunner(
+            self.link,
+            DaemonClient(self._socket),
+            self.forwarder,
+            self.stopping,
+            delays,
+            monotonic=lambda: self.seconds,
+        )
 
     def attempt(self, **document: object) -> tuple[str, Known]:
         """Add an attempt to the gateway."""

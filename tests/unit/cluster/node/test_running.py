@@ -7,7 +7,7 @@ from assayd.model.trace_context import parse_text
 from assayd_cluster.node.beating import HeartbeatSender
 from assayd_cluster.node.daemon_link import DaemonClient
 from assayd_cluster.node.gateway_link import AssignedRun
-from assayd_cluster.node.running import MessageForged, MessageRequeued
+from assayd_cluster.node.running import WAITS_S, MessageForged, MessageRequeued, RetryDelays
 from support.cluster.stub_gateway import TICKET
 from support.cluster.unix_http import refusal
 
@@ -211,6 +211,43 @@ def test_events_of_a_run_that_takes_long_are_sent_as_soon_as_the_gateway_answers
     assert not thread.is_alive()
     assert [event["kind"] for event in known.events] == ["state"]  # type: ignore[index]
     assert len(known.verdicts) == 1
+
+
+@pytest.mark.parametrize(("queues", "waiting"), [(True, 1), (False, 0)])
+def test_run_that_waits_in_the_daemon_is_counted_until_it_runs(
+    parts: NodeParts, queues: bool, waiting: int
+) -> None:
+    attempt_id, _ = parts.attempt(takes_s=60, queues=queues)
+    thread = threading.Thread(target=parts.runner.run, args=(attempt_id, TICKET))
+    thread.start()
+    parts.daemon.wait_until_followed(attempt_id)
+    run = AssignedRun(attempt=attempt_id, number=1)
+    while not queues and not parts.forwarder._waiting.get(run):
+        pass
+    counts = [parts.runner.count_waiting()]
+    parts.seconds += WAITS_S
+    counts.append(parts.runner.count_waiting())
+    parts.daemon.cancel(attempt_id)
+    thread.join(30)
+
+    assert not thread.is_alive()
+    assert [*counts, parts.runner.count_waiting()] == [0, waiting, 0]
+
+
+def test_run_that_the_daemon_has_no_place_for_is_counted_as_waiting(parts: NodeParts) -> None:
+    attempt_id, known = parts.attempt()
+    parts.daemon.full = True
+    runner = parts.build_runner(RetryDelays(again_s=(0.01,), daemon_away_s=60))
+    thread = threading.Thread(target=runner.run, args=(attempt_id, TICKET))
+    thread.start()
+    while not runner.count_waiting() and thread.is_alive():
+        parts.seconds += WAITS_S
+    parts.daemon.full = False
+    thread.join(30)
+
+    assert not thread.is_alive()
+    assert len(known.verdicts) == 1
+    assert runner.count_waiting() == 0
 
 
 def test_a_second_message_of_an_attempt_waits_for_the_first(parts: NodeParts) -> None:
